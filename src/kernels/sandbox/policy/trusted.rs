@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 
 /// Directories of tools. Missing ones must not be created.
 #[rustfmt::skip]
-const DIRECTORIES: [&str; 38] = [
+const DIRECTORIES: [&str; 49] = [
     // Editors.
-    ".vscode", ".idea", ".zed", ".fleet", ".helix", ".devcontainer", ".run", ".settings",
+    ".vscode", ".idea", ".zed", ".fleet", ".helix", ".devcontainer", ".run", ".settings", ".vim",
     // Agents.
     ".claude", ".cursor", ".codex", ".gemini", ".qwen", ".windsurf", ".codeium", ".continue", ".cline",
-    ".roo", ".kilocode", ".kiro", ".amazonq", ".opencode", ".crush", ".factory", ".junie", ".augment",
-    ".agents",
+    ".clinerules", ".roo", ".kilocode", ".kiro", ".amazonq", ".opencode", ".crush", ".factory", ".junie",
+    ".augment", ".agents", ".trae", ".pi", ".grok", ".qoder", ".vibe", ".codebuddy", ".iflow", ".openhands",
     // Version control, and what it runs.
-    ".hg", ".jj", ".husky", ".githooks",
+    ".hg", ".sl", ".jj", ".husky", ".githooks",
     // Shells' extensions, package managers and build tools.
     ".direnv", ".mise", ".yarn", ".bundle", ".cargo", ".mvn", ".config",
 ];
 
 /// Files of tools. Missing ones are replaced by empty stubs, which their programs accept.
 #[rustfmt::skip]
-const FILES: [&str; 59] = [
+const FILES: [&str; 60] = [
     // Shells, and what they run in a directory.
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile", ".zshenv",
     ".zlogin", ".zlogout", ".envrc", ".tool-versions", ".mise.toml", "mise.toml", ".mise.local.toml",
@@ -38,7 +38,7 @@ const FILES: [&str; 59] = [
     ".dir-locals.el", ".dir-locals-2.el",
     // Interpreters and debuggers, which read them where they are started.
     ".ripgreprc", ".gdbinit", ".lldbinit", ".pdbrc", ".irbrc", ".pryrc", ".Rprofile", ".Renviron", ".octaverc",
-    ".ghci", ".iex.exs", ".ocamlinit", ".perldb",
+    ".psysh.php", ".ghci", ".iex.exs", ".ocamlinit", ".perldb",
 ];
 
 /// The same, but programs refuse empty ones: protected only if they exist.
@@ -46,6 +46,17 @@ const FILES: [&str; 59] = [
 const FILES_IF_THERE: [&str; 9] = [
     "rust-toolchain", "rust-toolchain.toml", "pnpm-workspace.yaml", "opencode.json", "opencode.jsonc",
     "crush.json", ".crush.json", ".RData", ".buckconfig",
+];
+
+/// The beginnings and ends of other such names: a format of one's choice, a variant for one machine. Protected if they
+/// exist.
+#[rustfmt::skip]
+const FAMILIES: [(&str, &str); 15] = [
+    ("lefthook.", ""), (".lefthook.", ""), ("lefthook-local.", ""), (".lefthook-local.", ""),
+    (".pre-commit-config.", ""), ("mise.", ".toml"), (".mise.", ".toml"), (".pnpmfile.", ""),
+    ("", ".code-workspace"), ("", ".sublime-project"),
+    // What an `.envrc` takes the environment from; direnv reads it again after each change.
+    (".envrc.", ""), ("flake.", ""), ("shell.nix", ""), ("devenv.", ""), ("devbox.", ""),
 ];
 
 /// The file by which git recognises a bare repository, without `.git`.
@@ -76,6 +87,7 @@ pub(super) fn trusted(workspace: &Path, is_git_open: bool, depth: u64) -> (Vec<P
         top.push(git.join("hooks"));
     }
     let mut search = Search { found: Vec::new(), entries: 0, is_git_open };
+    search.take_entries(workspace, is_of_family);
     search.below(workspace, depth);
     if search.is_over() {
         tracing::warn!(
@@ -84,6 +96,17 @@ pub(super) fn trusted(workspace: &Path, is_git_open: bool, depth: u64) -> (Vec<P
         );
     }
     (top, search.found)
+}
+
+fn is_of_family(name: &str) -> bool {
+    FAMILIES.iter().any(|(start, end)| name.starts_with(start) && name.ends_with(end))
+}
+
+fn is_configuration(name: &str) -> bool {
+    DIRECTORIES.contains(&name)
+        || FILES.contains(&name)
+        || FILES_IF_THERE.contains(&name)
+        || is_of_family(name)
 }
 
 /// Whether a program expects a directory of this name.
@@ -127,23 +150,43 @@ impl Search {
     }
 
     fn take(&mut self, directory: &Path) {
+        if is_repository(directory) {
+            return self.take_repository(directory);
+        }
+        self.take_repository(&directory.join(".git"));
+        if directory.ends_with(".github") {
+            // Of agents; the rest is ordinary source.
+            self.take_one(directory.join("hooks"));
+        }
+        self.take_entries(directory, is_configuration);
+    }
+
+    /// Of a submodule or a worktree it is a file, which says where the repository is.
+    fn take_repository(&mut self, git: &Path) {
+        let is_whole = !self.is_git_open || git.is_file();
+        self.take_one(if is_whole { git.to_owned() } else { git.join("hooks") });
+    }
+
+    fn take_entries(&mut self, directory: &Path, is_taken: fn(&str) -> bool) {
         let Ok(entries) = std::fs::read_dir(directory) else { return };
         for entry in entries.flatten() {
-            let name = entry.file_name();
-            let Some(name) = name.to_str().filter(|_| entry.file_type().is_ok_and(|kind| !kind.is_symlink()))
-            else {
-                continue;
-            };
-            let path = entry.path();
-            if name == ".git" {
-                let parts = [Some("hooks"), (!self.is_git_open).then_some("config")];
-                let parts = parts.into_iter().flatten().map(|part| path.join(part));
-                // Of a submodule or a worktree it is a file.
-                let own = if path.is_dir() { parts.collect() } else { vec![path] };
-                self.found.extend(own.into_iter().filter(|path| path.exists()));
-            } else if DIRECTORIES.contains(&name) || FILES.contains(&name) || FILES_IF_THERE.contains(&name) {
-                self.found.push(path);
+            if self.is_over() {
+                return;
+            }
+            if entry.file_name().to_str().is_some_and(is_taken) {
+                self.take_one(entry.path());
             }
         }
     }
+
+    fn take_one(&mut self, path: PathBuf) {
+        if path.symlink_metadata().is_ok_and(|found| !found.is_symlink()) {
+            self.found.push(path);
+        }
+    }
+}
+
+/// Whether `directory` is a repository under another name than `.git`, which a file `.git` may refer to.
+fn is_repository(directory: &Path) -> bool {
+    directory.join(BARE_REPOSITORY).is_file() && directory.join("objects").is_dir()
 }

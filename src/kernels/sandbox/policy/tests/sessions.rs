@@ -278,6 +278,13 @@ fn what_configures_other_programs_is_closed_at_the_top() {
     assert!(!is_closed(&rules, "rust-toolchain.toml"));
     std::fs::write(host.root.join("home/ws/rust-toolchain.toml"), "").unwrap();
     assert!(is_closed(&host.rules("").unwrap(), "rust-toolchain.toml"));
+    for name in
+        ["lefthook.toml", ".lefthook-local.json", "mise.dev.toml", "x.code-workspace", ".envrc.private"]
+    {
+        assert!(!is_closed(&host.rules("").unwrap(), name), "{name}");
+        std::fs::write(host.root.join("home/ws").join(name), "").unwrap();
+        assert!(is_closed(&host.rules("").unwrap(), name), "{name}");
+    }
     for name in ["package.json", "Makefile", "CLAUDE.md", "pyproject.toml"] {
         assert!(!is_closed(&rules, name), "{name}");
     }
@@ -309,11 +316,21 @@ fn git_is_closed_but_for_who_asks() {
 fn what_configures_other_programs_further_down_is_closed_where_it_is() {
     let host = Host::new();
     let workspace = host.root.join("home/ws");
-    for name in ["a/.vscode", "a/b/c/.husky", "a/b/c/d/.husky", "node_modules/x/.husky", "r/.git/hooks", "w"]
-    {
+    for name in [
+        "a/.vscode",
+        "a/b/c/.husky",
+        "a/b/c/d/.husky",
+        "node_modules/x/.husky",
+        "r/.git/hooks",
+        "r/.github/hooks",
+        "r/.github/workflows",
+        "w",
+        "wb/objects",
+        "wb/hooks",
+    ] {
         std::fs::create_dir_all(workspace.join(name)).unwrap();
     }
-    for name in ["a/.npmrc", "r/.git/config", "w/.git", "a/plain"] {
+    for name in ["a/.npmrc", "a/lefthook.json", "a/plain", "r/.git/config", "w/.git", "wb/HEAD"] {
         std::fs::write(workspace.join(name), "").unwrap();
     }
     symlink(workspace.join("a"), workspace.join("link")).unwrap();
@@ -321,14 +338,17 @@ fn what_configures_other_programs_further_down_is_closed_where_it_is() {
         let closed = host.settings(&host.rules(filesystem).unwrap(), "denyWrite").into_iter();
         let below = closed.filter_map(|path| path.strip_prefix("ROOT/home/ws/").map(str::to_owned));
         let mut below: Vec<String> = below
-            .filter(|path| ["a/", "n", "r/", "w/", "link"].iter().any(|top| path.starts_with(top)))
+            .filter(|path| ["a/", "n", "r/", "w", "link"].iter().any(|top| path.starts_with(top)))
             .collect();
         below.sort();
         below
     };
-    let expected = ["a/.npmrc", "a/.vscode", "a/b/c/.husky", "r/.git/config", "r/.git/hooks", "w/.git"];
-    assert_eq!(closed(""), expected);
-    assert!(!closed(r#""allowGitConfig": true"#).contains(&"r/.git/config".to_owned()));
+    let expected = ["a/.npmrc", "a/.vscode", "a/b/c/.husky", "a/lefthook.json"];
+    // A repository is closed as a whole: `commondir` in it leads git to another configuration.
+    let repositories = ["r/.git", "r/.github/hooks", "w/.git", "wb"];
+    assert_eq!(closed(""), [expected, repositories].concat());
+    let repositories = ["r/.git/hooks", "r/.github/hooks", "w/.git", "wb/hooks"];
+    assert_eq!(closed(r#""allowGitConfig": true"#), [expected, repositories].concat());
 }
 
 #[test]
