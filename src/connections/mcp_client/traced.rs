@@ -43,23 +43,24 @@ impl Traced {
         if !self.link.is_traced() {
             return Operation::default();
         }
+        let method = request.method();
         let mut operation = match &*request {
             ClientRequest::CallToolRequest(call) => {
                 let name = self.redactor.redact(&call.params.name);
-                let operation = self.about("tools/call", Target::Tool(&name));
+                let operation = self.about(method, Target::Tool(&name));
                 let arguments = &call.params.arguments;
                 operation.has_arguments(|length| self.redactor.redact_json_beginning(arguments, length));
                 operation
             }
             ClientRequest::GetPromptRequest(getting) => {
                 let name = self.redactor.redact(&getting.params.name);
-                self.about("prompts/get", Target::Prompt(&name))
+                self.about(method, Target::Prompt(&name))
             }
             ClientRequest::ReadResourceRequest(reading) => {
                 let uri = self.redactor.redact(&reading.params.uri);
-                self.about("resources/read", Target::Resource(&uri))
+                self.about(method, Target::Resource(&uri))
             }
-            other => self.about(other.method(), Target::None),
+            _ => self.about(method, Target::None),
         };
         operation.is_of_version(|| Some(peer.peer_info()?.protocol_version.to_string()));
         operation.context().write_to(&mut request.get_meta_mut().0.0);

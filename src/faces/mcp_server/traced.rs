@@ -23,19 +23,17 @@ impl Service<RoleServer> for Traced {
         request: ClientRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
-        let (method, uri) = match &request {
-            ClientRequest::InitializeRequest(_) => ("initialize", None),
-            ClientRequest::DiscoverRequest(_) => ("server/discover", None),
-            ClientRequest::ListToolsRequest(_) => ("tools/list", None),
-            ClientRequest::ListResourcesRequest(_) => ("resources/list", None),
-            ClientRequest::ListResourceTemplatesRequest(_) => ("resources/templates/list", None),
-            ClientRequest::ReadResourceRequest(reading) => {
-                ("resources/read", Some(reading.params.uri.clone()))
-            }
+        let uri = match &request {
+            ClientRequest::InitializeRequest(_)
+            | ClientRequest::DiscoverRequest(_)
+            | ClientRequest::ListToolsRequest(_)
+            | ClientRequest::ListResourcesRequest(_)
+            | ClientRequest::ListResourceTemplatesRequest(_) => None,
+            ClientRequest::ReadResourceRequest(reading) => Some(reading.params.uri.clone()),
             _ => return self.0.handle_request(request, context).await,
         };
         let target = uri.as_deref().map_or(Target::None, Target::Resource);
-        let mut operation = begin(&self.0.server, method, target, &context);
+        let mut operation = begin(&self.0.server, request.method(), target, &context);
         let parent = operation.context();
         let answer = parent.around(self.0.handle_request(request, context)).await;
         match &answer {
@@ -77,7 +75,7 @@ pub(super) fn call(
 
 fn begin(
     server: &McpServer,
-    method: &'static str,
+    method: &str,
     target: Target<'_>,
     context: &RequestContext<RoleServer>,
 ) -> Operation {

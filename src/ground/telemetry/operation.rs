@@ -87,7 +87,7 @@ impl Link {
 
 impl Operation {
     /// A request of a client, whose span is a child of `parent`.
-    pub(crate) fn of_client(method: &'static str, target: Target<'_>, link: &Link, parent: &Context) -> Self {
+    pub(crate) fn of_client(method: &str, target: Target<'_>, link: &Link, parent: &Context) -> Self {
         Self::begin((Kind::Server, Instrument::ServerOperation), method, target, link, parent)
     }
 
