@@ -54,7 +54,7 @@ struct Keeper {
     serving: Serving,
     entry: Entry,
     likeness: Likeness,
-    /// How long the session waits, as the newest client says.
+    /// How long the session waits for a client: as the newest one says.
     keep: Mutex<Duration>,
     /// Cancelled by signals.
     asked_to_end: CancellationToken,
@@ -109,7 +109,7 @@ pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
         serving,
         entry: entry.clone(),
         likeness,
-        keep: Mutex::new(keep.time),
+        keep: Mutex::new(FIRST_CLIENT),
         asked_to_end,
         alone_since: watch::Sender::new(Some(Instant::now())),
         people: watch::Sender::new(0),
@@ -188,41 +188,63 @@ impl Keeper {
         let mut words = Vec::new();
         let mut first = (&mut input).take(LINE_BYTES as u64);
         tokio::time::timeout(GREETING_TIME, first.read_until(b'\n', &mut words)).await??;
-        let (likeness, note, keep) = match understand(&words)? {
-            Wish::Attend { likeness, note, keep_seconds } => (likeness, note, keep_seconds),
+        match understand(&words)? {
+            Wish::Attend { likeness, note, keep_seconds } => {
+                let keep = Duration::from_secs_f64(keep_seconds.clamp(0.0, LONGEST_SECS));
+                self.serve_client(&likeness, note, keep, (input, output)).await
+            }
             Wish::Join { program, can_answer } => {
                 let process = peer.pid().and_then(|process| u32::try_from(process).ok());
                 if process.is_some_and(|process| descends_from(process, std::process::id())) {
                     let why = "code of a session cannot answer for its user".to_owned();
                     return answer(&mut output, &Answer::Refused { why }).await;
                 }
-                return self.join(&program, can_answer, (input, output)).await;
+                self.join(&program, can_answer, (input, output)).await
             }
-            Wish::Status => return answer(&mut output, &Answer::Status(self.status())).await,
-            Wish::End { why, only_alone } => {
-                if only_alone {
-                    if *self.people.borrow() > 0 {
-                        return answer(&mut output, &Answer::Taken).await;
-                    }
-                    let Some(attended) = self.attend_after_another().await else {
-                        return answer(&mut output, &Answer::Taken).await;
-                    };
-                    // Nobody attends it any more.
-                    std::mem::forget(attended);
-                }
-                self.set_reason(why);
-                answer(&mut output, &Answer::Ending).await?;
-                self.stop.cancel();
-                return Ok(());
+            Wish::Status => answer(&mut output, &Answer::Status(self.status())).await,
+            Wish::End { why, only_alone } => self.end_if_wished(why, only_alone, &mut output).await,
+        }
+    }
+
+    /// Ends the session; with `only_alone` only if nobody is there.
+    async fn end_if_wished(
+        self: &Arc<Self>,
+        why: String,
+        only_alone: bool,
+        output: &mut OwnedWriteHalf,
+    ) -> io::Result<()> {
+        if only_alone {
+            if *self.people.borrow() > 0 {
+                return answer(output, &Answer::Taken).await;
             }
-        };
-        if let Some(why) = self.refusal(&likeness) {
+            let Some(attended) = self.attend_after_another().await else {
+                return answer(output, &Answer::Taken).await;
+            };
+            // Nobody attends it any more.
+            std::mem::forget(attended);
+        }
+        self.set_reason(why);
+        let answered = answer(output, &Answer::Ending).await;
+        // Also if the asker is gone: a session whose reason is set has no client any more.
+        self.stop.cancel();
+        answered
+    }
+
+    /// Serves a client to its end, if it may have the session.
+    async fn serve_client(
+        self: &Arc<Self>,
+        likeness: &Likeness,
+        note: Option<String>,
+        keep: Duration,
+        (input, mut output): (BufReader<OwnedReadHalf>, OwnedWriteHalf),
+    ) -> io::Result<()> {
+        if let Some(why) = self.refusal(likeness) {
             return answer(&mut output, &Answer::Refused { why }).await;
         }
         let Some(attended) = self.attend_after_another().await else {
             return answer(&mut output, &Answer::Taken).await;
         };
-        self.keep_for(Duration::from_secs_f64(keep.clamp(0.0, LONGEST_SECS)));
+        self.keep_for(keep);
         answer(&mut output, &Answer::Attended).await?;
         if self.serving.has_served() {
             self.serving.note_takeover(attended.alone_for);
@@ -315,26 +337,21 @@ impl Keeper {
     /// Resolves when nobody has attended the session for too long.
     async fn forgotten(&self) -> String {
         let (mut alone_since, mut people) = (self.alone_since.subscribe(), self.people.subscribe());
-        let mut limit = FIRST_CLIENT;
         loop {
             let since = *alone_since.borrow_and_update();
-            let Some(since) = since else {
-                limit = self.keep();
-                // `self` owns the sender, so this cannot fail.
-                alone_since.changed().await.ok();
-                continue;
+            let since = since.filter(|_| *people.borrow_and_update() == 0);
+            let limit = self.keep();
+            let too_long = async {
+                match since {
+                    Some(since) => tokio::time::sleep_until(since + limit).await,
+                    None => std::future::pending().await,
+                }
             };
-            if *people.borrow_and_update() > 0 {
-                // `self` owns the sender, so this cannot fail.
-                people.changed().await.ok();
-                continue;
-            }
+            // `self` owns the senders, so that changes cannot fail.
             tokio::select! {
                 Ok(()) = people.changed() => {}
-                () = tokio::time::sleep_until(since + limit) => {
-                    return format!("no client took it over within {} s", limit.as_secs());
-                }
                 Ok(()) = alone_since.changed() => {}
+                () = too_long => return format!("no client took it over within {} s", limit.as_secs()),
             }
         }
     }

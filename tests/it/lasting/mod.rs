@@ -40,8 +40,9 @@ impl Kept {
     async fn client_with(&self, flags: &[&str], capabilities: Value) -> Ipybox {
         let python = kernel_python();
         let python = python.to_str().unwrap();
-        let keep = ["--keep-session", "120s", "--python", python];
-        let mut client = self.0.start(&[&keep, flags].concat()).await;
+        let keep = ["--keep-session", "120s"];
+        let keep = if flags.contains(&keep[0]) { &[][..] } else { &keep };
+        let mut client = self.0.start(&[keep, &["--python", python], flags].concat()).await;
         client.initialize_with(capabilities).await;
         client
     }

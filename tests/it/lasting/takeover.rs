@@ -245,6 +245,23 @@ async fn nothing_is_left_of_a_session_that_nobody_takes_over() {
 }
 
 #[tokio::test]
+async fn a_session_waits_as_long_as_its_newest_client_says() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("x = 1").await.ok();
+    client.stop().await;
+    let mut client = kept.client(&["--keep-session", "1s"]).await;
+    assert!(client.cell("x").await.ok().ends_with("\n1"));
+    let keeper = kept.keeper();
+    client.stop().await;
+    eventually("the session ends", || !is_running(keeper)).await;
+    let mut client = kept.client(&[]).await;
+    let text = client.cell("1").await.ok();
+    assert!(text.contains("because no client took it over within 1 s"), "{text}");
+    client.stop().await;
+}
+
+#[tokio::test]
 async fn a_client_that_only_looks_leaves_no_session() {
     let kept = Kept::new();
     let mut client = kept.client(&[]).await;
