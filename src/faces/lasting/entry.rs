@@ -8,12 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::Error;
-use super::likeness::Likeness;
+use super::likeness::{JSON_BYTES, Likeness};
 use crate::config::sessions_dir;
 use crate::ground::files::{check_private, create_private_directory, if_there, lock, small};
-
-/// The largest description that is read, in bytes.
-const DESCRIPTION_BYTES: u64 = 64 * 1024;
 
 /// The longest path of a socket: 104 bytes on macOS and 108 on Linux, with the byte that ends it.
 const SOCKET_BYTES: usize = 103;
@@ -123,7 +120,7 @@ impl Entry {
 
     /// What the entry says; `None` if it is new or nothing that ipybox has written.
     pub(super) fn read(&self) -> Option<Description> {
-        serde_json::from_slice(&small::read(&self.description(), DESCRIPTION_BYTES).ok()?).ok()
+        serde_json::from_slice(&small::read(&self.description(), JSON_BYTES as u64).ok()?).ok()
     }
 
     fn description(&self) -> PathBuf {

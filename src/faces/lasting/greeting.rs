@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::GREETING_TIME;
 use super::entry::Entry;
-use super::likeness::Likeness;
+use super::likeness::{JSON_BYTES, Likeness};
 
 /// The longest line.
-pub(super) const LINE_BYTES: usize = 64 * 1024;
+pub(super) const LINE_BYTES: usize = JSON_BYTES;
 
 /// What a process wants of a keeper.
 #[derive(Debug, Serialize, Deserialize)]

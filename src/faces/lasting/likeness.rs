@@ -13,6 +13,9 @@ use crate::ground::files::small;
 /// The largest file that is compared, in bytes. All of them are configuration.
 const FILE_BYTES: u64 = 16 * 1024 * 1024;
 
+/// The longest JSON with a likeness, in bytes. Each variable of the environment takes some 100, and there may be thousands.
+pub(super) const JSON_BYTES: usize = 16 * 1024 * 1024;
+
 /// What must be the same. Digests, since values are secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Likeness {

@@ -122,6 +122,24 @@ async fn a_keeper_that_is_asked_to_end_says_so_and_one_that_does_not_answer_can_
 }
 
 #[tokio::test]
+async fn a_session_with_thousands_of_variables_is_taken_over() {
+    let kept = Kept::new();
+    let names: Vec<String> =
+        (0..5_000).map(|number| format!("SERVICE_{number}_PORT_8080_TCP_ADDR")).collect();
+    let variables: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "10.0.0.1")).collect();
+    let python = crate::support::kernel_python();
+    let flags = ["--python", python.to_str().unwrap(), "--keep-session", "120s"];
+    for (code, answer) in [("x = 1\nx", "1"), ("x + 1", "2")] {
+        let mut client = kept.start_with(&flags, &variables).await;
+        client.initialize().await;
+        let text = client.cell(code).await.ok();
+        assert!(text.lines().last() == Some(answer), "{text}");
+        client.stop().await;
+        kept.left_session().await;
+    }
+}
+
+#[tokio::test]
 async fn an_error_at_the_start_is_shown() {
     let kept = Kept::new();
     let mut client = kept.start(&["--keep-session", "60", "--approval-policy", "missing.toml"]).await;
