@@ -95,24 +95,8 @@ impl Account {
         let scopes = self.scopes(&manager, &resolved, scopes).await?;
         let mut callback = Callback::listen(redirect_uri.as_deref()).await?;
         let document = client_metadata_url.as_deref().filter(|_| takes_documents(&resolved));
-        let config = match (client, document) {
-            (Some((id, secret)), _) => {
-                let mut config = OAuthClientConfig::new(id, &callback.uri);
-                config.client_secret.clone_from(secret);
-                config
-            }
-            (None, Some(url)) => OAuthClientConfig::new(url, &callback.uri),
-            (None, None) => self.register(&mut manager, &resolved, &callback.uri, &scopes).await?,
-        };
-        // One that the user gives is not kept.
-        let client_secret = config.client_secret.clone().filter(|_| client.is_none());
-        manager.configure_client(config).map_err(|error| Error::Registration(with_causes(&error)))?;
-        let token_endpoint = Some(resolved.metadata.token_endpoint.clone());
-        manager.set_credential_store(ForClient {
-            store: self.server.store.clone(),
-            client_secret,
-            token_endpoint,
-        });
+        let client = client.clone().or_else(|| document.map(|url| (url.to_owned(), None)));
+        self.configure(&mut manager, &resolved, client, &callback.uri, &scopes).await?;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let url = manager.get_authorization_url(&scopes).await;
         let url = url.map_err(|error| Error::Discovery(with_causes(&error)))?;
@@ -126,6 +110,35 @@ impl Account {
         callback.end().await;
         asked.unwrap_or(Err(Error::Silent { after: timeout }))?;
         self.reload().await;
+        Ok(())
+    }
+
+    /// Gives `manager` the client, which is registered now if there is none.
+    async fn configure(
+        &self,
+        manager: &mut AuthorizationManager,
+        resolved: &Found,
+        client: Option<(String, Option<String>)>,
+        redirect_uri: &str,
+        scopes: &[String],
+    ) -> Result<(), Error> {
+        // A secret that the user gives is not kept.
+        let (config, client_secret) = match client {
+            Some((id, secret)) => {
+                let mut config = OAuthClientConfig::new(id, redirect_uri);
+                config.client_secret = secret;
+                (config, None)
+            }
+            None => {
+                let config = self.register(manager, resolved, redirect_uri, scopes).await?;
+                let client_secret = config.client_secret.clone();
+                (config, client_secret)
+            }
+        };
+        manager.configure_client(config).map_err(|error| Error::Registration(with_causes(&error)))?;
+        let token_endpoint = Some(resolved.metadata.token_endpoint.clone());
+        let store = self.server.store.clone();
+        manager.set_credential_store(ForClient { store, client_secret, token_endpoint });
         Ok(())
     }
 
