@@ -6,6 +6,7 @@ mod code_executor;
 mod error;
 mod execution;
 mod kernel_client;
+mod kernel_options;
 mod result;
 
 pub use self::builder::CodeExecutorBuilder;

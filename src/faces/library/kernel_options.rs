@@ -1,0 +1,143 @@
+//! The options that the builders of [`CodeExecutor`](super::CodeExecutor) and [`KernelClient`](super::KernelClient) share.
+
+/// Implements the options for a builder whose method `kernel` returns the `KernelClientBuilder` in it.
+macro_rules! kernel_options {
+    ($builder:ty) => {
+        impl $builder {
+            /// The workspace: the kernel's working directory, created if missing, with `images` and the `mcptools` of an
+            /// executor. Default: the current directory.
+            pub fn working_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+                self.kernel().settings.workspace = directory.into();
+                self
+            }
+
+            /// The interpreter that runs the kernel, or its virtual environment. Packages are installed into it. Default:
+            /// an environment made for the workspace.
+            pub fn python(mut self, python: impl Into<PathBuf>) -> Self {
+                self.kernel().settings.kernel.python = Some(python.into());
+                self
+            }
+
+            /// Where state is kept that outlives the session: managed environments, registered servers, standing answers.
+            /// Default: `ipybox` in the platform's data directory.
+            pub fn state_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+                self.kernel().settings.state_dir = Some(directory.into());
+                self
+            }
+
+            /// Variables for the kernel, which inherits nothing but what every program needs (`PATH`, `HOME`, the
+            /// locale, certificates). Variables in `${NAME}` placeholders of MCP servers need not be given to it.
+            pub fn kernel_env<K: Into<String>, V: Into<String>>(
+                mut self,
+                variables: impl IntoIterator<Item = (K, V)>,
+            ) -> Self {
+                let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+                self.kernel().settings.kernel.env = variables.collect();
+                self
+            }
+
+            /// Where images are saved; default: `images` in the workspace.
+            pub fn images_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+                self.kernel().settings.images_dir = directory.into();
+                self
+            }
+
+            /// How long a kernel may take to start, its environment not counted; default: 60 seconds.
+            pub fn kernel_init_timeout(mut self, timeout: Duration) -> Self {
+                self.kernel().settings.kernel.init_timeout = timeout;
+                self
+            }
+
+            /// Whether the kernel runs in a sandbox; default: `false`. Without [`sandbox_config`](Self::sandbox_config)
+            /// it can read all but secrets, write its workspace and nothing else, and has no network; tools are called as
+            /// ever.
+            ///
+            /// The program `ipybox`, of the version of this crate, runs inside: see
+            /// [`gateway_program`](Self::gateway_program).
+            pub fn sandbox(mut self, is_sandboxed: bool) -> Self {
+                let sandbox = &mut self.kernel().settings.sandbox;
+                *sandbox = is_sandboxed.then(|| sandbox.take().unwrap_or_default());
+                self
+            }
+
+            /// What code in the sandbox may do: a file in the settings format of sandbox-runtime, relative to the
+            /// workspace. Asks for a [`sandbox`](Self::sandbox) too.
+            pub fn sandbox_config(mut self, file: impl Into<PathBuf>) -> Self {
+                self.kernel().sandbox_settings().config = Some(file.into());
+                self
+            }
+
+            /// Whether the workspace may be the user's home directory, or contain it, in a sandbox. Code could then
+            /// write files that shells, editors and the desktop act upon. Asks for a [`sandbox`](Self::sandbox) too.
+            /// Default: `false`.
+            pub fn allow_home_workspace(mut self, is_allowed: bool) -> Self {
+                self.kernel().sandbox_settings().allow_home_workspace = is_allowed;
+                self
+            }
+
+            /// Whether `sandbox-config.json` in the workspace is what [`sandbox_config`](Self::sandbox_config) names, if
+            /// it is there. Code in a sandbox can never write it. Asks for a [`sandbox`](Self::sandbox) too. Default:
+            /// `false`, because a workspace may come from a stranger.
+            pub fn sandbox_workspace_config(mut self, is_taken: bool) -> Self {
+                self.kernel().sandbox_settings().workspace_config = is_taken;
+                self
+            }
+
+            /// The program that makes the sandbox; default: [`SandboxBackend::Srt`]. Asks for a
+            /// [`sandbox`](Self::sandbox) too.
+            pub fn sandbox_backend(mut self, backend: SandboxBackend) -> Self {
+                self.kernel().sandbox_settings().backend = backend;
+                self
+            }
+
+            /// Domains that packages may be installed from in the sandbox, beside those that uv and pip are configured
+            /// for: `example.com`, `*.example.com`, with a port or without. Asks for a [`sandbox`](Self::sandbox) too.
+            /// Default: none.
+            pub fn sandbox_install_domains<D: Into<String>>(
+                mut self,
+                domains: impl IntoIterator<Item = D>,
+            ) -> Self {
+                self.kernel().sandbox_settings().install_domains =
+                    domains.into_iter().map(Into::into).collect();
+                self
+            }
+
+            /// The program `ipybox` to run in the sandbox, of the version of this crate; default: `ipybox` on `PATH`. Has
+            /// no effect without a sandbox.
+            pub fn gateway_program(mut self, program: impl Into<PathBuf>) -> Self {
+                self.kernel().gateway_program = Some(program.into());
+                self
+            }
+
+            /// Runs the kernel on the Jupyter Server, Kernel Gateway or Enterprise Gateway at this URL, which includes its
+            /// base path. Default: the kernel runs on this machine. Excludes a sandbox and an interpreter of this machine.
+            pub fn kernel_gateway_url(mut self, url: impl Into<String>) -> Self {
+                self.kernel().gateway().url = url.into();
+                self
+            }
+
+            /// The token of that server, or with a blank in it (`Bearer …`) the whole value of the header
+            /// `Authorization`. Has no effect without a [`kernel_gateway_url`](Self::kernel_gateway_url).
+            pub fn kernel_gateway_token(mut self, token: impl Into<String>) -> Self {
+                self.kernel().gateway().token = Some(token.into());
+                self
+            }
+
+            /// A file with certificates in PEM to trust beside the system's. Has no effect without a
+            /// [`kernel_gateway_url`](Self::kernel_gateway_url).
+            pub fn kernel_gateway_ca(mut self, file: impl Into<PathBuf>) -> Self {
+                self.kernel().gateway().ca = Some(file.into());
+                self
+            }
+
+            /// The kernel spec to start there; default: the server's. Has no effect without a
+            /// [`kernel_gateway_url`](Self::kernel_gateway_url).
+            pub fn kernel_name(mut self, name: impl Into<String>) -> Self {
+                self.kernel().gateway().kernel_name = Some(name.into());
+                self
+            }
+        }
+    };
+}
+
+pub(super) use kernel_options;
