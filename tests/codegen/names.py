@@ -40,6 +40,9 @@ def pool():
         _rules,
         _values,
         ipybox_modules,
+        ipybox_modules.ToolPackage,
+        ipybox_modules.ToolModule,
+        type(ipybox_modules.ToolPackage),
         ipybox_results,
         ipybox_runtime,
         sys.modules["mcptools.demo"],
@@ -65,8 +68,9 @@ def check(cases):
     ipybox_runtime.ToolRunner.call_sync = call_sync
     for case in cases:
         try:
-            module = importlib.import_module("mcptools.demo." + case["module"])
-            assert imported("mcptools.demo", case["module"]) is module
+            # First as code does: what the package has itself would be found in the place of the module.
+            module = imported("mcptools.demo", case["module"])
+            assert importlib.import_module("mcptools.demo." + case["module"]) is module
             result = module.run(module.Params.model_validate(case["value"]))
             assert sent[-1] == (case["tool"], case["value"]), sent[-1]
             given = module.run(**case["value"])

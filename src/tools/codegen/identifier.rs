@@ -45,8 +45,8 @@ pub(super) fn module(wire: &str) -> String {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         name.insert(0, '_');
     }
-    // Python's own attributes of a package have such names.
-    let is_pythons = name.len() > 4 && name.starts_with("__") && name.ends_with("__");
+    // What Python and IPython look up in a package has such names: `__class__`, `_repr_pretty_`.
+    let is_pythons = name.len() > 2 && name.starts_with('_') && name.ends_with('_');
     if is_pythons || names::is_keyword(&name) { name + "_" } else { name }
 }
 
@@ -145,6 +145,7 @@ mod tests {
             ("é", "_"),
             ("", "_"),
             ("__path__", "__path___"),
+            ("_repr_pretty_", "_repr_pretty__"),
         ] {
             assert_eq!(module(wire), expected, "{wire}");
         }

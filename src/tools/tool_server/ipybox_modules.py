@@ -26,7 +26,20 @@ class _Module(types.ModuleType):
         return importlib.import_module, (self.__name__,)
 
 
-class ToolPackage(_Module):
+class _Describing(type):
+    """The class of `ToolPackage`. A method of the latter itself would hide the tool of its name."""
+
+    def describe(cls, name, *others):
+        """Make a package list its tools. Its own last statement calls this.
+
+        others: the names of the modules that belong to no tool: those for resources and prompts
+        """
+        package = sys.modules[name]
+        package.__class__ = FunctionPackage if name in _OWN else cls
+        package.__others__ = others
+
+
+class ToolPackage(_Module, metaclass=_Describing):
     """The package of an MCP server. Its modules, one for each tool, are imported on first access."""
 
     def __getattr__(self, name):
@@ -49,16 +62,6 @@ class ToolPackage(_Module):
 
     def _repr_pretty_(self, printer, cycle):
         printer.text(_shown(self))
-
-    @classmethod
-    def describe(cls, name, *others):
-        """Make a package list its tools. Its own last statement calls this.
-
-        others: the names of the modules that belong to no tool: those for resources and prompts
-        """
-        package = sys.modules[name]
-        package.__class__ = FunctionPackage if name in _OWN else cls
-        package.__others__ = others
 
 
 class FunctionPackage(ToolPackage):
