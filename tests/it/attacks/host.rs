@@ -64,8 +64,16 @@ impl Host {
         }
         let place = Place::new();
         let root = place.workspace().parent().unwrap().to_owned();
-        for directory in ["home/.ssh", "states/workspaces/other", "log", "outside", "t", "workspace/attacks"]
-        {
+        for directory in [
+            "home/.ssh",
+            "states/workspaces/other",
+            "log",
+            "outside",
+            "t",
+            "workspace/attacks",
+            "workspace/repository/.git",
+            "workspace/bare/objects",
+        ] {
             std::fs::create_dir_all(root.join(directory)).unwrap();
         }
         for (path, text) in [
@@ -73,6 +81,7 @@ impl Host {
             ("states/workspaces/other/servers.json", "word-of-state"),
             ("outside/file", "untouched"),
             ("outside/expendable", "untouched"),
+            ("workspace/bare/HEAD", "ref: refs/heads/main"),
             ("log/audit.jsonl", ""),
             ("log/audit.jsonl.1", "word-of-log"),
             ("policy.toml", POLICY),

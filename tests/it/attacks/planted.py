@@ -111,6 +111,9 @@ for path in CONFIGURATIONS:
         )
     top = path.split("/")[0]
     attempt(f"swap {top}", lambda top=top: swap(top), needs_denial=False)
+# git takes another configuration from where `commondir` leads.
+for path in ("repository/.git/commondir", "repository/.git/config", "bare/commondir"):
+    attempt(f"write {path}", lambda path=path: write(path))
 for path in ("mcptools", ".ipybox"):
     for act in (replace, link_instead, move_away, swap, remove):
         attempt(
