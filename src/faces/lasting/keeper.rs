@@ -316,17 +316,23 @@ impl Keeper {
         tokio::time::sleep(NOTICE).await;
         let is_closed = self.closed.lock().is_cancelled();
         if is_closed {
-            let alone = async { self.alone_since.subscribe().wait_for(Option::is_some).await.is_ok() };
-            tokio::time::timeout(GREETING_TIME / 2, alone).await.ok();
+            let mut alone_since = self.alone_since.subscribe();
+            tokio::select! {
+                _ = alone_since.wait_for(Option::is_some) => {}
+                () = self.stop.cancelled() => {}
+                () = tokio::time::sleep(GREETING_TIME / 2) => {}
+            }
         }
         self.attend()
     }
 
-    /// Makes the caller the client; `None` if there is one.
+    /// Makes the caller the client; `None` if there is one, or the session is ending.
     fn attend(self: &Arc<Self>) -> Option<Attended> {
         let mut alone_for = None;
         self.alone_since.send_if_modified(|since| {
-            alone_for = since.take().map(|since| since.elapsed());
+            // Its end may be what the client before has left.
+            let taken = if self.stop.is_cancelled() { None } else { since.take() };
+            alone_for = taken.map(|since| since.elapsed());
             alone_for.is_some()
         });
         let attended = Attended { keeper: Arc::clone(self), alone_for: alone_for? };

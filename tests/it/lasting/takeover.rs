@@ -273,6 +273,22 @@ async fn a_client_that_only_looks_leaves_no_session() {
     assert_eq!(std::fs::read_dir(kept.states().join("sessions")).unwrap().count(), 0);
 }
 
+/// Whoever comes in the moment in which the session of such a client ends gets another one.
+#[tokio::test]
+async fn a_client_that_comes_as_one_that_only_looked_leaves_is_served() {
+    for _ in 0..12 {
+        let kept = Kept::new();
+        let mut looking = kept.client(&[]).await;
+        looking.request("tools/list", json!({})).await.response().await.unwrap();
+        looking.close_input();
+        let mut client = kept.client(&[]).await;
+        let text = client.cell("1").await.ok();
+        assert!(text.ends_with('1'), "{text}");
+        client.stop().await;
+        looking.ended().await;
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_sandbox_goes_on_and_code_in_it_reaches_no_session() {
