@@ -27,6 +27,7 @@ mod values;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser as _;
@@ -39,6 +40,9 @@ use self::serve_args::{Approval, ServeArgs};
 
 /// clap's exit code for wrong flags, for errors that only show after parsing.
 const USAGE: u8 = 2;
+
+/// How long the last message may take to be read.
+const LAST_MESSAGE: Duration = Duration::from_secs(1);
 
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
@@ -88,7 +92,7 @@ fn finish(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            print_message(&format!("failed to {}", ipybox::describe(error.as_ref())));
+            print_last_message(format!("failed to {}", ipybox::describe(error.as_ref())));
             ExitCode::FAILURE
         }
     }
@@ -129,7 +133,6 @@ fn become_program(hardening: &str, command: &[OsString]) -> anyhow::Result<ExitC
     match never {}
 }
 
-/// Prints a message for the user on stderr; stdout is the protocol's.
 /// A runtime with a thread for each processor.
 fn multi_threaded() -> anyhow::Result<Runtime> {
     started(tokio::runtime::Builder::new_multi_thread())
@@ -153,6 +156,18 @@ fn print(text: &str, action: &'static str) -> anyhow::Result<()> {
     }
 }
 
+/// Prints the message with which the program ends: a client that does not read stderr must see that end all the same.
+fn print_last_message(message: String) {
+    let (printed, is_printed) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        print_message(&message);
+        printed.send(())
+    });
+    // An error says that nobody reads it.
+    is_printed.recv_timeout(LAST_MESSAGE).ok();
+}
+
+/// Prints a message for the user on stderr; stdout is the protocol's.
 fn print_message(message: &str) {
     // Nothing can be done for a user whose stderr is closed.
     writeln!(std::io::stderr(), "ipybox: {message}").ok();

@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Seek as _, SeekFrom};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use rmcp::transport::stdio_pipes;
@@ -13,6 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Command;
+use tokio::sync::oneshot;
 use tokio_util::io::InspectWriter;
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +41,9 @@ const CLOSING: Duration = Duration::from_millis(5);
 
 /// How often the log of the session is looked at, for messages to show.
 const LOG_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long the last messages may take: a client that does not read them gets none.
+const LAST_MESSAGES: Duration = Duration::from_millis(500);
 
 /// Serves a client with a kept session, or with a new one that is kept. `arguments` are those of the command that holds
 /// one, without its entry.
@@ -215,7 +220,8 @@ async fn attend(
 impl Attended {
     /// Passes bytes on in both directions until either side ends, and shows the log meanwhile.
     async fn pass(self) -> Result<(), Error> {
-        let Self { entry, mut input, mut output, mut log } = self;
+        let Self { entry, mut input, mut output, log } = self;
+        let log = log.follow();
         let (stdin, stdout) = stdio_pipes();
         let read = AtomicU64::new(0);
         let mut stdout = InspectWriter::new(stdout, |bytes| {
@@ -252,10 +258,9 @@ impl Attended {
                     last_reading.as_mut().reset(tokio::time::Instant::now() + LAST_READING);
                 }
                 () = &mut last_reading, if has_client_ended => break Ok(0),
-                () = tokio::time::sleep(LOG_INTERVAL) => log.show(),
             }
         };
-        log.show();
+        log.finish().await;
         match passed {
             _ if has_client_ended => Ok(()),
             Ok(_) => Err(Error::Ended { id: entry.id() }),
@@ -304,12 +309,39 @@ impl Log {
         }
     }
 
-    /// Shows what is new.
+    /// Shows what is new. Blocks for as long as nobody reads it.
     fn show(&mut self) {
         let Some(file) = &mut self.0 else { return };
-        let mut text = Vec::new();
         // Nothing can be done about a log that cannot be read, or for a user whose stderr is closed.
-        file.read_to_end(&mut text).ok();
-        io::stderr().write_all(&text).ok();
+        io::copy(file, &mut io::stderr()).ok();
+    }
+
+    /// Shows in a thread what comes: a client that does not read stderr must not stop its session.
+    fn follow(mut self) -> FollowedLog {
+        let (ending, is_ending) = mpsc::channel::<()>();
+        let (shown, is_shown) = oneshot::channel::<()>();
+        std::thread::spawn(move || {
+            while is_ending.recv_timeout(LOG_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                self.show();
+            }
+            self.show();
+            // Fails only if nobody waits for it any more.
+            shown.send(()).ok();
+        });
+        FollowedLog { ending, is_shown }
+    }
+}
+
+/// A log that a thread shows, as long as this lives.
+struct FollowedLog {
+    ending: mpsc::Sender<()>,
+    is_shown: oneshot::Receiver<()>,
+}
+
+impl FollowedLog {
+    /// Waits for the last messages, but not for a client that does not read them.
+    async fn finish(self) {
+        drop(self.ending);
+        tokio::time::timeout(LAST_MESSAGES, self.is_shown).await.ok();
     }
 }

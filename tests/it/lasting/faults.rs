@@ -1,12 +1,13 @@
 //! Parts of a lasting session that are killed, or in the way.
 
 use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill as send};
 use nix::unistd::Pid;
 
 use super::{Kept, kill};
-use crate::support::{descendants, eventually, is_running};
+use crate::support::{descendants, eventually, is_running, kernel_python};
 
 #[tokio::test]
 async fn a_keeper_that_is_killed_leaves_nothing() {
@@ -30,6 +31,29 @@ async fn a_keeper_that_is_killed_leaves_nothing() {
     assert!(text.contains("has ended, because its process was killed") && text.ends_with("\n1"), "{text}");
     assert_eq!(std::fs::read_dir(kept.states().join("sessions")).unwrap().count(), 1);
     client.stop().await;
+}
+
+#[tokio::test]
+async fn a_stderr_that_is_not_read_stops_no_session() {
+    let kept = Kept::new();
+    let fifo = kept.temporary().join("unread");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let launcher = ["sh", "-c", "exec \"$@\" 2<>\"$0\"", fifo.to_str().unwrap()];
+    let python = kernel_python();
+    let flags = ["--keep-session", "120s", "--python", python.to_str().unwrap()];
+    let mut client = kept.start_by(&launcher, &flags, &[]).await;
+    client.initialize().await;
+    // Each is logged, which is more than a pipe holds.
+    for _ in 0..1_000 {
+        client.send_line(r#"{"id": "no version", "method": "ping"}"#).await;
+    }
+    assert_eq!(client.cell("1 + 1").await.ok(), "2");
+    let log = kept.sessions()[0]["log"].as_str().unwrap().to_owned();
+    eventually("the log is long", || std::fs::metadata(&log).is_ok_and(|log| log.len() > 100_000)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(client.cell("2 + 2").await.ok(), "4");
+    send(Pid::from_raw(kept.keeper()), Signal::SIGKILL).unwrap();
+    assert_eq!(client.ended().await.code(), Some(1));
 }
 
 #[tokio::test]
