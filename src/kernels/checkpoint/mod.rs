@@ -260,8 +260,13 @@ impl Checkpoint {
         Some(number)
     }
 
+    /// What has arrived is removed: no document will name it.
     fn give_up_saving(&self, state: &mut State) {
-        state.saving = None;
+        if state.saving.take().is_some()
+            && let Some(open) = &state.open
+        {
+            open.directory.sweep(&open.own.and(&open.earlier));
+        }
         self.is_saving.send_replace(false);
     }
 
@@ -324,6 +329,7 @@ impl Checkpoint {
         let written = open.directory.write(&manifest);
         if written.is_ok() {
             (open.own, open.earlier, open.tag) = (own, left, tag);
+            state.saving = None;
         }
         self.give_up_saving(state);
         match written {

@@ -113,6 +113,22 @@ async fn only_what_was_asked_for_is_taken() {
     checkpoint.kernel_started(PYTHON);
     assert!(matches!(send(&checkpoint, number, "x").await, Err(Error::NotAsked)));
     assert!(matches!(checkpoint.end(number, report(&json!([]), &[])), Err(Error::NotAsked)));
+    assert_eq!(values(&checkpoint), 0, "what had arrived is removed");
+}
+
+#[tokio::test]
+async fn nothing_stays_of_values_whose_document_cannot_be_written() {
+    let state = tempfile::tempdir().unwrap();
+    let checkpoint = started(state.path());
+    save(&checkpoint, &["a"], &[]).await;
+    let manifest = checkpoint.state.lock().open.as_ref().unwrap().directory.value("manifest.json");
+    std::fs::remove_file(&manifest).unwrap();
+    std::fs::create_dir(&manifest).unwrap();
+    let number = asked(&checkpoint);
+    let digest = send(&checkpoint, number, "b").await.unwrap();
+    let sent = json!([{"name": "b", "digest": digest, "bytes": 1}]);
+    assert!(matches!(checkpoint.end(number, report(&sent, &[])), Err(Error::Disk(_))));
+    assert_eq!(values(&checkpoint), 1);
 }
 
 #[tokio::test(start_paused = true)]
