@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::faces::people::page::{self, News, Page};
 use crate::ground::telemetry;
 use crate::ground::text::backticked;
-use crate::session::{Cell, Outcome, Session, StartError};
+use crate::session::{Cell, DEFAULT_TIMEOUT, Outcome, Session, StartError};
 
 /// How long the calls of a client that is gone get to be put aside. They need no time, but for writing an answer to a file.
 const PUT_ASIDE: Duration = Duration::from_secs(5);
@@ -274,11 +274,11 @@ fn say(words: &str) {
     writeln!(io::stderr(), "ipybox: {words}").ok();
 }
 
-/// The cell that lists the variables.
+/// The cell that lists the variables. A kernel that does not react in its time is killed: it has as much as a client's own.
 fn question(session: &Session) -> Cell {
     let (code, cancel) = (VARIABLES.to_owned(), session.cell_token());
     let why = "the names of variables are read without tools";
-    Cell::ours(code, Duration::from_secs(5), SHOWN_CHARS, cancel, why)
+    Cell::ours(code, DEFAULT_TIMEOUT, SHOWN_CHARS, cancel, why)
 }
 
 fn in_words(outcome: &Outcome) -> String {

@@ -66,6 +66,30 @@ async fn cells_that_ran_when_the_client_left_are_answered_when_they_have_ended()
 }
 
 #[tokio::test]
+async fn a_kernel_that_is_busy_for_a_while_survives_a_takeover() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    // A thread keeps all others from running, as a long call of C code does.
+    let code = "
+import ctypes, pathlib, threading, time
+def keep_busy():
+    while not pathlib.Path('gone').exists(): time.sleep(0.01)
+    pathlib.Path('busy').touch()
+    ctypes.PyDLL(None).sleep(12)
+x = 41
+threading.Thread(target=keep_busy).start()";
+    client.cell(code).await.ok();
+    kill(client).await;
+    kept.left_session().await;
+    kept.write("gone", "");
+    eventually("the kernel is busy", || kept.workspace().join("busy").exists()).await;
+    let mut client = kept.client(&[]).await;
+    let text = client.cell("x + 1").await.ok();
+    assert!(text.contains("`x`.]") && text.ends_with("\n42"), "{text}");
+    client.stop().await;
+}
+
+#[tokio::test]
 async fn a_session_with_a_client_is_never_taken() {
     let kept = Kept::new();
     let mut first = kept.client(&[]).await;
