@@ -189,25 +189,27 @@ impl Course<'_> {
         }
     }
 
-    /// The time in which an approval request waits does not count as run time. But code that keeps calling
-    /// when nobody answers would never time out: once a request has expired, the waits of further ones that
-    /// expire count.
+    /// The time in which approval requests wait does not count as run time. But code that keeps calling when nobody
+    /// answers would never time out: once a request has expired, the waits of further ones that expire count, also if
+    /// others always wait beside them.
     fn pause(&mut self, expired: usize) {
         let is_asking = *self.questions.borrow_and_update() > 0;
-        match (is_asking, self.paused_since) {
-            (true, None) => {
-                self.paused_since = Some(Instant::now());
-                self.expired = expired;
+        let has_expired = expired > self.expired;
+        if let Some(since) = self.paused_since
+            && (has_expired || !is_asking)
+        {
+            self.paused_since = None;
+            if has_expired && self.expired > 0 {
+                return;
             }
-            (false, Some(since)) => {
-                self.paused_since = None;
-                let is_pestering = self.expired > 0 && expired > self.expired;
-                // Code that is being stopped gets no more time.
-                if matches!(self.escalation, Escalation::None) && !is_pestering {
-                    self.deadline += since.elapsed();
-                }
+            // Code that is being stopped gets no more time.
+            if matches!(self.escalation, Escalation::None) {
+                self.deadline += since.elapsed();
             }
-            _ => {}
+        }
+        if is_asking && self.paused_since.is_none() {
+            self.paused_since = Some(Instant::now());
+            self.expired = expired;
         }
     }
 

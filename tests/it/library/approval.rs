@@ -138,26 +138,33 @@ async fn code_that_pesters_times_out() {
     let place = Place::new();
     let executor =
         with_probe(&place).await.approval_timeout(Duration::from_millis(200)).start().await.unwrap();
-    let code = "
+    let loops = "
+import threading, time
 from mcptools.probe import echo
-asked = 0
-while True:
-    try:
-        echo.run(text='x')
-    except Exception:
-        asked += 1";
-    let mut execution = executor.stream(Code::new(code).timeout(Duration::from_secs(1)));
-    // Nobody answers.
-    let mut unanswered = Vec::new();
-    let error = loop {
-        match tokio::time::timeout(PATIENCE, execution.next()).await.expect("an event").unwrap() {
-            Ok(CodeExecutionEvent::ApprovalRequest(request)) => unanswered.push(request),
-            Ok(other) => panic!("{other:?}"),
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(error, CodeExecutionError::TimedOut { .. }), "{error}");
-    assert!(unanswered.len() < 100, "{}", unanswered.len());
+def ask():
+    while True:
+        try:
+            echo.run(text='x')
+        except Exception:
+            pass
+";
+    // In the second one a request waits at every moment.
+    let beside = "threading.Thread(target=ask, daemon=True).start()\ntime.sleep(0.1)\nask()";
+    for calls in ["ask()", beside] {
+        let code = Code::new(format!("{loops}{calls}")).timeout(Duration::from_secs(1));
+        let mut execution = executor.stream(code);
+        // Nobody answers.
+        let mut unanswered = Vec::new();
+        let error = loop {
+            match tokio::time::timeout(PATIENCE, execution.next()).await.expect("an event").unwrap() {
+                Ok(CodeExecutionEvent::ApprovalRequest(request)) => unanswered.push(request),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => break error,
+            }
+            assert!(unanswered.len() < 100);
+        };
+        assert!(matches!(error, CodeExecutionError::TimedOut { .. }), "{error}");
+    }
     executor.stop().await;
 }
 
