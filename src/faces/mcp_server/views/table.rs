@@ -107,8 +107,8 @@ enum Key {
 #[derive(Debug, Clone, Copy)]
 struct Number {
     near: f64,
-    /// It itself, if it is whole: `near` is not if it has more than 53 bits.
-    whole: Option<i128>,
+    /// Its whole part: if it is whole and has more than 53 bits, `near` is another number.
+    whole: i128,
 }
 
 /// Rows of a table from this one on, of those that the filters let through.
@@ -208,8 +208,7 @@ impl Number {
         match value {
             Value::Number(number) => {
                 let whole = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from));
-                // Zero has no sign here.
-                Some(Self { near: number.as_f64()? + 0.0, whole })
+                Some(Self::new(number.as_f64()?, whole))
             }
             Value::Object(fields) if fields.len() == 1 => Self::read(fields.get("number")?.as_str()?),
             _ => None,
@@ -218,13 +217,18 @@ impl Number {
 
     fn read(text: &str) -> Option<Self> {
         let text = text.trim();
-        let near = text.parse::<f64>().ok().filter(|near| !near.is_nan())? + 0.0;
-        Some(Self { near, whole: text.parse().ok() })
+        let near = text.parse::<f64>().ok().filter(|near| !near.is_nan())?;
+        Some(Self::new(near, text.parse().ok()))
     }
 
+    fn new(near: f64, whole: Option<i128>) -> Self {
+        // Zero has no sign here.
+        Self { near: near + 0.0, whole: whole.unwrap_or(near as i128) }
+    }
+
+    /// A total order: sorting may panic with another one.
     fn order(&self, other: &Self) -> Ordering {
-        let whole = self.whole.zip(other.whole).map_or(Ordering::Equal, |(one, other)| one.cmp(&other));
-        self.near.total_cmp(&other.near).then(whole)
+        self.near.total_cmp(&other.near).then(self.whole.cmp(&other.whole))
     }
 }
 
@@ -233,9 +237,7 @@ impl Key {
         let Some(value) = value.filter(|value| !value.is_null()) else { return Self::Missing };
         match (value, Number::of(value)) {
             (_, Some(number)) => Self::Number(number),
-            (Value::Bool(truth), None) => {
-                Self::Number(Number { near: f64::from(u8::from(*truth)), whole: None })
-            }
+            (Value::Bool(truth), None) => Self::Number(Number::new(f64::from(u8::from(*truth)), None)),
             (value, None) => Self::Text(text(value).to_lowercase()),
         }
     }
@@ -388,6 +390,21 @@ mod tests {
         assert_eq!(filter("!=", "x").len(), rows.len());
         let shown = page(&table, 0, &Query::default()).unwrap()["page"][1]["values"][1].clone();
         assert_eq!(shown, json!({"number": "9.50"}));
+    }
+
+    #[test]
+    fn the_order_of_numbers_is_total() {
+        let numbers =
+            ["9007199254740993", "9007199254740992.0", "9007199254740992", "1e400", "1e39", "-1e39"];
+        let limits = [i128::MAX, i128::MIN].map(|limit| limit.to_string());
+        let numbers = numbers.into_iter().chain(limits.iter().map(String::as_str));
+        let mut sorted: Vec<Number> = numbers.map(|text| Number::read(text).unwrap()).collect();
+        sorted.sort_by(Number::order);
+        for (at, one) in sorted.iter().enumerate() {
+            assert!(sorted[at..].iter().all(|later| one.order(later).is_le()), "{one:?} in {sorted:?}");
+            let equal = |other: &&Number| one.order(other).is_eq();
+            assert!(sorted.iter().filter(equal).all(|equal| equal.whole == one.whole), "{one:?}");
+        }
     }
 
     #[test]
