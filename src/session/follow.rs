@@ -85,6 +85,7 @@ pub(super) async fn follow(
         deadline: after(cell.timeout.saturating_sub(spent)),
         questions: cell.approver.waiting(),
         expired: 0,
+        expired_before: cell.approver.expired(),
         paused_since: None,
         last_call: None,
         unanswered_interrupts: 0,
@@ -133,6 +134,8 @@ struct Course<'a> {
     questions: watch::Receiver<usize>,
     /// How many of its approval requests had expired when the timeout was last paused.
     expired: usize,
+    /// How many of earlier cells had expired before.
+    expired_before: usize,
     /// Since when the timeout is paused.
     paused_since: Option<Instant>,
     /// When to stop waiting for replies, once the kernel is idle.
@@ -163,7 +166,9 @@ impl Course<'_> {
                     Event::Died(death) => return Ok(Some(End::Died(death))),
                 },
                 sent = send(cell.chunks.as_ref(), &mut self.unsent), if self.unsent.is_some() => sent,
-                Ok(()) = self.questions.changed() => self.pause(cell.approver.expired()),
+                Ok(()) = self.questions.changed() => {
+                    self.pause(cell.approver.expired() - self.expired_before);
+                }
                 () = generation.cancelled() => return Ok(Some(End::Reset)),
                 () = cell.cancel.cancelled(), if matches!(self.escalation, Escalation::None) => {
                     self.escalate(kernel, Reason::Cancel).await?;
