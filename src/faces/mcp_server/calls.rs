@@ -169,9 +169,8 @@ impl Handler {
         let followed = match AskVia::of(context) {
             _ if may_be_task => self.server.tasks.work(ongoing, self.connection.number, waiting).await,
             AskVia::Rounds { .. } => self.server.parking.work(ongoing, request, waiting).await,
-            AskVia::Elicitation { .. } | AskVia::None => {
-                ongoing.elicit(&context.peer, waiting).await.map(Into::into)
-            }
+            AskVia::Elicitation { .. } => ongoing.elicit(Some(&context.peer), waiting).await.map(Into::into),
+            AskVia::None => ongoing.elicit(None, waiting).await.map(Into::into),
         };
         self.followed(request, context, followed)
     }

@@ -1,6 +1,6 @@
 //! A client goes, and the next one goes on with its session.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Kept, kill};
 use crate::support::{eventually, is_running, probe};
@@ -202,6 +202,22 @@ async fn a_question_waits_for_the_next_client() {
     assert!(question.contains("echo asked"), "{question}");
     let text = next.answer().await.ok();
     assert!(text.contains("asked\n[End of the earlier answer]") && text.ends_with("own"), "{text}");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_cannot_ask_is_not_asked_what_the_one_before_has_left() {
+    let kept = Kept::new();
+    let flags = ["--approval", "ask", "--approve-shell-cmds"];
+    let mut client = kept.client_with(&flags, json!({"elicitation": {}})).await;
+    let running = client.start_cell("!echo asked").await;
+    client.question().await;
+    kill(client).await;
+    drop(running);
+    let mut client = kept.client(&flags).await;
+    let text = client.cell("print('own')").await.ok();
+    assert!(text.contains("ApprovalRejectedError") && text.ends_with("own"), "{text}");
+    assert_eq!(client.sent("elicitation/create"), Vec::<Value>::new());
     client.stop().await;
 }
 

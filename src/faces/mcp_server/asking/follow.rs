@@ -16,10 +16,10 @@ use crate::approval::ApprovalRequest;
 
 impl Ongoing {
     /// Runs to the end, or until it is time to leave, and sends approval requests by elicitation, one at a time for all calls
-    /// together.
+    /// together. Those that an earlier client has left are dropped without a `peer` who can ask its user.
     pub(in crate::faces::mcp_server) async fn elicit(
         mut self,
-        peer: &Peer<RoleServer>,
+        peer: Option<&Peer<RoleServer>>,
         Waiting { cancelled, leave, left, together }: Waiting<'_>,
     ) -> Followed<CallToolResult> {
         let caller = together.caller(left);
@@ -41,7 +41,12 @@ impl Ongoing {
                 let may_give_grant = sheet.may_give_grant();
                 let over = CancellationToken::new();
                 let page = self.page.clone();
-                let asking = elicit::ask(peer, sheet, &over, page.as_deref());
+                let asking = async {
+                    match peer {
+                        Some(peer) => elicit::ask(peer, sheet, &over, page.as_deref()).await,
+                        None => Asked::Unanswered,
+                    }
+                };
                 let (asked, done) = self.asked(asking, &over, cancelled, leave).await;
                 let is_answered = matches!(asked, Asked::Answered);
                 let is_taken_back = matches!(asked, Asked::TakenBack(_));
