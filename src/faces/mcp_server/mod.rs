@@ -14,6 +14,7 @@ mod install;
 mod instructions;
 mod left;
 mod lines;
+mod methods;
 mod news;
 mod pictures;
 mod progress;
@@ -309,12 +310,7 @@ impl ServerHandler for Handler {
         request: CustomRequest,
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        if request.method == "tools/call" {
-            let message = "`params` of `tools/call` must be an object with a string `name` and an object `arguments`, and may have an \
-                 object `inputResponses` and a string `requestState`";
-            return Err(ErrorData::invalid_params(message, None));
-        }
-        if let Some(params) = resources::params_of(&request.method) {
+        if let Some(params) = methods::params_of(&request.method) {
             let message = format!("`params` of `{}` must be {params}", request.method);
             return Err(ErrorData::invalid_params(message, None));
         }

@@ -372,6 +372,9 @@ async fn wrong_parameters_are_named() {
         ("resources/read", json!({}), "a string `uri`"),
         ("resources/read", json!({"uri": 5}), "a string `uri`"),
         ("resources/list", json!({"cursor": "x"}), "there is no page `x`"),
+        ("tasks/get", json!({"taskId": 5}), "a string `taskId`"),
+        ("tasks/update", json!({"taskId": "x"}), "an object `inputResponses`"),
+        ("tasks/cancel", json!({}), "a string `taskId`"),
     ] {
         let response = ipybox.request(method, params).await.response().await.unwrap();
         assert_eq!(response["error"]["code"], -32602, "{response}");

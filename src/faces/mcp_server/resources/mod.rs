@@ -138,17 +138,6 @@ fn result(content: ResourceContents, keeping: Option<(u64, CacheScope)>) -> Read
     }
 }
 
-/// The parameters that a request with this method has, in words.
-pub(super) fn params_of(method: &str) -> Option<&'static str> {
-    match method {
-        "resources/read" | "skills/get" => Some("an object with a string `uri`"),
-        "resources/list" | "resources/templates/list" | "skills/list" => {
-            Some("an object that may have a string `cursor`")
-        }
-        _ => None,
-    }
-}
-
 /// The error of a URI that is not read.
 fn refused(uri: &str, refusal: &Refusal) -> ErrorData {
     match refusal {
