@@ -27,7 +27,7 @@ pub(super) struct Entry {
 /// What an entry says of its session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Description {
-    /// The workspace.
+    /// The workspace, as text.
     pub(super) workspace: PathBuf,
     /// How the session was begun.
     pub(super) likeness: Likeness,

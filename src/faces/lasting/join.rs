@@ -15,7 +15,7 @@ use super::likeness::program;
 use super::list::{KeptSession, KeptSessions};
 use crate::config::workspace_state_dir;
 use crate::faces::mcp_server::{Heard, Said};
-use crate::ground::text::Coloured;
+use crate::ground::text::{Coloured, readable};
 
 /// The longest line of the session, in bytes: tracebacks may be long.
 const HEARD_BYTES: u64 = 64 * 1024 * 1024;
@@ -115,6 +115,7 @@ impl Joined {
 /// The session of the current directory's workspace, or the only one.
 fn the_one(sessions: Vec<KeptSession>) -> Result<KeptSession, Error> {
     let here = std::env::current_dir().and_then(|here| here.canonicalize()).unwrap_or_default();
+    let here = readable(&here);
     let (of_here, others): (Vec<_>, Vec<_>) =
         sessions.into_iter().filter(|session| session.answers).partition(|session| session.workspace == here);
     let mut candidates = if of_here.is_empty() { others } else { of_here };

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use super::{Error, GREETING_TIME, Keep};
 use crate::config::{Config, Settings};
 use crate::faces::mcp_server::{Codes, Error as ServeError, Serving, end_on_signals};
 use crate::ground::process::{descends_from, memory_of_family, memory_of_machine};
+use crate::ground::text::readable;
 
 /// How long the first client may take: the relay that has started us attends at once.
 const FIRST_CLIENT: Duration = Duration::from_secs(30);
@@ -93,7 +93,7 @@ pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
     end_on_signals(&asked_to_end).map_err(ServeError::Signals)?;
     let listener = UnixListener::bind(entry.socket()).map_err(unusable)?;
     let mut description = Description {
-        workspace: config.workspace().to_owned(),
+        workspace: readable(config.workspace()),
         likeness: likeness.clone(),
         process: std::process::id(),
         began: now(),
@@ -103,7 +103,7 @@ pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
         ended: None,
     };
     let serving = Serving::open(&config, Codes::ClientAlone).await?;
-    description.notebook = serving.notebook().map(Path::to_owned);
+    description.notebook = serving.notebook().map(readable);
     entry.describe(&description).map_err(unusable)?;
     let keeper = Arc::new(Keeper {
         serving,

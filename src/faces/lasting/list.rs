@@ -14,6 +14,7 @@ use super::likeness::Likeness;
 use crate::config::states_dir;
 use crate::ground::env::Variables;
 use crate::ground::process::memory_of_family;
+use crate::ground::text::readable;
 
 /// How many sessions without a client are kept.
 const MOST_KEPT: usize = 8;
@@ -240,6 +241,7 @@ pub(super) struct Found {
 /// Looks for sessions that a client which would begin one in this way can take over.
 pub(super) fn find(states: &Path, workspace: &Path, likeness: &Likeness) -> Result<Found, Error> {
     let (mut alike, mut others, mut ended) = (Vec::new(), BTreeMap::<_, Vec<String>>::new(), None);
+    let workspace = readable(workspace);
     for entry in entries(states)? {
         let Some(description) = entry.read().filter(|description| description.workspace == workspace) else {
             continue;

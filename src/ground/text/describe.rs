@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -76,6 +77,11 @@ pub(crate) fn without_user(url: &str) -> String {
     }
 }
 
+/// A path that JSON can have: what is no UTF-8 in it is replaced.
+pub(crate) fn readable(path: &Path) -> PathBuf {
+    path.to_string_lossy().into_owned().into()
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -114,5 +120,15 @@ mod tests {
     fn hints_come_after_the_causes() {
         let text = describe(&Outer(std::io::Error::other("it is gone")));
         assert_eq!(text, "use `x`: it is gone\nhint: use `y`");
+    }
+
+    #[test]
+    fn every_path_is_readable() {
+        use std::os::unix::ffi::OsStrExt as _;
+
+        let path = Path::new(std::ffi::OsStr::from_bytes(b"/w\xff/1.png"));
+        assert!(serde_json::to_value(path).is_err());
+        assert_eq!(serde_json::to_value(readable(path)).unwrap(), "/w\u{fffd}/1.png");
+        assert_eq!(readable(Path::new("/w\u{e9}")), Path::new("/w\u{e9}"));
     }
 }

@@ -10,7 +10,7 @@ pub(crate) mod visible;
 
 pub(crate) use self::coloured::Coloured;
 pub use self::describe::describe;
-pub(crate) use self::describe::{backticked, listed, quoted, rfc3339, without_user};
+pub(crate) use self::describe::{backticked, listed, quoted, readable, rfc3339, without_user};
 pub(crate) use self::halves::{replace_lone_surrogates, unfinished_character};
 pub(crate) use self::nearest::nearest;
 pub(crate) use self::plain::{Sequence, one_line, plain, sequence, shortened};

@@ -1,6 +1,7 @@
 //! One person at a prompt: their cells, and all that they see.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use super::Attached;
 use crate::approval::{GivenGrant, GrantLife, question};
 use crate::faces::mcp_server::McpServer;
 use crate::faces::people::{By, Call, Granted, Heard, Offer, Said};
-use crate::ground::text::describe;
+use crate::ground::text::{describe, readable};
 use crate::kernels::kernel::{Inquiry, Insight, PythonError};
 use crate::kernels::output::{Unread, late_section};
 use crate::session::{Author, Cell, End, Ended, Error, Event, Mailbox, Outcome, Session};
@@ -219,13 +220,14 @@ impl Person {
             Event::LeftOut { cell, bytes } => Heard::LeftOut { cell, bytes },
             Event::Ended { cell, end, error } => {
                 let Ended { words, images, files, file, .. } = &*end;
+                let all = |paths: &[PathBuf]| paths.iter().map(|path| readable(path)).collect();
                 Heard::Ended {
                     cell,
                     error: error.as_deref().map(PythonError::text),
                     words: words.clone(),
-                    images: images.clone(),
-                    files: files.clone(),
-                    file: file.clone(),
+                    images: all(images),
+                    files: all(files),
+                    file: file.as_deref().map(readable),
                 }
             }
             Event::Asked { question: number, action } => {
