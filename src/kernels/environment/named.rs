@@ -112,23 +112,23 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_reported_with_the_command_that_installs_it() {
-        check_accept(&venv("/venv", Some("8.0"), Some("2.1")), true, "");
+        check_accept(&venv("/venv", Some("8.0"), Some("2.10")), true, "");
         check_accept(
-            &venv("/venv", Some("6.9"), Some("2.1")),
+            &venv("/venv", Some("6.9"), Some("2.10")),
             true,
             "it lacks ipython>=8\nhint: run `uv pip install --python /venv/bin/python 'ipython>=8'`",
         );
         check_accept(
             &venv("/my venv", None, None),
             false,
-            "it lacks ipython>=8 and pydantic>=2\n\
-             hint: run `'/my venv/bin/python' -m pip install 'ipython>=8' 'pydantic>=2'`",
+            "it lacks ipython>=8 and pydantic>=2.6\n\
+             hint: run `'/my venv/bin/python' -m pip install 'ipython>=8' 'pydantic>=2.6'`",
         );
     }
 
     #[test]
     fn an_externally_managed_interpreter_is_refused() {
-        let mut facts = venv("/usr", Some("8.0"), Some("2.1"));
+        let mut facts = venv("/usr", Some("8.0"), Some("2.10"));
         facts.details.is_externally_managed = true;
         assert_eq!(accept(&facts, true), Err(Unusable::ExternallyManaged));
     }

@@ -23,7 +23,7 @@ pub(super) const OLDEST: (u32, u32) = (3, 10);
 pub(super) const NEWEST: (u32, u32) = (3, 14);
 /// What the kernel and the generated code import: the requirement, and its oldest version, `(major, minor)`.
 /// The oldest IPython for which there are tests.
-const NEEDED: [(&str, (u32, u32)); 2] = [("ipython", (8, 0)), ("pydantic", (2, 0))];
+const NEEDED: [(&str, (u32, u32)); 2] = [("ipython", (8, 0)), ("pydantic", (2, 6))];
 
 /// `major.minor.micro`.
 pub(crate) type Version = (u32, u32, u32);
@@ -209,13 +209,14 @@ pub(super) mod tests {
     #[test]
     fn what_is_missing_or_too_old_is_lacking() {
         check_lacking(Some("9.5.0"), Some("2.14.3"), &[]);
-        check_lacking(Some("10.0.0rc1"), Some("2"), &[]);
-        check_lacking(Some("7.34.0"), Some("2.0"), &["ipython>=8"]);
-        check_lacking(None, Some("1.10.1"), &["ipython>=8", "pydantic>=2"]);
-        check_lacking(Some("7.9"), Some("2.0"), &["ipython>=8"]);
-        check_lacking(Some("8.0.0a1"), Some("2"), &[]);
+        check_lacking(Some("10.0.0rc1"), Some("3"), &[]);
+        check_lacking(Some("7.34.0"), Some("2.6"), &["ipython>=8"]);
+        check_lacking(Some("8.0"), Some("2.5.3"), &["pydantic>=2.6"]);
+        check_lacking(None, Some("1.10.1"), &["ipython>=8", "pydantic>=2.6"]);
+        check_lacking(Some("7.9"), Some("2.6.0"), &["ipython>=8"]);
+        check_lacking(Some("8.0.0a1"), Some("2.10"), &[]);
         check_lacking(Some("8"), Some("2.13.0"), &[]);
-        check_lacking(Some("unknown"), Some("2.0"), &["ipython>=8"]);
+        check_lacking(Some("unknown"), Some("2.6"), &["ipython>=8"]);
     }
 
     #[test]

@@ -132,11 +132,11 @@ mod tests {
     use super::super::probe::tests::venv;
     use super::*;
 
-    /// A directory that looks like an environment with IPython 9.5.0 and pydantic 2.0, and its record.
+    /// A directory that looks like an environment with IPython 9.5.0 and pydantic 2.6, and its record.
     fn environment() -> (tempfile::TempDir, PathBuf, RecordFile) {
         let directory = tempfile::tempdir().unwrap();
         let python = directory.path().join("bin/python");
-        for name in ["bin", "ipython-9.5.0.dist-info", "pydantic-2.0.dist-info"] {
+        for name in ["bin", "ipython-9.5.0.dist-info", "pydantic-2.6.dist-info"] {
             std::fs::create_dir(directory.path().join(name)).unwrap();
         }
         std::fs::write(&python, "an interpreter").unwrap();
@@ -146,7 +146,7 @@ mod tests {
 
     fn check_stale(change: impl FnOnce(&Path)) {
         let (directory, python, file) = environment();
-        let facts = venv(directory.path().to_str().unwrap(), Some("9.5.0"), Some("2.0"));
+        let facts = venv(directory.path().to_str().unwrap(), Some("9.5.0"), Some("2.6"));
         file.keep(&python, Tool::Uv, &facts).unwrap();
         assert!(matches!(file.recall(&python), Recalled::True(record) if record.facts == facts));
         change(directory.path());
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_record_of_another_interpreter_is_stale() {
         let (directory, python, file) = environment();
-        let facts = venv(directory.path().to_str().unwrap(), Some("9.5.0"), Some("2.0"));
+        let facts = venv(directory.path().to_str().unwrap(), Some("9.5.0"), Some("2.6"));
         file.keep(&python, Tool::Pip, &facts).unwrap();
         let other = directory.path().join("bin/python3");
         std::fs::write(&other, "an interpreter").unwrap();

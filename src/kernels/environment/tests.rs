@@ -157,7 +157,7 @@ async fn a_changed_environment_is_kept_repaired_or_made_again() {
     check_changed(|facts| facts.version.2 += 1, "").await;
     check_changed(
         |facts| facts.details.pydantic = None,
-        "repairing the Python environment, which lacks pydantic>=2",
+        "repairing the Python environment, which lacks pydantic>=2.6",
     )
     .await;
     check_changed(
@@ -211,6 +211,6 @@ async fn an_environment_is_made_repaired_and_recalled() {
         "{failed}"
     );
     let failed = environment.install("pydantic<2", &|_| (), None).await.unwrap_err().to_string();
-    let hint = "hint: ipybox itself requires ipython>=8 and pydantic>=2 in this environment; nothing has been changed";
+    let hint = "hint: ipybox itself requires ipython>=8 and pydantic>=2.6 in this environment; nothing has been changed";
     assert!(failed.ends_with(hint), "{failed}");
 }
