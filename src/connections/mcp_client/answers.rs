@@ -93,7 +93,7 @@ impl Answers {
             None if document.weight > SMALL_BYTES => {
                 fail(id, None, "the server's answer is too large".to_owned())
             }
-            place => match parse(&document) {
+            place => match parse_answer(&document) {
                 // rmcp takes it for another result, or for none.
                 Ok(JsonRpcMessage::Response(response))
                     if let Some(place) =
@@ -142,7 +142,9 @@ impl Document {
         kind: ResultKind,
     ) -> Result<Envelope<T>, serde_json::Error> {
         serde_json::from_slice(&self.text).or_else(|_| {
-            let Envelope { result, error } = serde_json::from_slice(&self.text)?;
+            let mut answer: Value = serde_json::from_slice(&self.text)?;
+            lenient::fix_answer(&mut answer);
+            let Envelope { result, error } = Envelope::<Value>::deserialize(answer)?;
             Ok(Envelope { result: result.map(|result| lenient::read(kind, result)).transpose()?, error })
         })
     }
@@ -169,10 +171,20 @@ fn admit_request(message: Message) -> Option<RxJsonRpcMessage<RoleClient>> {
     }
 }
 
-fn parse(document: &Document) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
-    let mut message = serde_json::from_slice(&document.text)?;
-    if let JsonRpcMessage::Response(response) = &mut message {
-        response.id = plain(response.id.clone());
+fn parse_answer(document: &Document) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
+    let mut message = parse(document).or_else(|_| {
+        let mut answer = serde_json::from_slice(&document.text)?;
+        lenient::fix_answer(&mut answer);
+        serde_json::from_value(answer)
+    })?;
+    match &mut message {
+        JsonRpcMessage::Response(response) => response.id = plain(response.id.clone()),
+        JsonRpcMessage::Error(error) => error.id = error.id.take().map(plain),
+        _ => {}
     }
     Ok(message)
+}
+
+fn parse(document: &Document) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
+    serde_json::from_slice(&document.text)
 }

@@ -74,9 +74,9 @@ impl Message {
         serde_json::from_slice(self.scan.id()).ok().map(plain)
     }
 
-    /// Whether it answers a request.
+    /// Whether it answers a request. Some servers write all members that messages can have.
     pub(super) fn is_answer(&self) -> bool {
-        self.scan.method().is_empty()
+        matches!(self.scan.method(), b"" | b"null" | br#""""#)
     }
 }
 

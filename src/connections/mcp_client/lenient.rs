@@ -4,14 +4,56 @@
 //! Servers send icons without a source, annotations as texts, tools without a schema, links without a name; a tool has
 //! run, whatever its answer looks like.
 
-use rmcp::model::{ContentBlock, Prompt, PromptMessage, Resource, ResourceContents, ResourceTemplate, Tool};
+use rmcp::model::{
+    ContentBlock, ErrorData, Prompt, PromptMessage, Resource, ResourceContents, ResourceTemplate, Tool,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::result_kind::ResultKind;
 
+/// The code of an error whose own code is no number: "internal error" of JSON-RPC.
+const NO_CODE: i32 = -32603;
+
+/// What some servers write for no error, beside a result.
+const NO_ERRORS: [&str; 4] = ["false", r#""""#, "{}", "[]"];
+
 /// What each kind of content cannot do without.
 const CONTENT: [&str; 7] = ["type", "text", "data", "mimeType", "resource", "uri", "name"];
+
+/// Gives an answer the form of JSON-RPC: servers leave out the version, write `null` for members that the answer does not
+/// have, and have errors of a form of their own.
+pub(super) fn fix_answer(answer: &mut Value) {
+    let Value::Object(members) = answer else { return };
+    members.insert("jsonrpc".to_owned(), json!("2.0"));
+    for of_request in ["method", "params"] {
+        members.shift_remove(of_request);
+    }
+    let has_result = members.get("result").is_some_and(|result| !result.is_null());
+    let is_none =
+        |error: &Value| error.is_null() || (has_result && NO_ERRORS.contains(&error.to_string().as_str()));
+    if members.get("error").is_none_or(is_none) {
+        members.shift_remove("error");
+    } else {
+        members.shift_remove("result");
+        members.entry("error").and_modify(fix_error);
+    }
+}
+
+/// Makes an error of what a server calls one, with all that it says.
+fn fix_error(error: &mut Value) {
+    if fits::<ErrorData>(error) {
+        return;
+    }
+    let code = error["code"].as_f64().map_or(NO_CODE, |code| code as i32);
+    let message = match (&error["message"], &error["code"], &*error) {
+        (Value::String(message), Value::Number(_) | Value::Null, _) | (_, _, Value::String(message)) => {
+            message.clone()
+        }
+        _ => error.to_string(),
+    };
+    *error = json!({"code": code, "message": message});
+}
 
 /// Reads a result of this kind, and leaves out or replaces what is odd in it.
 ///
@@ -20,7 +62,10 @@ const CONTENT: [&str; 7] = ["type", "text", "data", "mimeType", "resource", "uri
 pub(super) fn read<T: DeserializeOwned>(kind: ResultKind, mut result: Value) -> serde_json::Result<T> {
     if let Value::Object(members) = &mut result {
         let list = match kind {
-            ResultKind::Call => fix_list(members, "content", fix_content),
+            ResultKind::Call => {
+                wrap(members, "content");
+                fix_list(members, "content", fix_content)
+            }
             ResultKind::Prompt => fix_list(members, "messages", fix_message),
             ResultKind::Resource => {
                 fix_list(members, "contents", |item| fix::<ResourceContents>(item, &["uri", "text", "blob"]))
@@ -46,6 +91,13 @@ pub(super) fn read<T: DeserializeOwned>(kind: ResultKind, mut result: Value) -> 
         leave_out_odd::<T>(members, &[list, "isError", "nextCursor"]);
     }
     serde_json::from_value(result)
+}
+
+/// Makes a list of a single item that stands where a list belongs.
+fn wrap(members: &mut Map<String, Value>, name: &str) {
+    if let Some(item @ (Value::Object(_) | Value::String(_))) = members.get_mut(name) {
+        *item = json!([item.take()]);
+    }
 }
 
 /// Fixes the items of the list `name`, which is empty if there is none, and returns its name. Items that cannot be
@@ -111,7 +163,7 @@ fn fits<T: DeserializeOwned>(value: &Value) -> bool {
 fn fix_content(content: &mut Value) -> bool {
     name_link(content);
     if !fits::<ContentBlock>(content) {
-        let sent = content.to_string();
+        let sent = content.as_str().map_or_else(|| content.to_string(), str::to_owned);
         if !fix::<ContentBlock>(content, &CONTENT) {
             *content = json!({"type": "text", "text": sent});
         }
@@ -201,6 +253,49 @@ mod tests {
         let read =
             fixed::<CallToolResult>(ResultKind::Call, json!({"structuredContent": {"a": 1}, "isError": 0}));
         assert_eq!((&read["structuredContent"], &read["isError"]), (&json!({"a": 1}), &json!(false)));
+    }
+
+    #[test]
+    fn content_without_its_list_is_content() {
+        for (content, expected) in [(json!("a"), "a"), (json!({"type": "text", "text": "b"}), "b")] {
+            let read = fixed::<CallToolResult>(ResultKind::Call, json!({"content": content}));
+            assert_eq!(read["content"], json!([{"type": "text", "text": expected}]));
+        }
+        read::<CallToolResult>(ResultKind::Call, json!({"content": 7})).unwrap_err();
+    }
+
+    #[track_caller]
+    fn check_answer(mut answer: Value, expected: Value) {
+        fix_answer(&mut answer);
+        assert_eq!(answer, expected);
+    }
+
+    #[test]
+    fn answers_get_the_form_of_json_rpc() {
+        let result = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
+        for error in [json!(null), json!(false), json!(""), json!({})] {
+            check_answer(
+                json!({"id": 1, "result": {}, "error": error, "method": null, "params": null}),
+                result.clone(),
+            );
+        }
+        let failed = |code: i32, message: &str| json!({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": message}});
+        for (error, expected) in [
+            (json!({"code": -1, "message": "why"}), failed(-1, "why")),
+            (json!({"code": -1.0, "message": "why"}), failed(-1, "why")),
+            (json!({"message": "why"}), failed(NO_CODE, "why")),
+            (json!("why"), failed(NO_CODE, "why")),
+            (json!({"code": "E1", "message": "why"}), failed(NO_CODE, r#"{"code":"E1","message":"why"}"#)),
+            (json!({"code": 5}), failed(5, r#"{"code":5}"#)),
+            (json!({}), failed(NO_CODE, "{}")),
+        ] {
+            check_answer(json!({"id": 1, "result": null, "error": error}), expected);
+        }
+        check_answer(
+            json!({"id": 1, "result": {"content": []}, "error": {"code": 1, "message": "both"}}),
+            failed(1, "both"),
+        );
+        check_answer(json!([]), json!([]));
     }
 
     #[test]

@@ -233,10 +233,16 @@ impl Connection {
             }
             all.lease.join(page.lease);
             let (items, next) = page.answer.into_items();
+            let repeats_cursor = next.is_some() && next == cursor;
+            // An empty cursor is one like others, but servers that repeat it mean that there are no more pages: this is the
+            // first one again.
+            if repeats_cursor && next.as_deref() == Some("") {
+                return Ok(all);
+            }
             all.items.extend(items);
             match next {
                 None => return Ok(all),
-                Some(next) if cursor.as_ref() == Some(&next) => break,
+                Some(_) if repeats_cursor => break,
                 next => cursor = next,
             }
         }

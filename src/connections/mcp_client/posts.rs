@@ -79,7 +79,10 @@ impl Posts {
         if !is(kind.as_deref(), JSON_MIME_TYPE) {
             return Err(StreamableHttpError::UnexpectedContentType(kind));
         }
-        let message = correlated(self.message(response).await?, asked);
+        let message = correlated(self.message(response).await?, asked.clone());
+        if answered(&message) != asked.as_ref() {
+            return Err(unexpected("the server's answer is not the one to the request".to_owned()));
+        }
         Ok(StreamableHttpPostResponse::Json(message, session))
     }
 
@@ -221,6 +224,15 @@ fn correlated(mut message: ServerJsonRpcMessage, asked: Option<RequestId>) -> Se
         error.id = asked;
     }
     message
+}
+
+/// The request that a message answers.
+fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        _ => None,
+    }
 }
 
 fn sse(event: Event, answers: &Answers) -> Sse {

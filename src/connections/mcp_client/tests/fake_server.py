@@ -16,6 +16,9 @@ lock = threading.Lock()
 
 
 def send(message):
+    if MODE == "all-members" and "method" not in message:
+        nothing = dict.fromkeys(["method", "params", "result", "error"])
+        message = {**nothing, **message}
     with lock:
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
         sys.stdout.flush()
@@ -43,6 +46,8 @@ def list_tools(request):
     page = {"tools": [tool(name) for name in TOOLS[cursor : cursor + 3]]}
     if MODE == "endless":
         page["nextCursor"] = "1"
+    elif MODE == "empty-cursor":
+        page["nextCursor"] = ""
     elif cursor + 3 < len(TOOLS):
         page["nextCursor"] = str(cursor + 3)
     send({"id": request["id"], "result": page})

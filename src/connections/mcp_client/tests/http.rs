@@ -97,6 +97,9 @@ async fn minimal(State(seen): State<Arc<Seen>>, headers: HeaderMap, body: axum::
             let refusal = refuse(&id, "paid, but the checkout session could not be closed");
             (StatusCode::BAD_REQUEST, refusal).into_response()
         }
+        "tools/call" if body["params"]["name"] == "other" => {
+            axum::Json(json!({"jsonrpc": "2.0", "id": 777, "result": {"content": []}})).into_response()
+        }
         "tools/call" => reply(json!({"content": []})),
         _ => StatusCode::ACCEPTED.into_response(),
     }
@@ -217,6 +220,18 @@ async fn an_error_of_a_tool_that_speaks_of_a_session_is_the_tools() {
         assert!(matches!(error, CallError::Protocol { code: -32000, .. }), "{error:?}");
     }
     assert_eq!(*seen.paths.lock().unwrap(), ["tools/call", "tools/call"]);
+    assert!(connection.is_alive());
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn an_answer_to_another_request_fails_the_call() {
+    let base = serve(Arc::default()).await;
+    let connection = connector(Path::new("/")).connect("fake", &at(&format!("{base}/mcp"))).await.unwrap();
+    connection.call("any", Map::new()).await.unwrap();
+    let error = connection.call("other", Map::new()).await.unwrap_err();
+    let expected = "the server's answer is not the one to the request";
+    assert!(matches!(&error, CallError::Unusable { reason } if reason == expected), "{error:?}");
     assert!(connection.is_alive());
     connection.close().await;
 }

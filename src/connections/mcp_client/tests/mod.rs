@@ -75,6 +75,22 @@ async fn a_server_says_who_it_is_and_lists_all_pages_of_its_tools() {
 }
 
 #[tokio::test]
+async fn a_repeated_empty_cursor_is_the_end_of_a_list() {
+    let tools = connect("empty-cursor").await.list_tools().await.unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["echo", "fail", "die"]);
+}
+
+#[tokio::test]
+async fn answers_that_have_all_members_of_messages_are_read() {
+    let connection = connect("all-members").await;
+    assert_eq!(connection.list_tools().await.unwrap().len(), 8);
+    assert_eq!(text(&connection, "echo", json!({"text": "x"})).await, "x");
+    let error = connection.call("nothing", Map::new()).await.unwrap_err();
+    assert!(matches!(&error, CallError::Protocol { code: -32602, message } if message == "no tool nothing"));
+}
+
+#[tokio::test]
 async fn calls_run_side_by_side() {
     let connection = connect("ok").await;
     let started = Instant::now();
