@@ -13,7 +13,17 @@ import queue
 import sys
 import threading
 
-TOOLS = ["text", "empty", "deep", "malformed", "image", "endless", "flood", "echo"]
+TOOLS = [
+    "text",
+    "empty",
+    "deep",
+    "malformed",
+    "image",
+    "endless",
+    "flood",
+    "burst",
+    "echo",
+]
 MIB = 1 << 20
 
 
@@ -56,8 +66,17 @@ def call(id, name, arguments):
         return answer(id, [content, *chunks(b"AAAA", size), b'"}]}'])
     if name == "endless":
         return answer(id, endless())
+    if name == "burst":
+        return burst(id, arguments["count"])
     text = {"type": "text", "text": arguments.get("text", "")}
     return answer(id, [json.dumps({"content": [text]}).encode()])
+
+
+def burst(id, count):
+    """Requests before the answer, as events."""
+    for number in range(count):
+        yield b'{"jsonrpc":"2.0","id":"ping-%d","method":"ping"}\n\ndata: ' % number
+    yield from answer(id, [b'{"content":[{"type":"text","text":"done"}]}'])
 
 
 def endless():

@@ -14,6 +14,7 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::incoming::{Document, Message, plain};
 use super::lenient;
@@ -25,9 +26,16 @@ const SMALL_BYTES: usize = 1024 * 1024;
 /// The longest part of a parser's complaint that is shown, in characters: it may quote the server.
 const REASON_CHARS: usize = 300;
 
-/// The answers that are expected on one connection. Clones share them.
-#[derive(Clone, Default)]
-pub(super) struct Answers(Arc<Mutex<HashMap<RequestId, Weak<Inner>>>>);
+/// How many answers to requests of a server may wait until it reads them. At the limit, no more of its
+/// messages are read.
+const UNREAD_ANSWERS: usize = 64;
+
+/// The answers that are expected on one connection, and ours that its server has not read yet. Clones share them.
+#[derive(Clone)]
+pub(super) struct Answers {
+    places: Arc<Mutex<HashMap<RequestId, Weak<Inner>>>>,
+    unread: Arc<Semaphore>,
+}
 
 /// Receives an answer that rmcp does not get. Dropping it drops the answer.
 #[derive(Clone)]
@@ -55,12 +63,31 @@ pub(super) struct Envelope<T> {
     pub(super) error: Option<ErrorData>,
 }
 
+impl Default for Answers {
+    fn default() -> Self {
+        Self { places: Arc::default(), unread: Arc::new(Semaphore::new(UNREAD_ANSWERS)) }
+    }
+}
+
 impl Answers {
+    /// Waits until the server has read enough of our answers. Whatever reads its messages calls this before each, but no
+    /// task that also sends: the server would wait for it.
+    pub(super) async fn settle(&self) {
+        // An error means that it is closed, which it never is.
+        self.unread.acquire().await.ok();
+    }
+
+    /// To be held until the server has read an answer of ours. `None` beyond the limit: what was read meanwhile is
+    /// answered too.
+    pub(super) fn unread(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.unread).try_acquire_owned().ok()
+    }
+
     /// Records that an answer to `message` is expected, if it is a request with an [`AnswerPlace`].
     pub(super) fn expect(&self, message: &TxJsonRpcMessage<RoleClient>) {
         let JsonRpcMessage::Request(request) = message else { return };
         let Some(place) = request.request.extensions().get::<AnswerPlace>() else { return };
-        let mut places = self.0.lock();
+        let mut places = self.places.lock();
         // Calls that were cancelled are never answered.
         places.retain(|_, place| place.strong_count() > 0);
         places.insert(request.id.clone(), Arc::downgrade(&place.0));
@@ -79,7 +106,7 @@ impl Answers {
     }
 
     fn admit_answer(&self, id: RequestId, message: Message) -> RxJsonRpcMessage<RoleClient> {
-        let place = self.0.lock().remove(&id).and_then(|place| place.upgrade());
+        let place = self.places.lock().remove(&id).and_then(|place| place.upgrade());
         let document = match message.text {
             Ok(document) => document,
             Err(excess) => return fail(id, place, format!("the server's answer is refused: {excess}")),

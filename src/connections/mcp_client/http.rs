@@ -1,7 +1,6 @@
 //! The HTTP client that both HTTP transports use: allowed redirects, and how long a server may be gone.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use reqwest::{Client, StatusCode, redirect};
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
@@ -13,12 +12,11 @@ use super::Error;
 use super::answers::Answers;
 use super::authorized::Authorized;
 use super::filled::FilledHttp;
-use super::posts::Posts;
+use super::posts::{Posts, REOPEN_DELAY};
 use crate::ground::web::{self, Proxies};
 
 /// How often a broken event stream is reopened before the server counts as gone: about 8 s in all.
 const STREAM_RETRIES: usize = 4;
-const STREAM_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// More concurrent calls than this wait for one another. Cells may well start a hundred threads.
 const CONCURRENT_REQUESTS: usize = 128;
 /// How many redirects one request may follow.
@@ -54,7 +52,7 @@ pub(super) fn transport(
 ) -> StreamableHttpClientTransport<Posts> {
     let mut retries = ExponentialBackoff::default();
     retries.max_times = Some(STREAM_RETRIES);
-    retries.base_duration = STREAM_RETRY_DELAY;
+    retries.base_duration = REOPEN_DELAY;
     let headers = parameters.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let mut config = StreamableHttpClientTransportConfig::with_uri(parameters.url.as_str())
         .custom_headers(headers)

@@ -65,6 +65,7 @@ async fn read(
     while let Ok(count @ 1..) = stdout.read(&mut buffer).await {
         opening.take(&buffer[..count]);
         for piece in buffer[..count].split_inclusive(|&byte| byte == b'\n') {
+            answers.settle().await;
             incoming.push(piece).await;
             if incoming.is_endless() {
                 opening.is_endless();

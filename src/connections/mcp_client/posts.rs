@@ -7,9 +7,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::stream::BoxStream;
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt as _, TryStreamExt as _, future};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
@@ -20,6 +21,7 @@ use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
+use tokio::time::{Instant, sleep_until};
 
 use super::answers::Answers;
 use super::authorized::Authorized;
@@ -30,6 +32,8 @@ use super::outgoing;
 
 /// The accepted content types.
 const ACCEPTED: &str = "application/json, text/event-stream";
+/// How long after the beginning of a stream the next one is opened in its place at the earliest.
+pub(super) const REOPEN_DELAY: Duration = Duration::from_millis(500);
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
@@ -109,7 +113,13 @@ impl Posts {
     fn events(&self, response: Response) -> Events {
         let answers = self.answers.clone();
         let events = events(response.bytes_stream().map_err(reqwest::Error::without_url));
-        let events = events.map_ok(move |event| sse(event, &answers));
+        let events = events.and_then(move |event| {
+            let answers = answers.clone();
+            async move {
+                answers.settle().await;
+                Ok(sse(event, &answers))
+            }
+        });
         events.map_err(|broken| SseError::Body(Box::new(broken))).boxed()
     }
 }
@@ -177,10 +187,21 @@ impl StreamableHttpClient for Posts {
         let response = response.error_for_status().map_err(discreet)?;
         let kind = header(&response, CONTENT_TYPE.as_str());
         match is(kind.as_deref(), EVENT_STREAM_MIME_TYPE) {
-            true => Ok(self.events(response)),
+            true => Ok(lasting(self.events(response))),
             false => Err(StreamableHttpError::UnexpectedContentType(kind)),
         }
     }
+}
+
+/// Reports the end of a stream not before [`REOPEN_DELAY`]. rmcp opens a broken one again at once, and one that has ended as
+/// soon as its server wants: without end, if each of them breaks.
+fn lasting(events: Events) -> Events {
+    let earliest = Instant::now() + REOPEN_DELAY;
+    let events = events.or_else(move |error| async move {
+        sleep_until(earliest).await;
+        Err(error)
+    });
+    events.chain(stream::once(sleep_until(earliest)).filter_map(|()| future::ready(None))).boxed()
 }
 
 /// A refusal: an error of JSON-RPC, if it is one, else its status and how its body begins.
@@ -265,4 +286,25 @@ fn unexpected(words: String) -> HttpError {
 
 fn discreet(error: reqwest::Error) -> HttpError {
     StreamableHttpError::Client(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_ends_at_once_is_not_opened_again_at_once() {
+        let broken = || Err(SseError::Body("it broke".into()));
+        for items in [vec![], vec![broken()], vec![Ok(Sse::default()), broken()]] {
+            let begun = Instant::now();
+            let count = items.len();
+            let mut events = lasting(stream::iter(items).boxed());
+            let mut seen = 0;
+            while let Some(event) = events.next().await {
+                seen += 1;
+                assert_eq!(begun.elapsed().is_zero(), event.is_ok());
+            }
+            assert_eq!((seen, begun.elapsed()), (count, REOPEN_DELAY));
+        }
+    }
 }

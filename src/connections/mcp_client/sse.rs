@@ -74,6 +74,7 @@ impl SseTransport {
         let (sender, messages) = mpsc::channel(READ_AHEAD);
         let reader = tokio::spawn(async move {
             while let Some(Ok(event)) = events.next().await {
+                answers.settle().await;
                 if event.is_message()
                     && let Some(message) = event.data.and_then(|data| answers.admit(data))
                     && sender.send(message).await.is_err()

@@ -80,6 +80,18 @@ async fn a_bad_answer_over_the_old_sse_fails_its_call_alone() {
 }
 
 #[tokio::test]
+async fn many_requests_of_a_server_at_once_are_answered() {
+    let (_server, url) = http().await;
+    for path in ["events", "sse"] {
+        let connection = over_http(&url, path).await;
+        let call = connection.call("burst", arguments(json!({"count": 1000})));
+        let answer = tokio::time::timeout(SOON, call).await.expect("the call hangs").unwrap();
+        assert_eq!(answer.output.to_string(), "done", "{path}");
+        connection.close().await;
+    }
+}
+
+#[tokio::test]
 async fn the_pages_of_a_list_have_a_sum() {
     let _turn = LARGE.lock().await;
     let listing_error =
