@@ -51,12 +51,15 @@ pub(crate) fn forward(level: LogLevel, sender: LogSender) -> SetLevel {
 }
 
 /// Libraries log at most warnings: below that they quote messages, arguments and secrets included.
-/// `rustls_platform_verifier` and rmcp's transports log what is an error of ours, too.
+/// `rustls_platform_verifier` and rmcp's transports log what is an error of ours, too, and rmcp's service warns of each
+/// request of a server that we refuse.
 fn filter(level: LogLevel) -> EnvFilter {
     EnvFilter::new(match level {
-        LogLevel::Debug => "warn,ipybox=debug",
-        LogLevel::Info => "warn,ipybox=info,rustls_platform_verifier=off,rmcp::transport=off",
-        LogLevel::Warning => "warn,rustls_platform_verifier=off,rmcp::transport=off",
+        LogLevel::Debug => "warn,ipybox=debug,rmcp::service=error",
+        LogLevel::Info => {
+            "warn,ipybox=info,rustls_platform_verifier=off,rmcp::transport=off,rmcp::service=error"
+        }
+        LogLevel::Warning => "warn,rustls_platform_verifier=off,rmcp::transport=off,rmcp::service=error",
         LogLevel::Error | LogLevel::Critical => "error,rustls_platform_verifier=off,rmcp::transport=off",
     })
 }

@@ -108,13 +108,14 @@ fn fix_list(
     fix: fn(&mut Value) -> bool,
 ) -> &'static str {
     match members.get_mut(name) {
-        Some(Value::Array(items)) => items.retain_mut(|item| {
-            let is_kept = fix(item);
-            if !is_kept {
-                tracing::warn!(list = name, "an MCP server sent an item that cannot be read; it is left out");
+        Some(Value::Array(items)) => {
+            let count = items.len();
+            items.retain_mut(fix);
+            let left_out = count - items.len();
+            if left_out > 0 {
+                tracing::warn!(list = name, left_out, "an MCP server sent items that cannot be read");
             }
-            is_kept
-        }),
+        }
         // Anything else is no list.
         Some(Value::Null) | None => drop(members.insert(name.to_owned(), json!([]))),
         Some(_) => {}
@@ -149,7 +150,8 @@ fn leave_out_odd<T: DeserializeOwned>(members: &mut Map<String, Value>, needed: 
         };
         let is_kept = is_needed(name) || fits::<T>(&with_it());
         if !is_kept {
-            tracing::warn!(member = name, "an MCP server sent a member of an unknown form; it is left out");
+            // Not a warning: there may be one for each item.
+            tracing::debug!(member = name, "an MCP server sent a member of an unknown form; it is left out");
         }
         is_kept
     });
