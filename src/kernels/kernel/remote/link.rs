@@ -167,15 +167,18 @@ impl Link {
 
     /// Forwards messages until the kernel has ended or its handle is dropped.
     pub(super) async fn run(mut self, mut channels: Channels) {
+        let mut pause = FIRST_PAUSE;
         loop {
+            let opened = Instant::now();
             let why = match self.converse(channels).await {
                 End::Dropped => return,
                 End::Kernel(words) => return self.report(Heard::Ended(words)).await,
                 End::Broken(why) => why,
             };
+            pause = next_pause(pause, opened.elapsed());
             tracing::info!(why, "the connection to the remote kernel broke");
             self.state.send_replace(State::Broken(why));
-            channels = match self.reopen().await {
+            channels = match self.reopen(pause).await {
                 Ok(channels) => channels,
                 Err(Some(words)) => return self.report(Heard::Ended(words)).await,
                 Err(None) => return,
@@ -193,7 +196,7 @@ impl Link {
 
     /// Reopens the connection. An error is the reason if the kernel ended meanwhile, or `None` if its handle
     /// was dropped.
-    async fn reopen(&self) -> Result<Channels, Option<String>> {
+    async fn reopen(&self, pause: Duration) -> Result<Channels, Option<String>> {
         let reporting = async {
             tokio::time::sleep(PATIENCE).await;
             let why = match &*self.state.borrow() {
@@ -204,15 +207,14 @@ impl Link {
             std::future::pending().await
         };
         tokio::select! {
-            reopened = self.try_to_reopen() => reopened.map_err(Some),
+            reopened = self.try_to_reopen(pause) => reopened.map_err(Some),
             never = reporting => never,
             () = self.heard.closed() => Err(None),
         }
     }
 
     /// Tries until the connection is open, or the server reports that the kernel is gone.
-    async fn try_to_reopen(&self) -> Result<Channels, String> {
-        let mut pause = FIRST_PAUSE;
+    async fn try_to_reopen(&self, mut pause: Duration) -> Result<Channels, String> {
         loop {
             tokio::time::sleep(pause).await;
             pause = (2 * pause).min(LAST_PAUSE);
@@ -320,6 +322,11 @@ impl Link {
             }
         }
     }
+}
+
+/// The pause before a connection is opened again that has lasted so long. A proxy may close each at once.
+fn next_pause(last: Duration, lasted: Duration) -> Duration {
+    if lasted > last { FIRST_PAUSE } else { (2 * last).min(LAST_PAUSE) }
 }
 
 /// The queue of messages to write to a connection. Writing does not block reading: an answer of megabytes may
@@ -444,4 +451,19 @@ fn sort_parts(parts: &Parts, session: &str) -> Result<Sorted, Error> {
         content = Content::Limited(limit);
     }
     Ok(Sorted::Heard(Heard::Message(Message { parent, content })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_last_no_longer_than_the_pause_before_them_are_opened_less_often() {
+        let mut pause = FIRST_PAUSE;
+        for _ in 0..10 {
+            pause = next_pause(pause, Duration::from_millis(50));
+        }
+        assert_eq!(pause, LAST_PAUSE);
+        assert_eq!(next_pause(pause, Duration::from_secs(60)), FIRST_PAUSE);
+    }
 }
