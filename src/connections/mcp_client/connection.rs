@@ -244,7 +244,14 @@ impl Connection {
         self.ended.clone().wait_for(Option::is_some).await.ok();
     }
 
-    /// Turns a failed request into an error, and closes a broken connection.
+    /// Gives a dead connection up. A server over HTTP may still answer calls that were made before: it is closed after them.
+    pub(crate) async fn give_up(self: Arc<Self>) {
+        if self.has_process {
+            self.close().await;
+        }
+    }
+
+    /// Turns a failed request into an error, and records that a connection is broken.
     pub(super) async fn judge(&self, failure: Failure) -> CallError {
         let (reason, may_have_run) = match failure {
             Failure::Answered { code, message } => {
@@ -253,6 +260,12 @@ impl Connection {
             Failure::Refused(refusal) => return CallError::Refused(refusal),
             Failure::Unusable { reason } => {
                 return CallError::Unusable { reason: self.secrets.clean(&reason) };
+            }
+            // A proxy may have cut the answer's stream. The server knows the session and has taken the call.
+            Failure::Closed if !self.has_process && self.is_alive() => {
+                let reason = Some("the connection broke before the server had answered".to_owned());
+                let last_words = LastWords::default();
+                return CallError::Disconnected { reason, may_have_run: true, last_words };
             }
             Failure::Closed => (None, true),
             Failure::NotDelivered { reason } => (Some(reason), false),
@@ -266,8 +279,6 @@ impl Connection {
     /// How the server of this lost connection ended, by itself or by us now.
     async fn last_words(&self) -> LastWords {
         if !self.has_process {
-            // There is no process to report on; the session is closed in the background.
-            self.stop.cancel();
             return LastWords::default();
         }
         let mut ended = self.ended.clone();

@@ -1,9 +1,11 @@
 //! Why requests over HTTP fail, in words for people. No URL, which may hold a secret, gets into them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use reqwest::{Response, StatusCode};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
+use tokio::time::{Instant, timeout_at};
 
 use crate::connections::oauth::Token;
 use crate::ground::text::{describe, shortened};
@@ -156,10 +158,14 @@ pub(super) const BODY_CHARS: usize = 300;
 /// How many bytes of an answer are read if it is no MCP message.
 const BEGINNING_BYTES: usize = 64 * 1024;
 
+/// How long it is waited for.
+const BEGINNING_TIME: Duration = Duration::from_secs(5);
+
 /// The beginning of an answer's body, as far as it comes.
 pub(super) async fn beginning(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
-    while let Ok(Some(chunk)) = response.chunk().await
+    let deadline = Instant::now() + BEGINNING_TIME;
+    while let Ok(Ok(Some(chunk))) = timeout_at(deadline, response.chunk()).await
         && body.len() < BEGINNING_BYTES
     {
         let room = (BEGINNING_BYTES - body.len()).min(chunk.len());

@@ -351,7 +351,7 @@ impl Pool {
         the_same(name, &self.look_up(name)?, server)?;
         if let Some(dead) = place.take() {
             tracing::warn!(server = name, "the MCP server has died; connecting again");
-            dead.connection.close().await;
+            dead.connection.give_up().await;
         }
         let connection = tokio::select! {
             biased;

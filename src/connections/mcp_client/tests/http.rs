@@ -15,6 +15,7 @@ use super::*;
 struct Seen {
     paths: Mutex<Vec<String>>,
     redirect_target: Mutex<String>,
+    finished: tokio::sync::Notify,
 }
 
 async fn serve(seen: Arc<Seen>) -> String {
@@ -32,6 +33,7 @@ async fn serve(seen: Arc<Seen>) -> String {
         .route("/hang/mcp", any(std::future::pending::<()>))
         .route("/hang/sse", any(std::future::pending::<()>))
         .route("/mcp", post(minimal))
+        .route("/cutting/mcp", post(cutting))
         .with_state(seen);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -102,6 +104,24 @@ async fn minimal(State(seen): State<Arc<Seen>>, headers: HeaderMap, body: axum::
         }
         "tools/call" => reply(json!({"content": []})),
         _ => StatusCode::ACCEPTED.into_response(),
+    }
+}
+
+/// Cuts the answers to some calls off, and waits with another one.
+async fn cutting(State(seen): State<Arc<Seen>>, body: axum::Json<Value>) -> Response {
+    let answer = json!({"jsonrpc": "2.0", "id": body["id"], "result": {"content": []}}).to_string();
+    match body["params"]["name"].as_str() {
+        Some("cut") => ([(header::CONTENT_TYPE, "text/event-stream")], ": hello\n\n").into_response(),
+        Some("broken") => {
+            let pieces = futures::stream::iter([Ok("{"), Err(std::io::Error::other("cut"))]);
+            let body = axum::body::Body::from_stream(pieces);
+            ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+        }
+        Some("wait") => {
+            seen.finished.notified().await;
+            ([(header::CONTENT_TYPE, "application/json")], answer).into_response()
+        }
+        _ => minimal(State(seen), HeaderMap::new(), body).await,
     }
 }
 
@@ -234,4 +254,23 @@ async fn an_answer_to_another_request_fails_the_call() {
     assert!(matches!(&error, CallError::Unusable { reason } if reason == expected), "{error:?}");
     assert!(connection.is_alive());
     connection.close().await;
+}
+
+#[tokio::test]
+async fn a_call_whose_answer_is_cut_off_takes_no_other_along() {
+    let seen = Arc::<Seen>::default();
+    let base = serve(Arc::clone(&seen)).await;
+    for (tool, is_known_to_live) in [("cut", true), ("broken", false)] {
+        let connector = connector(Path::new("/"));
+        let connection = connector.connect("fake", &at(&format!("{base}/cutting/mcp"))).await.unwrap();
+        let cut = async {
+            let error = connection.call(tool, Map::new()).await.unwrap_err();
+            assert!(matches!(error, CallError::Disconnected { may_have_run: true, .. }), "{error:?}");
+            assert_eq!(connection.is_alive(), is_known_to_live, "{tool}");
+            seen.finished.notify_one();
+        };
+        let (waited, ()) = tokio::join!(connection.call("wait", Map::new()), cut);
+        waited.unwrap();
+        connection.close().await;
+    }
 }
