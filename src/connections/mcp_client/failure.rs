@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-use rmcp::model::ErrorData;
+use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
@@ -50,7 +50,7 @@ impl From<ServiceError> for Failure {
 impl From<ClientInitializeError> for Failure {
     fn from(error: ClientInitializeError) -> Self {
         match error {
-            ClientInitializeError::JsonRpcError(error) => answered(error),
+            ClientInitializeError::JsonRpcError(error) => refused_handshake(error),
             ClientInitializeError::TransportError { error, .. } => Self::from_transport(&error),
             ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled => Self::Closed,
             ClientInitializeError::ExpectedInitResult(_) | ClientInitializeError::ExpectedInitResponse(_) => {
@@ -114,6 +114,17 @@ impl Failure {
     }
 }
 
+/// An error that answers `initialize`. Revisions of the protocol from 2026-07-28 on do not have it.
+fn refused_handshake(mut error: ErrorData) -> Failure {
+    if matches!(error.code, ErrorCode::METHOD_NOT_FOUND | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION) {
+        error.message.to_mut().push_str(
+            "\nhint: ipybox speaks revisions 2024-11-05 to 2025-11-25 of MCP with servers; is there a version or an option of \
+             the server that does, too?",
+        );
+    }
+    answered(error)
+}
+
 /// An error of the server. The pages that a user has to visit first are a part of what it says.
 fn answered(error: ErrorData) -> Failure {
     let mut message = error.message.into_owned();
@@ -143,6 +154,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_server_that_does_not_know_initialize_gets_a_hint() {
+        for (code, expected) in [(-32601, true), (-32022, true), (-32000, false)] {
+            let error = serde_json::from_value(json!({"code": code, "message": "no"})).unwrap();
+            let failure = Failure::from(ClientInitializeError::JsonRpcError(error));
+            let Failure::Answered { message, .. } = failure else { panic!("it is an answer") };
+            assert_eq!(message.contains("hint: ipybox speaks revisions"), expected, "{code}");
+        }
+    }
 
     #[test]
     fn pages_that_a_user_has_to_visit_are_named() {
