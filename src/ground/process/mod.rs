@@ -13,7 +13,7 @@ mod tail;
 use std::io;
 use std::process::ExitStatus;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 #[cfg(target_os = "linux")]
@@ -93,9 +93,15 @@ impl GroupLeader {
         self.child.try_wait()
     }
 
-    /// Sends `signal` to every process of the group.
+    /// Sends `signal` to every process of the group, and to the leader, which may have joined another group.
     pub(crate) fn signal(&self, signal: Signal) {
         signal_group(self.group, signal);
+        // It has its id until it is reaped.
+        let has_left = || getpgid(Some(self.group)).is_ok_and(|group| group != self.group);
+        if self.child.id().is_some() && (signal == Signal::KILL || has_left()) {
+            // An error says that it has ended.
+            kill_process(self.group, signal).ok();
+        }
     }
 
     /// Kills the group at once and reaps the leader.
@@ -146,5 +152,32 @@ mod tests {
         leader.kill().await;
         // End of file proves that no process of the group holds the pipe any more.
         assert_eq!(lines.next_line().await.unwrap(), None, "process {grandchild} lives");
+    }
+
+    #[tokio::test]
+    async fn a_leader_that_has_joined_another_group_is_signalled_and_killed_too() {
+        const LEAVE: &str = "
+import os, signal, time
+child = os.fork()
+if not child:
+    time.sleep(2)
+    os._exit(0)
+os.setpgid(child, child)
+signal.signal(signal.SIGTERM, lambda *_: print('asked', flush=True))
+os.setpgid(0, child)
+print('left', flush=True)
+while True:
+    time.sleep(60)
+";
+        let mut command = Command::new("python3");
+        command.args(["-c", LEAVE]).stdout(std::process::Stdio::piped());
+        let mut leader = GroupLeader::spawn(&mut command).unwrap();
+        let stdout = leader.take_stdout().unwrap();
+        let mut lines = BufReader::new(stdout).lines();
+        assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("left"));
+        leader.signal(Signal::TERM);
+        assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("asked"));
+        let killed = tokio::time::timeout(std::time::Duration::from_secs(60), leader.kill());
+        killed.await.expect("the leader lives");
     }
 }

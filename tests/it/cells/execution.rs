@@ -144,18 +144,29 @@ pub(crate) async fn code_that_takes_too_long_is_interrupted_and_variables_surviv
 async fn code_that_swallows_interrupts_loses_its_kernel_and_nothing_hangs() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
-    let code = "
+    let swallows = "
 import signal
 signal.signal(signal.SIGINT, lambda *_: None)
 print('so far')
 while True: pass";
-    let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 2})).await.error();
-    assert!(text.starts_with("so far\n\n") && text.contains("all variables and imports are gone"), "{text}");
-    let text = ipybox.cell("1+1").await.ok();
-    assert!(
-        text.contains("started anew, since an earlier cell did not react") && text.ends_with("\n\n2"),
-        "{text}"
-    );
+    // Signals to its process group do not reach it any more.
+    let leaves = "
+import os, time
+child = os.fork()
+if not child:
+    time.sleep(2)
+    os._exit(0)
+os.setpgid(child, child)
+os.setpgid(0, child)";
+    for code in [swallows.to_owned(), format!("{leaves}{swallows}")] {
+        let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 2})).await.error();
+        assert!(text.contains("so far\n\n") && text.contains("all variables and imports are gone"), "{text}");
+        let text = ipybox.cell("1+1").await.ok();
+        assert!(
+            text.contains("started anew, since an earlier cell did not react") && text.ends_with("\n\n2"),
+            "{text}"
+        );
+    }
     ipybox.stop().await;
 }
 
