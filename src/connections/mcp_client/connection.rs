@@ -46,6 +46,7 @@ pub(crate) struct Connection {
     has_process: bool,
     /// Set when a request shows that the server is gone before the transport notices (HTTP).
     is_lost: AtomicBool,
+    ignores_changes: AtomicBool,
     stop: CancellationToken,
     ended: watch::Receiver<Option<Arc<LastWords>>>,
     _stop_on_drop: DropGuard,
@@ -120,6 +121,7 @@ impl Connection {
             secrets,
             has_process,
             is_lost: AtomicBool::new(false),
+            ignores_changes: AtomicBool::new(false),
             stop,
             ended,
             _stop_on_drop,
@@ -142,7 +144,12 @@ impl Connection {
 
     /// Whether the server has said since the last look that its tools have changed.
     pub(crate) fn has_changed(&self) -> bool {
-        self.state.has_changed.swap(false, Ordering::Relaxed)
+        self.state.has_changed.swap(false, Ordering::Relaxed) && !self.ignores_changes.load(Ordering::Relaxed)
+    }
+
+    /// From here on the tools count as unchanged.
+    pub(crate) fn ignore_changes(&self) {
+        self.ignores_changes.store(true, Ordering::Relaxed);
     }
 
     /// Calls `tool`. There is no deadline; dropping the future cancels the call at the server.

@@ -271,24 +271,29 @@ impl Pool {
             let slots = self.slots.lock();
             slots.iter().map(|(name, slot)| (name.clone(), Arc::clone(slot))).collect()
         };
-        let mut notes = Vec::new();
-        for (name, slot) in slots {
-            let open = slot.place.try_lock().ok().and_then(|place| live(&place));
-            let Some(open) = open.filter(|open| open.connection.has_changed()) else { continue };
-            let Ok(Ok(tools)) = timeout(CHANGES_TIMEOUT, open.connection.list_tools()).await else {
-                continue;
-            };
-            let (servers, server) = (Arc::clone(&self.servers), name.clone());
-            let changes = tokio::task::spawn_blocking(move || servers.changes(&server, tools)).await;
-            let changes = changes.unwrap_or_default().join(". ");
-            if !changes.is_empty() {
-                notes.push(format!(
-                    "The tools of the MCP server `{name}` have changed since it was registered ({changes}). Register it again \
-                     to call them as they are now."
-                ));
-            }
+        let notes = slots.iter().map(|(name, slot)| self.changes_of(name, slot));
+        futures::future::join_all(notes).await.into_iter().flatten().collect()
+    }
+
+    async fn changes_of(&self, name: &str, slot: &Slot) -> Option<String> {
+        let open = slot.place.try_lock().ok().and_then(|place| live(&place))?;
+        if !open.connection.has_changed() {
+            return None;
         }
-        notes
+        let Ok(Ok(tools)) = timeout(CHANGES_TIMEOUT, open.connection.list_tools()).await else {
+            // Otherwise every cell might wait for it.
+            open.connection.ignore_changes();
+            return None;
+        };
+        let (servers, server) = (Arc::clone(&self.servers), name.to_owned());
+        let changes = tokio::task::spawn_blocking(move || servers.changes(&server, tools)).await;
+        let changes = changes.unwrap_or_default().join(". ");
+        (!changes.is_empty()).then(|| {
+            format!(
+                "The tools of the MCP server `{name}` have changed since it was registered ({changes}). Register it again \
+                 to call them as they are now."
+            )
+        })
     }
 
     /// Takes over a connection that is open already.

@@ -155,6 +155,39 @@ async fn the_progress_of_a_server_is_that_of_the_cell() {
     ipybox.stop().await;
 }
 
+/// Says with each call that its tools have changed, and lists them once. The tool returns how often it was asked to.
+const UNLISTED_CHANGES: &str = r#"
+import json, sys
+lists = 0
+def send(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    match message["method"]:
+        case "initialize":
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": True}}}
+            send(id=message["id"], result=result | {"serverInfo": {"name": "changes", "version": "1"}})
+        case "tools/list":
+            lists += 1
+            if lists == 1:
+                send(id=message["id"], result={"tools": [{"name": "lists", "inputSchema": {"type": "object"}}]})
+        case "tools/call":
+            send(method="notifications/tools/list_changed")
+            send(id=message["id"], result={"content": [{"type": "text", "text": str(lists)}]})
+"#;
+
+#[tokio::test]
+async fn a_server_that_does_not_list_its_changed_tools_is_asked_once() {
+    let place = Place::new();
+    let mut ipybox = session(&place).await;
+    let server = json!({"command": tool("mcp1/bin/python"), "args": ["-c", UNLISTED_CHANGES]});
+    ipybox.register("changes", server).await.ok();
+    ipybox.cell("from mcptools.changes import lists").await.ok();
+    for expected in ["1", "2", "2"] {
+        assert_eq!(ipybox.cell("print(lists.run())").await.ok(), expected);
+    }
+    ipybox.stop().await;
+}
+
 #[tokio::test]
 async fn tools_that_change_while_code_runs_are_named_once() {
     let place = Place::new();
