@@ -16,6 +16,10 @@ use crate::ground::text::visible::line;
 /// The code of an error that says which pages the user has to visit before the request (MCP, URL mode elicitation).
 const URL_ELICITATION_REQUIRED: i32 = -32042;
 
+/// The longest `data` of an error that is shown, in bytes. A longer one is left out, since a part of a secret would not be
+/// recognised.
+const DATA_BYTES: usize = 4 * 1024;
+
 /// Why a request got no result.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -125,7 +129,7 @@ fn refused_handshake(mut error: ErrorData) -> Failure {
     answered(error)
 }
 
-/// An error of the server. The pages that a user has to visit first are a part of what it says.
+/// An error of the server, with its details. The pages that a user has to visit first are a part of what it says.
 fn answered(error: ErrorData) -> Failure {
     let mut message = error.message.into_owned();
     if error.code.0 == URL_ELICITATION_REQUIRED {
@@ -138,6 +142,11 @@ fn answered(error: ErrorData) -> Failure {
             }
         }
         message.push_str("\nhint: let the user do that, and call again");
+    } else if let Some(data) = error.data.filter(|data| !data.is_null()) {
+        let data = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
+        if data.len() <= DATA_BYTES && !message.contains(&data) {
+            message.push_str(&format!("\n{data}"));
+        }
     }
     Failure::Answered { code: error.code.0, message }
 }
@@ -154,6 +163,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn details_of_an_error_are_a_part_of_what_it_says() {
+        for (data, expected) in [
+            (json!(null), "no"),
+            (json!("no"), "no"),
+            (json!("`x` is missing"), "no\n`x` is missing"),
+            (json!({"field": "x"}), "no\n{\"field\":\"x\"}"),
+            (json!("x".repeat(DATA_BYTES + 1)), "no"),
+        ] {
+            let error = json!({"code": -32602, "message": "no", "data": data});
+            let Failure::Answered { message, .. } = answered(serde_json::from_value(error).unwrap()) else {
+                panic!("it is an answer")
+            };
+            assert_eq!(message, expected);
+        }
+    }
 
     #[test]
     fn a_server_that_does_not_know_initialize_gets_a_hint() {
