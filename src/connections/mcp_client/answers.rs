@@ -23,8 +23,6 @@ use crate::ground::budget::Lease;
 
 /// Answers up to this weight are parsed by rmcp, which takes several times as much memory.
 const SMALL_BYTES: usize = 1024 * 1024;
-/// The longest part of a parser's complaint that is shown, in characters: it may quote the server.
-const REASON_CHARS: usize = 300;
 
 /// How many answers to requests of a server may wait until it reads them. At the limit, no more of its
 /// messages are read.
@@ -136,10 +134,7 @@ impl Answers {
                     }
                     message
                 }
-                Err(error) => {
-                    let reason: String = error.to_string().chars().take(REASON_CHARS).collect();
-                    fail(id, place, format!("the server's answer is no MCP message: {reason}"))
-                }
+                Err(error) => fail(id, place, format!("the server's answer is no MCP message: {error}")),
             },
         }
     }

@@ -19,7 +19,7 @@ use super::elicitation::Asker;
 use super::failure::Failure;
 use super::filled::{FilledHttp, FilledStdio};
 use super::guard::Guard;
-use super::http_failure::Refusal;
+use super::http_failure::{Refusal, shown};
 use super::pipes::Pipes;
 use super::sse::SseTransport;
 use super::starts::{Start, Starts};
@@ -488,7 +488,7 @@ fn error(failure: Failure, secrets: &Secrets, last_words: LastWords) -> Error {
         }
         Failure::Refused(refusal) => Error::Unauthorized { refusal },
         Failure::NotDelivered { reason } | Failure::Broken { reason } | Failure::Unusable { reason } => {
-            Error::Unusable { method, reason: secrets.clean(&reason), last_words }
+            Error::Unusable { method, reason: shown(&reason, secrets), last_words }
         }
     }
 }

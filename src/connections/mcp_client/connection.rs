@@ -19,7 +19,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::Identity;
 use super::client::{Client, State};
 use super::failure::Failure;
-use super::http_failure::Refusal;
+use super::http_failure::{Refusal, shown};
 use super::keeper::keep;
 use super::output::{self, ToolOutput};
 use super::requests::{Answered, Expected, request};
@@ -266,7 +266,7 @@ impl Connection {
             }
             Failure::Refused(refusal) => return CallError::Refused(refusal),
             Failure::Unusable { reason } => {
-                return CallError::Unusable { reason: self.secrets.clean(&reason) };
+                return CallError::Unusable { reason: shown(&reason, &self.secrets) };
             }
             // A proxy may have cut the answer's stream. The server knows the session and has taken the call.
             Failure::Closed if !self.has_process && self.is_alive() => {
@@ -279,7 +279,7 @@ impl Connection {
             Failure::Broken { reason } => (Some(reason), true),
         };
         self.is_lost.store(true, Ordering::Relaxed);
-        let reason = reason.map(|reason| self.secrets.clean(&reason));
+        let reason = reason.map(|reason| shown(&reason, &self.secrets));
         CallError::Disconnected { reason, may_have_run, last_words: self.last_words().await }
     }
 

@@ -8,9 +8,8 @@ use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 use super::elicitation::URL_BYTES;
-use super::http_failure::{self, BODY_CHARS, HttpError, Refusal, RequestFailure};
+use super::http_failure::{self, HttpError, Refusal, RequestFailure};
 use super::sse::SseFailure;
-use crate::ground::text::shortened;
 use crate::ground::text::visible::line;
 
 /// The code of an error that says which pages the user has to visit before the request (MCP, URL mode elicitation).
@@ -60,7 +59,7 @@ impl From<ClientInitializeError> for Failure {
             ClientInitializeError::ExpectedInitResult(_) | ClientInitializeError::ExpectedInitResponse(_) => {
                 Self::Unusable { reason: "the server's answer has an unknown form".to_owned() }
             }
-            other => Self::Unusable { reason: shortened(&other.to_string(), BODY_CHARS) },
+            other => Self::Unusable { reason: other.to_string() },
         }
     }
 }

@@ -8,7 +8,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 use tokio::time::{Instant, timeout_at};
 
 use crate::connections::oauth::Token;
-use crate::ground::text::{describe, shortened};
+use crate::ground::text::{Secrets, describe, shortened};
 
 /// The error of a Streamable HTTP transport.
 pub(super) type HttpError = StreamableHttpError<RequestFailure>;
@@ -142,18 +142,23 @@ pub(super) fn content_type(found: Option<&str>) -> String {
 /// Parses rmcp's `HTTP 404 Not Found: <body>`.
 fn explain_response(response: &str) -> String {
     let Some((head, body)) = response.strip_prefix("HTTP ").and_then(|rest| rest.split_once(": ")) else {
-        return shortened(response, BODY_CHARS);
+        return response.to_owned();
     };
     let code = head.split(' ').next().and_then(|code| StatusCode::from_bytes(code.as_bytes()).ok());
     match (code.map(status), body.trim()) {
-        (None, _) => shortened(response, BODY_CHARS),
+        (None, _) => response.to_owned(),
         (Some(status), "") => status,
-        (Some(status), body) => format!("{status}\n{}", shortened(body, BODY_CHARS)),
+        (Some(status), body) => format!("{status}\n{body}"),
     }
 }
 
-/// The longest part of an answer's body that is shown, in characters: an error page explains no more.
-pub(super) const BODY_CHARS: usize = 300;
+/// The longest part of a reason that is shown, in characters: an error page explains no more.
+const REASON_CHARS: usize = 500;
+
+/// The reason of a failure, short and without secrets, in this order: a part of a secret would not be recognised.
+pub(super) fn shown(reason: &str, secrets: &Secrets) -> String {
+    shortened(&secrets.clean(reason), REASON_CHARS)
+}
 
 /// How many bytes of an answer are read if it is no MCP message.
 const BEGINNING_BYTES: usize = 64 * 1024;

@@ -11,8 +11,11 @@ use crate::ground::text::plain;
 
 /// How many of a child's last lines are kept to explain its failure.
 const TAIL_LINES: usize = 30;
-/// The longest line kept: a child that writes no newline must not fill our memory.
-const TAIL_LINE_BYTES: usize = 2_000;
+/// The longest part of a line that is kept, in characters.
+const TAIL_LINE_CHARS: usize = 2_000;
+/// How much of a line is read: a child that writes no newline must not fill our memory. More than is kept: a truncated
+/// secret would not be recognised.
+const READ_LINE_BYTES: usize = 16 * 1024;
 
 /// The last lines that a child wrote, kept to say why it failed.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +48,7 @@ impl Tail {
             // A read error means that there is nothing more to keep.
             while let Ok(true) = read_bounded_line(&mut reader, &mut line).await {
                 let text = edit(plain(String::from_utf8_lossy(&line).trim_end()));
+                let text: String = text.chars().take(TAIL_LINE_CHARS).collect();
                 tracing::debug!(from = %name, "{text}");
                 kept.push(text);
             }
@@ -73,7 +77,7 @@ impl Tail {
     }
 }
 
-/// Reads one line into `line`, dropping what exceeds [`TAIL_LINE_BYTES`]; `false` at the end.
+/// Reads one line into `line`, dropping what exceeds [`READ_LINE_BYTES`]; `false` at the end.
 async fn read_bounded_line<R>(reader: &mut BufReader<R>, line: &mut Vec<u8>) -> io::Result<bool>
 where
     R: AsyncRead + Unpin,
@@ -86,7 +90,7 @@ where
         }
         let end = chunk.iter().position(|&byte| byte == b'\n');
         let taken = end.unwrap_or(chunk.len());
-        let room = TAIL_LINE_BYTES.saturating_sub(line.len());
+        let room = READ_LINE_BYTES.saturating_sub(line.len());
         line.extend_from_slice(&chunk[..taken.min(room)]);
         reader.consume(end.map_or(taken, |newline| newline + 1));
         if end.is_some() {
@@ -120,6 +124,15 @@ mod tests {
     async fn an_endless_line_is_cut() {
         let (tail, task) = Tail::follow(io::Cursor::new(vec![b'x'; 1_000_000]), "test".to_owned());
         task.await.unwrap();
-        assert_eq!(tail.text().len(), TAIL_LINE_BYTES);
+        assert_eq!(tail.text().len(), TAIL_LINE_CHARS);
+    }
+
+    #[tokio::test]
+    async fn a_line_is_edited_before_it_is_cut() {
+        let text = "x".repeat(TAIL_LINE_CHARS - 5) + "hunter2hunter2 and so on";
+        let edit = |line: String| line.replace("hunter2hunter2", "${TOKEN}");
+        let (tail, task) = Tail::follow_edited(io::Cursor::new(text), "test".to_owned(), edit);
+        task.await.unwrap();
+        assert!(tail.text().ends_with("x${TOK"), "{}", tail.text());
     }
 }

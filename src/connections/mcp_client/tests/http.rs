@@ -28,6 +28,7 @@ async fn serve(seen: Arc<Seen>) -> String {
         .route("/redirect/{code}/sse", any(redirect))
         .route("/moved/mcp", any(|| async { (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, "/mcp")]) }))
         .route("/echo/mcp", any(echo))
+        .route("/echo-late/{chars}/mcp", any(echo_late))
         .route("/html/mcp", any(|| async { ([(header::CONTENT_TYPE, "text/html")], "<html>hello</html>") }))
         .route("/html/sse", any(|| async { ([(header::CONTENT_TYPE, "text/html")], "<html>hello</html>") }))
         .route("/hang/mcp", any(std::future::pending::<()>))
@@ -62,6 +63,11 @@ async fn redirect(State(seen): State<Arc<Seen>>, UrlPath(code): UrlPath<u16>) ->
 /// A page that shows the credentials it was asked with, as careless servers do.
 async fn echo(headers: HeaderMap, uri: Uri) -> Response {
     (StatusCode::BAD_REQUEST, format!("you sent {:?} {uri}", headers["authorization"])).into_response()
+}
+
+/// The same, after so many characters.
+async fn echo_late(UrlPath(chars): UrlPath<usize>, headers: HeaderMap) -> Response {
+    (StatusCode::BAD_REQUEST, format!("{} {:?}", "x".repeat(chars), headers["authorization"])).into_response()
 }
 
 /// The smallest Streamable HTTP server: no stream. It has forgotten its first session when a tool is called in it, and
@@ -196,6 +202,10 @@ async fn a_server_that_does_not_speak_mcp_is_reported() {
 async fn what_a_server_echoes_is_shown_without_secrets() {
     let base = serve(Arc::default()).await;
     check_refusal(&format!("{base}/echo/mcp"), "Bearer ${TOKEN}").await;
+    // Wherever the text is cut, no part of the token is left.
+    for chars in (200..500).step_by(5) {
+        check_refusal(&format!("{base}/echo-late/{chars}/mcp"), "400 Bad Request").await;
+    }
 }
 
 #[tokio::test]
