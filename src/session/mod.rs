@@ -315,8 +315,8 @@ impl Session {
         self.queue.refresh_imports(server).await;
     }
 
-    /// Installs a package where the kernel finds it. Returns the installer's output, and a note if packages were replaced. The user of a `client` decides; an
-    /// application decides by itself, and passes `None`.
+    /// Installs a package where the kernel finds it. Returns the installer's output, and a note if packages were replaced.
+    /// The user of a `client` decides; an application decides by itself, and passes `None`.
     ///
     /// # Errors
     /// The installation is denied, fails, or is cancelled.
