@@ -43,13 +43,14 @@ def lasting(name: str) -> str:
     """The name as a pattern, without what changes from one build to another.
 
     In the v0 scheme of rustc these are the crate at the end, one of those that use the function; the numbers of crates
-    (`Cs…_` before a name); and the places of what is repeated (`B…_`), which depend on how long those are. A copy of a
-    function has a number behind its name.
+    (`Cs…_` before a name) and of implementations (`Ms…_`, `Xs…_`); and the places of what is repeated (`B…_`), which
+    depend on how long those are. A copy of a function has a number behind its name.
     """
     user = re.match(r"(\w*)Cs[0-9A-Za-z]+_(\d+)_?([a-z]\w*)$", name)
     if user and len(user[3]) == int(user[2]):
         name = user[1]
     name = re.sub(r"Cs[0-9A-Za-z]+_(?=\d)", "*", name)
+    name = re.sub(r"([MX])s[0-9A-Za-z]*_", r"\1*", name)
     name = re.sub(r"(?<=[A-Za-z0-9_*])B[0-9A-Za-z]{0,3}_", "*", name)
     return re.sub(r"\*+", "*", name + "*")
 
