@@ -3,7 +3,7 @@
 
     python3 benches/sandbox.py PYTHON SERVER_PYTHON [--rounds 5] [--program target/release/ipybox]
 
-PYTHON has ipykernel and pydantic, SERVER_PYTHON the package mcp. srt and bwrap are on PATH. The three alternate, because a machine is
+PYTHON has ipython and pydantic, SERVER_PYTHON the package mcp. srt and bwrap are on PATH. The three alternate, because a machine is
 not equally fast all the time; the figures are medians over the rounds.
 """
 

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::CENTURY;
 use super::audience::Live;
 use super::cell::Cell;
 use super::end::{End, KernelState};
@@ -82,7 +83,7 @@ pub(super) async fn follow(
         late,
         live,
         escalation: Escalation::None,
-        deadline: after(cell.timeout.saturating_sub(spent)),
+        deadline: Instant::now() + cell.timeout.min(CENTURY).saturating_sub(spent),
         questions: cell.approver.waiting(),
         expired: 0,
         expired_before: cell.approver.expired(),
@@ -316,13 +317,6 @@ impl Course<'_> {
         self.deadline = Instant::now() + grace;
         Ok(())
     }
-}
-
-/// When `timeout` is over; one that no clock can represent is over in a century.
-fn after(timeout: Duration) -> Instant {
-    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-    let now = Instant::now();
-    now.checked_add(timeout).unwrap_or_else(|| now + CENTURY)
 }
 
 /// Sends the unsent text as soon as `chunks` has room for it. Cancellation safe.

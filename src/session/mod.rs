@@ -68,6 +68,9 @@ use crate::tools::tool_server::Endpoint;
 /// How long a cell may run unless its caller sets a timeout.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// As good as for ever. No clock has the end of the longest times that can be chosen.
+pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// Receives progress: short phrases for the waiting caller.
 pub(crate) type Progress<'a> = &'a (dyn Fn(&str) + Send + Sync);
 

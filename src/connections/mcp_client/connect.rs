@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use rmcp::RoleClient;
 use rmcp::service::{RunningService, serve_client_with_ct};
 use rmcp::transport::IntoTransport;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
@@ -249,13 +249,14 @@ impl Connector {
         limit: Duration,
         progress: Progress<'_>,
     ) -> Result<Connection, Error> {
-        let deadline = Instant::now() + limit;
+        let begun = Instant::now();
         loop {
             let start = match self.starts.find(name, parameters) {
                 Some(start) => start,
                 None => self.begin(name, parameters, limit)?,
             };
-            if timeout_at(deadline, followed(&start, progress)).await.is_err() {
+            let left = limit.saturating_sub(begun.elapsed());
+            if timeout(left, followed(&start, progress)).await.is_err() {
                 return Err(self.give_up(name, start, limit).await);
             }
             if start.is_ended() {

@@ -10,7 +10,7 @@ use super::words::with_options;
 use crate::config;
 use crate::faces::library::{CodeExecutionError, CodeExecutionResult};
 use crate::ground::text::describe;
-use crate::session::{KernelState, StartError};
+use crate::session::{CENTURY, KernelState, StartError};
 use crate::tools::registry::{ApigenError, GenerateError};
 use crate::tools::tool_server::{self, ApprovalClientError, ToolRunnerError};
 
@@ -236,7 +236,6 @@ pub(super) struct Seconds(pub(super) Duration);
 
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
         let Some(seconds) = Option::<f64>::deserialize(deserializer)? else { return Ok(Self(CENTURY)) };
         if seconds >= CENTURY.as_secs_f64() {
             return Ok(Self(CENTURY));

@@ -270,6 +270,24 @@ async fn a_batch_is_one_table_at_a_prompt() {
 }
 
 #[tokio::test]
+async fn times_may_be_longer_than_any_clock_has() {
+    let kept = Kept::new();
+    let flags = ["--approval", "ask", "--approval-timeout", "1e19", "--connect-timeout", "1e19"];
+    let mut client = kept.client(&flags).await;
+    let mut prompt = kept.prompt();
+    prompt.shows("In [").await;
+    let named = json!({"server_name": "probe", "server_params": probe()});
+    let registering = client.start_call("register_mcp_server", named).await;
+    for label in ["secret", "untrusted"] {
+        prompt.shows("Allow? ").await;
+        prompt.types(&format!("y {label}\r")).await;
+    }
+    registering.answer().await.ok();
+    drop(prompt);
+    client.stop().await;
+}
+
+#[tokio::test]
 async fn people_are_asked_what_the_client_cannot_ask() {
     let kept = Kept::new();
     let mut client = kept.client(&ASKS).await;

@@ -17,7 +17,7 @@ use crate::approval::{
 };
 use crate::faces::people::page::Page;
 use crate::kernels::output::late_section;
-use crate::session::{Audience, Event, Outcome, Question};
+use crate::session::{Audience, CENTURY, Event, Outcome, Question};
 
 /// How many notes wait for the agent.
 const NOTES: usize = 16;
@@ -241,7 +241,7 @@ fn open(
     }
     // If the client asks its user too, the time begins when either sees the question.
     let is_seen = !request.is_shared() || !state.looked_at.is_empty();
-    let until = is_seen.then(|| Instant::now() + timeout);
+    let until = is_seen.then(|| Instant::now() + timeout.min(CENTURY));
     let question = Arc::new(Question { number, text, grant, outside, action, scope, until });
     state.open.insert(number, Open { question: Arc::clone(&question), answer });
     Some((request, question, answered))
