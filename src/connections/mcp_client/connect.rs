@@ -255,8 +255,7 @@ impl Connector {
                 Some(start) => start,
                 None => self.begin(name, parameters, limit)?,
             };
-            let left = limit.saturating_sub(begun.elapsed());
-            if timeout(left, followed(&start, progress)).await.is_err() {
+            if timeout(limit.saturating_sub(begun.elapsed()), followed(&start, progress)).await.is_err() {
                 return Err(self.give_up(name, start, limit).await);
             }
             if start.is_ended() {
