@@ -111,14 +111,7 @@ def hold(command: list[str], server: str) -> list[Line]:
         ]
         session = Session([*command, *places, "--log-level", "WARNING"])
         try:
-            client = {"name": "recording", "version": "1"}
-            hello = {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {},
-                "clientInfo": client,
-            }
-            session.request("initialize", hello)
-            session.send({"method": "notifications/initialized"})
+            session.initialize("recording")
             lines = [
                 *call("register_mcp_server", ['"time", {"command": "mcp-server-time"}'])
             ]

@@ -73,6 +73,17 @@ class Session:
                     raise Failure(f"{method}: {message['error']}")
                 return message["result"]
 
+    def initialize(self, name: str) -> dict[str, Any]:
+        """Begins the session for the client `name`. Returns what the server says of itself."""
+        hello = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": name, "version": "1"},
+        }
+        answer = self.request("initialize", hello)
+        self.send({"method": "notifications/initialized"})
+        return answer
+
     def call(self, tool: str, **arguments: object) -> str:
         result = self.request("tools/call", {"name": tool, "arguments": arguments})
         text = "\n".join(block.get("text", "") for block in result["content"])
@@ -124,16 +135,7 @@ def play(command: list[str], version: str | None, directory: Path) -> None:
 
     session = Session([command[0], *arguments("workspace")])
     try:
-        client = {"name": "smoke", "version": "1"}
-        hello = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": client,
-        }
-        expect(
-            session.request("initialize", hello)["serverInfo"]["version"], version or ""
-        )
-        session.send({"method": "notifications/initialized"})
+        expect(session.initialize("smoke")["serverInfo"]["version"], version or "")
         step("a session is initialized")
 
         tools = {tool["name"] for tool in session.request("tools/list", {})["tools"]}

@@ -74,13 +74,7 @@ def servers() -> dict[str, dict[str, object]]:
 
 def hold(session: Session, cells: list[str]) -> None:
     """What a model does in a session."""
-    hello = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "record", "version": "1"},
-    }
-    session.request("initialize", hello)
-    session.send({"method": "notifications/initialized"})
+    session.initialize("record")
     session.request("tools/list", {})
 
     def call(tool: str, **arguments: object) -> None:
@@ -88,7 +82,7 @@ def hold(session: Session, cells: list[str]) -> None:
         print(tool, arguments, "→", str(result)[:200])
 
     for name, parameters in servers().items():
-        if any(name in code for code in cells):
+        if any(f"mcptools.{name}" in code for code in cells):
             call("register_mcp_server", server_name=name, server_params=parameters)
     for code in cells:
         call("execute_ipython_cell", code=code, timeout=60, max_output_chars=10_000)

@@ -68,8 +68,8 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// Waits until the server has read enough of our answers. Whatever reads its messages calls this before each, but no
-    /// task that also sends: the server would wait for it.
+    /// Waits until the server has read enough of our answers. A task that reads its messages calls this before each. One
+    /// that also sends must not: it would wait for itself.
     pub(super) async fn settle(&self) {
         // An error means that it is closed, which it never is.
         self.unread.acquire().await.ok();
@@ -164,11 +164,16 @@ impl Document {
         kind: ResultKind,
     ) -> Result<Envelope<T>, serde_json::Error> {
         serde_json::from_slice(&self.text).or_else(|_| {
-            let mut answer: Value = serde_json::from_slice(&self.text)?;
-            lenient::fix_answer(&mut answer);
-            let Envelope { result, error } = Envelope::<Value>::deserialize(answer)?;
+            let Envelope { result, error } = self.read_fixed::<Envelope<Value>>()?;
             Ok(Envelope { result: result.map(|result| lenient::read(kind, result)).transpose()?, error })
         })
+    }
+
+    /// Reads it as an answer that gets the form of JSON-RPC first.
+    fn read_fixed<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        let mut answer = serde_json::from_slice(&self.text)?;
+        lenient::fix_answer(&mut answer);
+        serde_json::from_value(answer)
     }
 }
 
@@ -194,11 +199,7 @@ fn admit_request(message: Message) -> Option<RxJsonRpcMessage<RoleClient>> {
 }
 
 fn parse_answer(document: &Document) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
-    let mut message = parse(document).or_else(|_| {
-        let mut answer = serde_json::from_slice(&document.text)?;
-        lenient::fix_answer(&mut answer);
-        serde_json::from_value(answer)
-    })?;
+    let mut message = parse(document).or_else(|_| document.read_fixed())?;
     match &mut message {
         JsonRpcMessage::Response(response) => response.id = plain(response.id.clone()),
         JsonRpcMessage::Error(error) => error.id = error.id.take().map(plain),
