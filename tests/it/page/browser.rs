@@ -246,6 +246,10 @@ async fn a_second_tab_has_the_key_of_the_first_and_sees_the_same() {
     browser
         .run(&format!(
             "browser.other = await open();
+             // Its second script is late, and the key is not taken before.
+             await browser.other.setRequestInterception(true);
+             browser.other.on('request', (request) =>
+                 setTimeout(() => request.continue(), request.url().endsWith('/waiting.js') ? 1000 : 0));
              await browser.other.goto({url:?});
              await browser.other.waitForFunction(() => document.getElementById('state').textContent.includes('2 browser tabs'));"
         ))

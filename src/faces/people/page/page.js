@@ -11,6 +11,8 @@ const MOST = 500;
 const find = (id) => document.getElementById(id);
 // In memory alone: no other port of this machine, and no file of the browser, has it.
 let key = null;
+// Ends the connection that events come by.
+let hearing = null;
 const cells = new Map();
 let browsers = 1;
 let isOver = false;
@@ -28,20 +30,13 @@ function state(text) {
 
 // The connection
 
-async function post(path, body) {
+async function post(path, body, signal) {
   return fetch(path, {
     method: "POST",
     headers: { "content-type": "application/json", "x-ipybox-key": key || "" },
     body: JSON.stringify(body),
+    signal,
   });
-}
-
-const tabs = "BroadcastChannel" in window ? new BroadcastChannel("ipybox") : null;
-if (tabs) {
-  tabs.onmessage = ({ data }) => {
-    if (data && data.ask === true && key) tabs.postMessage({ key });
-    if (data && typeof data.key === "string" && !key) enter(data.key);
-  };
 }
 
 function enter(found) {
@@ -53,6 +48,7 @@ function enter(found) {
 
 function lock() {
   key = null;
+  if (hearing) hearing.abort();
   find("inside").hidden = true;
   find("enter").hidden = false;
   state("Locked");
@@ -79,26 +75,37 @@ find("enter").addEventListener("submit", async (event) => {
 });
 
 async function listen() {
-  while (key && !isOver) {
+  const { signal } = (hearing = new AbortController());
+  while (!signal.aborted && !isOver) {
     try {
-      const answer = await post("/events", {});
-      if (answer.status === 401) return lock();
-      if (!answer.ok) throw new Error(answer.statusText);
-      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      let text = "";
-      for (;;) {
-        const { value, done } = await reader.read();
-        if (done) break;
-        const lines = (text + value).split("\n");
-        text = lines.pop();
-        for (const line of lines) take(JSON.parse(line));
-      }
+      await hear(signal);
     } catch {
       // It is tried again.
     }
-    if (isOver) return;
+    if (signal.aborted || isOver) return;
     state("The connection is lost. Trying again");
     await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+}
+
+// Takes events until the connection ends. It ends in any case: ipybox counts connections as tabs.
+async function hear(signal) {
+  const answer = await post("/events", {}, signal);
+  if (answer.status === 401) return lock();
+  if (!answer.ok) throw new Error(answer.statusText);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    let text = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const lines = (text + value).split("\n");
+      text = lines.pop();
+      for (const line of lines) take(JSON.parse(line));
+    }
+  } finally {
+    // If it has failed, there is nothing to cancel.
+    reader.cancel().catch(() => {});
   }
 }
 
@@ -291,10 +298,19 @@ async function revokeGrant(grant) {
   }
 }
 
-// The beginning
+// The beginning: once both scripts are there, since the key of another tab brings events at once.
 
-state("Locked");
-if (tabs) tabs.postMessage({ ask: true });
-setTimeout(() => {
-  if (!key) lock();
-}, tabs ? SHARE_MS : 0);
+document.addEventListener("DOMContentLoaded", () => {
+  state("Locked");
+  const tabs = "BroadcastChannel" in window ? new BroadcastChannel("ipybox") : null;
+  if (tabs) {
+    tabs.onmessage = ({ data }) => {
+      if (data && data.ask === true && key) tabs.postMessage({ key });
+      if (data && typeof data.key === "string" && !key) enter(data.key);
+    };
+    tabs.postMessage({ ask: true });
+  }
+  setTimeout(() => {
+    if (!key) lock();
+  }, tabs ? SHARE_MS : 0);
+});

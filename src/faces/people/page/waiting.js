@@ -29,7 +29,7 @@ function showQuestion({ row: call, left_ms: left }) {
     isOpen: true,
     canAnswer: call.scope !== null,
     isChosen: false,
-    readyAt: performance.now() + GUARD_MS,
+    isGuarded: true,
     until: left === null ? null : performance.now() + left,
     element: make("tr", "row"),
   };
@@ -41,7 +41,11 @@ function showQuestion({ row: call, left_ms: left }) {
   if (call.grant) group.head.parentElement.classList.add("grants");
   layOut(group, row);
   if (!current || !current.isOpen) setCurrent(row);
-  setTimeout(refresh, GUARD_MS);
+  // Not by comparing times: some browsers round the time for pages.
+  setTimeout(() => {
+    row.isGuarded = false;
+    refresh();
+  }, GUARD_MS);
   announce();
 }
 
@@ -215,7 +219,7 @@ function buttons(row) {
   return all;
 }
 
-const isReady = (row) => row.isOpen && row.canAnswer && !row.isSent && performance.now() >= row.readyAt;
+const isReady = (row) => row.isOpen && row.canAnswer && !row.isSent && !row.isGuarded;
 
 const labelOf = ({ group }) => (group.label && group.label.list.value) || null;
 
