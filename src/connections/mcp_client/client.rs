@@ -68,6 +68,46 @@ impl Drop for Working<'_> {
     }
 }
 
+impl Client {
+    /// Asks the user on behalf of the server.
+    pub(super) async fn elicit(&self, request: ElicitRequestParams) -> Result<ElicitResult, ErrorData> {
+        let Some(asker) = &self.asker else {
+            return Err(not_offered(
+                "elicitation/create",
+                "ipybox does not ask users on behalf of servers (elicitation). Give all that the tool needs as arguments",
+            ));
+        };
+        if self.state.requests.load(Ordering::Relaxed) == 0 {
+            return Err(not_offered(
+                "elicitation/create",
+                "a server asks the user while it works on a call, and at no other time",
+            ));
+        }
+        if self.state.questions.fetch_add(1, Ordering::Relaxed) >= MOST_QUESTIONS {
+            return Err(not_offered(
+                "elicitation/create",
+                "the server has asked too many questions in one call",
+            ));
+        }
+        elicitation::ask(&self.name, request, self.is_local, &**asker).await
+    }
+
+    pub(super) fn no_sampling() -> ErrorData {
+        not_offered(
+            "sampling/createMessage",
+            "ipybox lends servers no language model (sampling). Use a tool that needs none, or a server that has one of \
+             its own by a key in its `env`",
+        )
+    }
+
+    pub(super) fn no_roots() -> ErrorData {
+        not_offered(
+            "roots/list",
+            "ipybox offers servers no directories (roots). Give them in the server's `args` or `env` when it is registered",
+        )
+    }
+}
+
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
         let mut implementation = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
@@ -94,11 +134,7 @@ impl ClientHandler for Client {
         _request: CreateMessageRequestParams,
         _context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        Err(not_offered(
-            "sampling/createMessage",
-            "ipybox lends servers no language model (sampling). Use a tool that needs none, or a server that has one of \
-             its own by a key in its `env`",
-        ))
+        Err(Self::no_sampling())
     }
 
     async fn create_elicitation(
@@ -106,32 +142,11 @@ impl ClientHandler for Client {
         request: ElicitRequestParams,
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let Some(asker) = &self.asker else {
-            return Err(not_offered(
-                "elicitation/create",
-                "ipybox does not ask users on behalf of servers (elicitation). Give all that the tool needs as arguments",
-            ));
-        };
-        if self.state.requests.load(Ordering::Relaxed) == 0 {
-            return Err(not_offered(
-                "elicitation/create",
-                "a server asks the user while it works on a call, and at no other time",
-            ));
-        }
-        if self.state.questions.fetch_add(1, Ordering::Relaxed) >= MOST_QUESTIONS {
-            return Err(not_offered(
-                "elicitation/create",
-                "the server has asked too many questions in one call",
-            ));
-        }
-        elicitation::ask(&self.name, request, self.is_local, &**asker).await
+        self.elicit(request).await
     }
 
     async fn list_roots(&self, _context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
-        Err(not_offered(
-            "roots/list",
-            "ipybox offers servers no directories (roots). Give them in the server's `args` or `env` when it is registered",
-        ))
+        Err(Self::no_roots())
     }
 
     async fn on_progress(

@@ -5,9 +5,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use rmcp::RoleClient;
-use rmcp::service::{RunningService, serve_client_with_ct};
-use rmcp::transport::IntoTransport;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -20,12 +17,13 @@ use super::failure::Failure;
 use super::filled::{FilledHttp, FilledStdio};
 use super::guard::Guard;
 use super::http_failure::{Refusal, shown};
+use super::lifecycle::{self, Lender, METHOD};
 use super::pipes::Pipes;
 use super::sse::SseTransport;
 use super::starts::{Start, Starts};
 use super::stdio::{LastWords, Process};
 use super::throttle::Throttle;
-use super::traced::{self, Traced};
+use super::traced::Traced;
 use super::{
     DEFAULT_CONNECT_TIMEOUT, Error, HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters,
     http,
@@ -47,8 +45,6 @@ const END_GRACE: Duration = Duration::from_millis(1500);
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a server that exits during the handshake has for its last messages.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
-/// The first request to a server.
-const METHOD: &str = "initialize";
 
 /// Why there is no login, or none that could be forgotten.
 #[derive(Debug, thiserror::Error)]
@@ -276,12 +272,18 @@ impl Connector {
         let answers = Answers::default();
         let (process, pipes) =
             Process::start(name, &filled, place, &self.variables, secrets.clone(), answers.clone())?;
-        let pipes = Throttle::new(pipes, answers);
         let account = process.account().clone();
         let client = self.client(name, None);
         let context = Context::current();
         Ok(self.starts.begin(name, parameters, account, |stop| {
-            context.around(start_stdio(client, process, pipes, secrets, limit.max(START_LIMIT), stop))
+            context.around(start_stdio(
+                client,
+                process,
+                (pipes, answers),
+                secrets,
+                limit.max(START_LIMIT),
+                stop,
+            ))
         }))
     }
 
@@ -315,18 +317,22 @@ impl Connector {
         let connecting = async {
             match filled.transport {
                 HttpTransport::Streamable => {
-                    let transport = http::transport(authorized, &filled, answers.clone());
-                    handshake(client.clone(), Throttle::new(transport, answers), &stop).await
+                    let transport = || {
+                        let transport = http::transport(authorized.clone(), &filled, answers.clone());
+                        Throttle::new(transport, answers.clone())
+                    };
+                    lifecycle::begin(client.clone(), transport, &stop).await
                 }
                 HttpTransport::Sse => {
                     let connected = SseTransport::connect(authorized, &filled, answers.clone()).await;
-                    let transport = connected.map_err(|failure| Failure::from(&failure))?;
-                    handshake(client.clone(), Throttle::new(transport, answers), &stop).await
+                    let lender = Lender::new(connected.map_err(|failure| Failure::from(&failure))?);
+                    let transport = || Throttle::new(lender.lend(), answers.clone());
+                    lifecycle::begin(client.clone(), transport, &stop).await
                 }
             }
         };
         match timeout(limit, connecting).await {
-            Ok(Ok(service)) => Ok(Connection::new(&client, service, None, secrets, stop)),
+            Ok(Ok(service)) => Ok(Connection::new(client, service, None, secrets, stop)),
             Ok(Err(failure)) => Err(error(failure, &secrets, LastWords::default())),
             Err(_) => Err(Error::Silent { method: METHOD, after: limit, last_words: LastWords::default() }),
         }
@@ -420,13 +426,15 @@ async fn followed(start: &Start, progress: Progress<'_>) {
 async fn start_stdio(
     client: Client,
     mut process: Process,
-    pipes: Throttle<Pipes>,
+    (pipes, answers): (Pipes, Answers),
     secrets: Secrets,
     limit: Duration,
     stop_start: CancellationToken,
 ) -> Result<Connection, Error> {
     let stop = CancellationToken::new();
-    let mut connecting = Box::pin(handshake(client.clone(), pipes, &stop));
+    let lender = Lender::new(pipes);
+    let transport = || Throttle::new(lender.lend(), answers.clone());
+    let mut connecting = Box::pin(lifecycle::begin(client.clone(), transport, &stop));
     let result = tokio::select! {
         result = timeout(limit, &mut connecting) => result.map_err(|_| Unready::Silent),
         () = process.exited() => {
@@ -440,7 +448,7 @@ async fn start_stdio(
     match result {
         Ok(Ok(service)) => {
             process.has_started();
-            Ok(Connection::new(&client, service, Some(process), secrets, stop))
+            Ok(Connection::new(client, service, Some(process), secrets, stop))
         }
         Ok(Err(failure)) => Err(error(failure, &secrets, process.end().await)),
         Err(Unready::Silent) => {
@@ -452,31 +460,6 @@ async fn start_stdio(
             Err(Error::StartEnded)
         }
     }
-}
-
-/// `initialize` and what belongs to it.
-async fn handshake<T, E, A>(
-    client: Client,
-    transport: T,
-    stop: &CancellationToken,
-) -> Result<RunningService<RoleClient, Client>, Failure>
-where
-    T: IntoTransport<RoleClient, E, A>,
-    E: std::error::Error + Send + Sync + 'static,
-{
-    let mut operation = client.traced.handshake();
-    let context = operation.context();
-    // rmcp cancels its token whenever it ends; the keeper must see whether we requested the end.
-    let served = context.around(serve_client_with_ct(client, transport, stop.child_token())).await;
-    let served = served.map_err(Failure::from);
-    match &served {
-        Ok(service) => {
-            operation.is_of_version(|| Some(service.peer().peer_info()?.protocol_version.to_string()));
-            operation.succeeds();
-        }
-        Err(failure) => traced::failed(&mut operation, failure),
-    }
-    served
 }
 
 fn error(failure: Failure, secrets: &Secrets, last_words: LastWords) -> Error {

@@ -6,47 +6,52 @@ use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, GetPromptRequest,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, ErrorCode, GetPromptRequest,
     GetPromptRequestParams, GetPromptResponse, ReadResourceRequest, ReadResourceRequestParams,
     ReadResourceResponse,
 };
 use rmcp::service::{Peer, RunningService};
 use serde_json::{Map, Value};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Identity;
-use super::client::{Client, State};
+use super::changes::hear_of_changes;
+use super::client::Client;
 use super::failure::Failure;
 use super::http_failure::{Refusal, shown};
+use super::input::Rounds;
 use super::keeper::keep;
+use super::lifecycle;
 use super::output::{self, ToolOutput};
 use super::requests::{Answered, Expected, request};
 use super::stdio::{LastWords, Process};
-use super::traced::Traced;
 use crate::ground::budget::{Lease, apart};
 use crate::ground::text::Secrets;
 
 /// How long a server whose connection is lost may take to exit by itself, so that its exit status is its own.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
-/// The error for an answer that requests input.
-const NEEDS_INPUT: &str = "the server asks for further input, which calls from code cannot give";
+/// The code of MCP for headers that do not fit the request (2026-07-28).
+const HEADER_MISMATCH: i32 = ErrorCode::HEADER_MISMATCH.0;
 /// The error for an unknown answer.
 const UNKNOWN_FORM: &str = "the server's answer has an unknown form";
 
 /// A connection to one MCP server. Dropping it ends the server in the background; [`close`](Self::close) waits.
 pub(crate) struct Connection {
     pub(super) peer: Peer<RoleClient>,
-    pub(super) traced: Traced,
-    state: Arc<State>,
+    pub(super) client: Client,
     identity: Identity,
     secrets: Secrets,
+    /// Whether the protocol's revision is one with `initialize`.
+    has_handshake: bool,
     /// Whether the server is a child of ours.
     has_process: bool,
     /// Set when a request shows that the server is gone before the transport notices (HTTP).
     is_lost: AtomicBool,
     ignores_changes: AtomicBool,
+    /// Whether the tools could be listed after headers were refused.
+    listed: OnceCell<bool>,
     stop: CancellationToken,
     ended: watch::Receiver<Option<Arc<LastWords>>>,
     _stop_on_drop: DropGuard,
@@ -100,7 +105,7 @@ pub(crate) enum CallError {
 
 impl Connection {
     pub(super) fn new(
-        client: &Client,
+        client: Client,
         service: RunningService<RoleClient, Client>,
         process: Option<Process>,
         secrets: Secrets,
@@ -109,19 +114,24 @@ impl Connection {
         let peer = service.peer().clone();
         let identity = Identity::from_rmcp(peer.peer_info().as_deref(), &client.name);
         let (sender, ended) = watch::channel(None);
+        let has_handshake = lifecycle::has_handshake(&peer);
         let has_process = process.is_some();
         // The keeper is stopped by `stop` and awaited through `ended`.
         tokio::spawn(keep(service, process, stop.clone(), sender, client.traced.session()));
+        if !has_handshake {
+            tokio::spawn(hear_of_changes(peer.clone(), Arc::clone(&client.state), stop.clone()));
+        }
         let _stop_on_drop = stop.clone().drop_guard();
         Self {
             peer,
-            traced: client.traced.clone(),
-            state: Arc::clone(&client.state),
+            client,
             identity,
             secrets,
+            has_handshake,
             has_process,
             is_lost: AtomicBool::new(false),
             ignores_changes: AtomicBool::new(false),
+            listed: OnceCell::new(),
             stop,
             ended,
             _stop_on_drop,
@@ -144,7 +154,8 @@ impl Connection {
 
     /// Whether the server has said since the last look that its tools have changed.
     pub(crate) fn has_changed(&self) -> bool {
-        self.state.has_changed.swap(false, Ordering::Relaxed) && !self.ignores_changes.load(Ordering::Relaxed)
+        self.client.state.has_changed.swap(false, Ordering::Relaxed)
+            && !self.ignores_changes.load(Ordering::Relaxed)
     }
 
     /// From here on the tools count as unchanged.
@@ -172,10 +183,9 @@ impl Connection {
                     operation.tool_fails();
                     CallError::Tool(self.secrets.clean(&text))
                 })?;
-                self.traced.result(&operation, &output);
+                self.client.traced.result(&operation, &output);
                 Ok(Received { output, weight, lease })
             }
-            CallToolResponse::InputRequired(_) => Err(unusable(NEEDS_INPUT)),
             CallToolResponse::Task(_) => {
                 Err(unusable("the tool runs as a background task, which calls from code cannot follow"))
             }
@@ -191,7 +201,6 @@ impl Connection {
         let reading = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
         let read = |answer| match answer {
             ReadResourceResponse::Complete(result) => Ok(output::read_resource(result)),
-            ReadResourceResponse::InputRequired(_) => Err(NEEDS_INPUT),
             _ => Err(UNKNOWN_FORM),
         };
         self.output_of(ClientRequest::ReadResourceRequest(reading), read).await
@@ -209,7 +218,6 @@ impl Connection {
         let params = GetPromptRequestParams::new(name).with_arguments(arguments);
         let read = |answer| match answer {
             GetPromptResponse::Complete(result) => Ok(output::read_prompt(result)),
-            GetPromptResponse::InputRequired(_) => Err(NEEDS_INPUT),
             _ => Err(UNKNOWN_FORM),
         };
         self.output_of(ClientRequest::GetPromptRequest(GetPromptRequest::new(params)), read).await
@@ -227,12 +235,34 @@ impl Connection {
         Ok(Received { output, weight, lease })
     }
 
-    async fn request<T: Expected>(&self, asked: ClientRequest) -> Result<Answered<T>, CallError> {
-        let _working = self.state.begin();
-        match request(&self.peer, &self.traced, asked).await {
-            Ok(answered) => Ok(answered),
-            Err(failure) => Err(self.judge(failure).await),
+    /// Makes a request, with what the server needs for its answer.
+    async fn request<T: Expected>(&self, mut asked: ClientRequest) -> Result<Answered<T>, CallError> {
+        let _working = self.client.state.begin();
+        let (mut rounds, mut may_list) = (Rounds::default(), true);
+        loop {
+            // Earlier revisions of the protocol make no request again, and arguments may be large.
+            let again = (!self.has_handshake).then(|| asked.clone());
+            let answered = match (request::<T>(&self.peer, &self.client.traced, asked).await, &again) {
+                (Ok(answered), _) => answered,
+                (Err(Failure::Answered { code: HEADER_MISMATCH, .. }), Some(same))
+                    if std::mem::take(&mut may_list) && self.has_listed().await =>
+                {
+                    asked = same.clone();
+                    continue;
+                }
+                (Err(failure), _) => return Err(self.judge(failure).await),
+            };
+            let Some(needed) = answered.answer.input_required() else { return Ok(answered) };
+            asked = again.ok_or_else(|| unusable(UNKNOWN_FORM))?;
+            let supplied = rounds.supply(&self.client, needed, &mut asked).await;
+            supplied.map_err(|reason| CallError::Unusable { reason: self.secrets.clean(&reason) })?;
         }
+    }
+
+    /// Has rmcp know the tools, for the headers that repeat arguments of calls (SEP-2243): a connection for calls begins
+    /// without a list. The server has not looked at a call whose headers it refuses.
+    async fn has_listed(&self) -> bool {
+        *self.listed.get_or_init(|| async { self.list_tools().await.is_ok() }).await
     }
 
     pub(super) async fn check_alive(&self) -> Result<(), CallError> {

@@ -117,11 +117,11 @@ impl Failure {
     }
 }
 
-/// An error that answers `initialize`. Revisions of the protocol from 2026-07-28 on do not have it.
+/// An error that answers `initialize`.
 fn refused_handshake(mut error: ErrorData) -> Failure {
     if matches!(error.code, ErrorCode::METHOD_NOT_FOUND | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION) {
         error.message.to_mut().push_str(
-            "\nhint: ipybox speaks revisions 2024-11-05 to 2025-11-25 of MCP with servers; is there a version or an option of \
+            "\nhint: ipybox speaks revisions 2024-11-05 to 2026-07-28 of MCP with servers; is there a version or an option of \
              the server that does, too?",
         );
     }

@@ -157,8 +157,11 @@ impl Connection {
 
     /// Whether the server has any resource now, by the first page of the list. In doubt it has.
     pub(crate) async fn has_any_resource(&self) -> bool {
-        let first =
-            request::<ListResourcesResult>(&self.peer, &self.traced, ListResourcesResult::request(None));
+        let first = request::<ListResourcesResult>(
+            &self.peer,
+            &self.client.traced,
+            ListResourcesResult::request(None),
+        );
         match timeout(OPTIONAL_LIST_TIMEOUT, first).await {
             Ok(Ok(page)) => !page.answer.resources.is_empty() || page.answer.next_cursor.is_some(),
             Ok(Err(Failure::Answered { code: METHOD_NOT_FOUND, .. })) => false,
@@ -225,7 +228,7 @@ impl Connection {
         for _ in 0..LIST_PAGES {
             let asked = cursor.clone();
             let params = asked.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-            let page = request::<P>(&self.peer, &self.traced, P::request(params)).await;
+            let page = request::<P>(&self.peer, &self.client.traced, P::request(params)).await;
             let page = page.map_err(ListFailure::Request)?;
             all.weight += page.weight;
             if all.weight > LIST_BYTES {

@@ -3,7 +3,8 @@
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolResponse, CallToolResult, CancelledNotificationParam, ClientRequest, GetExtensions,
-    GetPromptResponse, GetPromptResult, ReadResourceResponse, ReadResourceResult, RequestId, ServerResult,
+    GetPromptResponse, GetPromptResult, InputRequiredResult, ReadResourceResponse, ReadResourceResult,
+    RequestId, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde::de::DeserializeOwned;
@@ -27,6 +28,11 @@ pub(super) trait Expected: Sized + Send + 'static {
 
     /// Converts rmcp's parsed result.
     fn from_result(result: ServerResult) -> Option<Self>;
+
+    /// What the server needs before it can answer, if this is no answer yet.
+    fn input_required(&self) -> Option<InputRequiredResult> {
+        None
+    }
 }
 
 /// An answer, its weight, and its memory lease.
@@ -51,6 +57,13 @@ impl Expected for CallToolResponse {
             _ => None,
         }
     }
+
+    fn input_required(&self) -> Option<InputRequiredResult> {
+        match self {
+            Self::InputRequired(needed) => Some(needed.clone()),
+            _ => None,
+        }
+    }
 }
 
 impl Expected for ReadResourceResponse {
@@ -65,6 +78,13 @@ impl Expected for ReadResourceResponse {
             _ => None,
         }
     }
+
+    fn input_required(&self) -> Option<InputRequiredResult> {
+        match self {
+            Self::InputRequired(needed) => Some(needed.clone()),
+            _ => None,
+        }
+    }
 }
 
 impl Expected for GetPromptResponse {
@@ -76,6 +96,13 @@ impl Expected for GetPromptResponse {
         match result {
             ServerResult::GetPromptResult(result) => Some(Self::Complete(result)),
             ServerResult::InputRequiredResult(result) => Some(Self::InputRequired(result)),
+            _ => None,
+        }
+    }
+
+    fn input_required(&self) -> Option<InputRequiredResult> {
+        match self {
+            Self::InputRequired(needed) => Some(needed.clone()),
             _ => None,
         }
     }

@@ -28,9 +28,9 @@ impl Traced {
         Self { link: Link::to_server(server, address), redactor: redactor.clone() }
     }
 
-    /// The handshake.
-    pub(super) fn handshake(&self) -> Operation {
-        self.about("initialize", Target::None)
+    /// The first request, of this method.
+    pub(super) fn handshake(&self, method: &str) -> Operation {
+        self.about(method, Target::None)
     }
 
     /// A connection.

@@ -7,6 +7,7 @@ pub(crate) mod inference;
 mod mcp_config;
 #[cfg(target_os = "linux")]
 mod memory_budgets;
+mod newest;
 pub(crate) mod registration;
 pub(crate) mod resources;
 pub(crate) mod search;

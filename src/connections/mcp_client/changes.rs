@@ -1,0 +1,48 @@
+//! Hears from servers without a handshake that their tools have changed: they say so to those who ask for it (MCP 2026-07-28,
+//! `subscriptions/listen`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::SubscriptionFilter;
+use rmcp::service::Peer;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::client::State;
+
+/// How long after the end of a subscription the next one begins.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Records that the tools have changed, whenever they do, until `stop` is cancelled.
+pub(super) async fn hear_of_changes(peer: Peer<RoleClient>, state: Arc<State>, stop: CancellationToken) {
+    let info = peer.peer_info();
+    let tools = info.as_ref().and_then(|info| info.capabilities.tools.as_ref());
+    if tools.and_then(|tools| tools.list_changed) == Some(true) {
+        stop.run_until_cancelled(hear(&peer, &state)).await;
+    }
+}
+
+/// Returns when the server does not take the subscription.
+async fn hear(peer: &Peer<RoleClient>, state: &State) {
+    let mut was_deaf = false;
+    loop {
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        let mut subscription = match peer.listen(filter).await {
+            Ok(subscription) => subscription,
+            Err(error) => {
+                tracing::debug!(%error, "an MCP server will not say when its tools change");
+                return;
+            }
+        };
+        // They may have changed since the last one ended.
+        state.has_changed.fetch_or(was_deaf, Ordering::Relaxed);
+        while let Ok(Some(_changed)) = subscription.next().await {
+            state.has_changed.store(true, Ordering::Relaxed);
+        }
+        was_deaf = true;
+        sleep(PAUSE).await;
+    }
+}

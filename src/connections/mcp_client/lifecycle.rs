@@ -1,0 +1,142 @@
+//! How a connection begins: by `initialize`, or with a server that no longer has it (MCP 2026-07-28) by `server/discover`.
+//!
+//! `initialize` comes first. Nearly all servers answer it, also those of the newest revision; of the older ones, some never
+//! answer what comes before it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rmcp::RoleClient;
+use rmcp::model::{ErrorCode, ProtocolVersion};
+use rmcp::service::{
+    ClientLifecycleMode, Peer, RunningService, RxJsonRpcMessage, TxJsonRpcMessage,
+    serve_client_with_lifecycle_and_ct,
+};
+use rmcp::transport::Transport;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::client::Client;
+use super::failure::Failure;
+use super::traced;
+
+/// The first request to a server.
+pub(super) const METHOD: &str = "initialize";
+/// The first request to a server that has refused that one.
+const DISCOVER: &str = "server/discover";
+/// How long such a server may take to answer.
+const DISCOVER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The errors of servers that do not know `initialize`, or miss in it what belongs to all requests since then.
+const NEWER: [ErrorCode; 6] = [
+    ErrorCode::METHOD_NOT_FOUND,
+    ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+    ErrorCode::INVALID_REQUEST,
+    ErrorCode::INVALID_PARAMS,
+    ErrorCode::HEADER_MISMATCH,
+    ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
+];
+
+/// Begins a connection. `transport` makes the transport of each attempt.
+pub(super) async fn begin<T: Transport<RoleClient> + 'static>(
+    client: Client,
+    mut transport: impl FnMut() -> T,
+    stop: &CancellationToken,
+) -> Result<RunningService<RoleClient, Client>, Failure> {
+    let refused = match attempt(&client, transport(), ClientLifecycleMode::Initialize, stop).await {
+        Err(failure @ Failure::Answered { code, .. }) if NEWER.contains(&ErrorCode(code)) => failure,
+        begun => return begun,
+    };
+    let newest = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
+    match timeout(DISCOVER_TIMEOUT, attempt(&client, transport(), newest, stop)).await {
+        Ok(Ok(service)) => Ok(service),
+        Ok(Err(unauthorized @ Failure::Refused(_))) => Err(unauthorized),
+        Ok(Err(failure)) => {
+            tracing::debug!(?failure, "an MCP server answers neither `initialize` nor `server/discover`");
+            Err(refused)
+        }
+        Err(_) => Err(refused),
+    }
+}
+
+async fn attempt<T: Transport<RoleClient> + 'static>(
+    client: &Client,
+    transport: T,
+    lifecycle: ClientLifecycleMode,
+    stop: &CancellationToken,
+) -> Result<RunningService<RoleClient, Client>, Failure> {
+    let method = if lifecycle == ClientLifecycleMode::Initialize { METHOD } else { DISCOVER };
+    let mut operation = client.traced.handshake(method);
+    let context = operation.context();
+    // rmcp cancels its token whenever it ends; the keeper must see whether we requested the end.
+    let serving =
+        serve_client_with_lifecycle_and_ct(client.clone(), transport, lifecycle, stop.child_token());
+    let served = context.around(serving).await.map_err(Failure::from);
+    match &served {
+        Ok(service) => {
+            operation.is_of_version(|| Some(service.peer().peer_info()?.protocol_version.to_string()));
+            operation.succeeds();
+        }
+        Err(failure) => traced::failed(&mut operation, failure),
+    }
+    served
+}
+
+/// Whether the protocol's revision is one with `initialize`, in which servers send requests and notifications by themselves.
+pub(super) fn has_handshake(peer: &Peer<RoleClient>) -> bool {
+    peer.peer_info().is_none_or(|info| info.protocol_version.has_initialize())
+}
+
+/// Keeps a transport that outlives an attempt: a program is started once.
+pub(super) struct Lender<T>(Arc<Mutex<Option<T>>>);
+
+/// The transport of one attempt, which returns to its lender at the end.
+pub(super) struct Lent<T> {
+    transport: Option<T>,
+    lender: Arc<Mutex<Option<T>>>,
+}
+
+impl<T> Lender<T> {
+    pub(super) fn new(transport: T) -> Self {
+        Self(Arc::new(Mutex::new(Some(transport))))
+    }
+
+    /// The transport, which is closed if another attempt has it.
+    pub(super) fn lend(&self) -> Lent<T> {
+        Lent { transport: self.0.lock().take(), lender: Arc::clone(&self.0) }
+    }
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Lent<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        let sending = self.transport.as_mut().map(|transport| transport.send(message));
+        async move {
+            match sending {
+                Some(sending) => sending.await,
+                None => Ok(()),
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        self.transport.as_mut()?.receive().await
+    }
+
+    async fn close(&mut self) -> Result<(), T::Error> {
+        match &mut self.transport {
+            Some(transport) => transport.close().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl<T> Drop for Lent<T> {
+    fn drop(&mut self) {
+        *self.lender.lock() = self.transport.take();
+    }
+}

@@ -1,0 +1,173 @@
+//! Servers that speak the protocol's newest revision alone (2026-07-28): well-behaved ones, made with the TypeScript SDK, and
+//! others.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::support::{Ipybox, Place, all_fail, all_say, kernel_python, test_server, tool};
+
+fn server(transport: &str) -> [String; 3] {
+    let (script, packages) = (test_server("newest.mjs"), tool("npm"));
+    [script.to_str().unwrap().to_owned(), packages.to_str().unwrap().to_owned(), transport.to_owned()]
+}
+
+fn by_stdio() -> Value {
+    json!({"command": tool("bin/node"), "args": server("stdio")})
+}
+
+async fn session(place: &Place, capabilities: Value) -> Ipybox {
+    let mut ipybox = place.start(&["--python", kernel_python().to_str().unwrap()]).await;
+    ipybox.initialize_with(capabilities).await;
+    ipybox
+}
+
+/// Everything that goes the same way over both transports.
+async fn is_used(ipybox: &mut Ipybox, server: Value) {
+    ipybox.register("newest", server).await.ok();
+    all_say(
+        ipybox,
+        &[
+            ("from mcptools.newest import add, book, think, wait\nprint(add.run(a=1, b=2))", "3"),
+            ("print(wait.run(rounds=3))", "after 3"),
+            ("from mcptools.newest import resources\nprint(resources.read('note://1')[:])", "a note"),
+        ],
+    )
+    .await;
+    let booking = ipybox.start_cell("print(book.run(place='Rome'))").await;
+    let asked = ipybox.question().await;
+    assert_eq!(asked["params"]["message"], "The MCP server `newest` asks:\n\nWhich day?", "{asked}");
+    ipybox.respond(&asked, json!({"action": "accept", "content": {"day": "Friday"}})).await;
+    assert_eq!(booking.answer().await.ok(), r#"Rome: {"day":"Friday","seats":2} (asked)"#);
+    let booking = ipybox.start_cell("print(book.run(place='Rome'))").await;
+    let asked = ipybox.question().await;
+    ipybox.respond(&asked, json!({"action": "decline"})).await;
+    assert_eq!(booking.answer().await.ok(), "Rome: decline (asked)");
+    all_fail(ipybox, &[("think.run()", "do not declare the required capability")]).await;
+    // The connection lives on.
+    all_say(ipybox, &[("print(add.run(a=2, b=2))", "4")]).await;
+}
+
+#[tokio::test]
+async fn a_program_is_used_as_any_other() {
+    let place = Place::new();
+    let mut ipybox = session(&place, json!({"elicitation": {"form": {}}})).await;
+    is_used(&mut ipybox, by_stdio()).await;
+    all_fail(&mut ipybox, &[("wait.run(rounds=1000)", "wanted the request again 30 times")]).await;
+    let changed = ipybox.cell("from mcptools.newest import change\nprint(change.run())").await.ok();
+    assert!(changed.contains("Added: added"), "{changed}");
+    ipybox.stop().await;
+}
+
+/// A server that prints its port.
+async fn over_http(command: &mut Command) -> (Child, Value) {
+    let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let port = lines.next_line().await.unwrap().unwrap();
+    (child, json!({"url": format!("http://127.0.0.1:{port}/mcp")}))
+}
+
+#[tokio::test]
+async fn a_server_over_http_is_used_as_any_other() {
+    let (_child, server) = over_http(Command::new(tool("bin/node")).args(server("http"))).await;
+    let place = Place::new();
+    let mut ipybox = session(&place, json!({"elicitation": {"form": {}}})).await;
+    is_used(&mut ipybox, server).await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn arguments_are_repeated_in_headers_in_later_sessions_too() {
+    let mut command = Command::new(tool("mcp2/bin/python"));
+    let (_child, server) = over_http(command.arg(test_server("headers.py"))).await;
+    let place = Place::new();
+    let many = "from mcptools.headers import where
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(8) as pool:
+    print({called.result for called in pool.map(lambda _: where.run(region='é north'), range(8))})";
+    for is_new in [true, false] {
+        let mut ipybox = session(&place, json!({})).await;
+        if is_new {
+            ipybox.register("headers", server.clone()).await.ok();
+        }
+        all_say(&mut ipybox, &[(many, "{'in é north'}")]).await;
+        ipybox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn questions_are_refused_where_nobody_can_be_asked() {
+    let place = Place::new();
+    let mut ipybox = session(&place, json!({})).await;
+    ipybox.register("newest", by_stdio()).await.ok();
+    let refused = ipybox.cell("from mcptools.newest import book\nbook.run(place='Rome')").await.error();
+    assert!(refused.contains("the MCP client does not support elicitation"), "{refused}");
+    ipybox.stop().await;
+}
+
+/// Wants what was not offered to it, and never has enough. Its arguments say how it answers first requests.
+const HOSTILE: &str = r#"
+import json, sys
+def send(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+form = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+wanted = {
+    "sample": {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}},
+    "roots": {"method": "roots/list"},
+    "ask": {"method": "elicitation/create", "params": form},
+}
+for line in sys.stdin:
+    message = json.loads(line)
+    match message["method"]:
+        case "initialize":
+            send(id=message["id"], error={"code": int(sys.argv[1]), "message": "no " + "initialize"})
+        case "server/discover" if sys.argv[2] == "yes":
+            send(method="notifications/message", params={"level": "info", "data": "early"})
+            result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
+            send(id=message["id"], result=result | {"ttlMs": 0, "cacheScope": "private"})
+        case "server/discover" if sys.argv[2] == "no":
+            send(id=message["id"], error={"code": -32601, "message": "no discover"})
+        case "tools/list":
+            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in wanted]
+            send(id=message["id"], result={"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})
+        case "tools/call":
+            needed = {"key": wanted[message["params"]["name"]]}
+            send(id=message["id"], result={"resultType": "input_required", "inputRequests": needed, "requestState": "x"})
+"#;
+
+fn hostile(code: &str, discovers: &str) -> Value {
+    json!({"command": tool("python/bin/python"), "args": ["-c", HOSTILE, code, discovers]})
+}
+
+#[tokio::test]
+async fn a_server_gets_no_more_than_was_offered() {
+    let place = Place::new();
+    let mut ipybox = session(&place, json!({"elicitation": {"form": {}}})).await;
+    ipybox.register("hostile", hostile("-32601", "yes")).await.ok();
+    let refused = [("roots.run()", "no directories (roots)"), ("sample.run()", "no language model")];
+    ipybox.cell("from mcptools.hostile import ask, roots, sample").await.ok();
+    all_fail(&mut ipybox, &refused).await;
+    let asking = ipybox.start_cell("ask.run()").await;
+    for _ in 0..20 {
+        let asked = ipybox.question().await;
+        ipybox.respond(&asked, json!({"action": "accept", "content": {}})).await;
+    }
+    let refused = asking.answer().await.error();
+    assert!(refused.contains("too many questions in one call"), "{refused}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_with_neither_beginning_is_refused_with_its_first_words() {
+    let place = Place::new();
+    let mut ipybox = session(&place, json!({})).await;
+    for (code, discovers) in [("-32601", "no"), ("-32022", "never"), ("-32603", "yes")] {
+        let refused = ipybox.register("hostile", hostile(code, discovers)).await.error();
+        assert!(refused.contains("with an error: no initialize") && refused.contains(code), "{refused}");
+        let is_about_revisions = refused.contains("hint: ipybox speaks revisions 2024-11-05 to 2026-07-28");
+        // An error in the server itself: it knows `initialize`.
+        assert_eq!(is_about_revisions, code != "-32603", "{refused}");
+    }
+    ipybox.stop().await;
+}
