@@ -12,7 +12,9 @@ server = MCPServer("headers")
 
 
 @server.tool()
-def where(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
+def where(
+    region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})],
+) -> str:
     return "in " + region
 
 
