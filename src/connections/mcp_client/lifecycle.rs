@@ -51,11 +51,7 @@ pub(super) async fn begin<T: Transport<RoleClient> + 'static>(
     match timeout(DISCOVER_TIMEOUT, attempt(&client, transport(), newest, stop)).await {
         Ok(Ok(service)) => Ok(service),
         Ok(Err(unauthorized @ Failure::Refused(_))) => Err(unauthorized),
-        Ok(Err(failure)) => {
-            tracing::debug!(?failure, "an MCP server answers neither `initialize` nor `server/discover`");
-            Err(refused)
-        }
-        Err(_) => Err(refused),
+        Ok(Err(_)) | Err(_) => Err(refused),
     }
 }
 
