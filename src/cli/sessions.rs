@@ -60,18 +60,24 @@ pub(crate) fn run(args: SessionsArgs) -> anyhow::Result<()> {
         }
         Some(SessionsAction::End { ids, all }) => {
             let ids = if all { sessions.list()?.into_iter().map(|each| each.id).collect() } else { ids };
-            let mut ended = Vec::new();
+            let (mut ended, mut failed) = (Vec::new(), None);
             for id in ids {
-                match sessions.end(&id, all)? {
-                    true => print_message(&format!("session `{id}` has ended")),
-                    false => {
-                        print_message(&format!("session `{id}` has a client, and goes on"));
-                        continue;
+                match sessions.end(&id, all) {
+                    Ok(true) => {
+                        print_message(&format!("session `{id}` has ended"));
+                        ended.push(id);
+                    }
+                    Ok(false) => print_message(&format!("session `{id}` has a client, and goes on")),
+                    // The other ones end all the same.
+                    Err(error) => {
+                        if let Some(earlier) = failed.replace(anyhow::Error::from(error)) {
+                            print_message(&format!("{earlier:#}"));
+                        }
                     }
                 }
-                ended.push(id);
             }
-            print(&if args.json { json(&ended)? } else { String::new() }, RESULT)
+            print(&if args.json { json(&ended)? } else { String::new() }, RESULT)?;
+            failed.map_or(Ok(()), Err)
         }
     }
 }
