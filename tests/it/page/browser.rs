@@ -128,6 +128,7 @@ async fn two_hundred_calls_are_one_table() {
              await page.waitForFunction(() => document.getElementById('target').textContent === 'All 196 that wait');
              const after = await page.$$eval('tr.row', (rows) => rows.map((row) => row.ariaLabel));
              if (JSON.stringify(before) !== JSON.stringify(after)) throw new Error('rows have moved');
+             await page.waitForFunction(() => document.querySelector('#bulk button.allow').ariaDisabled === 'false');
              await page.click('#bulk button.allow');
              await page.waitForFunction(() => document.querySelectorAll('tr.over').length === 200);",
         )

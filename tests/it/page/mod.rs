@@ -2,6 +2,7 @@
 
 mod attacks;
 mod browser;
+mod clicks;
 mod http;
 mod invited;
 mod kept;

@@ -16,6 +16,8 @@ const KEYS = { a: "once", g: "grant", s: "session", d: "no" };
 const rows = new Map();
 const groups = new Map();
 let current = null;
+// The buttons for several calls: a timer runs while they take no answer.
+const bulk = { guard: null };
 
 function showQuestion({ row: call, left_ms: left }) {
   if (rows.has(call.id)) return;
@@ -29,7 +31,7 @@ function showQuestion({ row: call, left_ms: left }) {
     isOpen: true,
     canAnswer: call.scope !== null,
     isChosen: false,
-    isGuarded: true,
+    guard: null,
     until: left === null ? null : performance.now() + left,
     element: make("tr", "row"),
   };
@@ -41,12 +43,17 @@ function showQuestion({ row: call, left_ms: left }) {
   if (call.grant) group.head.parentElement.classList.add("grants");
   layOut(group, row);
   if (!current || !current.isOpen) setCurrent(row);
-  // Not by comparing times: some browsers round the time for pages.
-  setTimeout(() => {
-    row.isGuarded = false;
+  guard(row);
+  announce();
+}
+
+// Not by comparing times: some browsers round the time for pages.
+function guard(guarded) {
+  clearTimeout(guarded.guard);
+  guarded.guard = setTimeout(() => {
+    guarded.guard = null;
     refresh();
   }, GUARD_MS);
-  announce();
 }
 
 function clear() {
@@ -219,7 +226,7 @@ function buttons(row) {
   return all;
 }
 
-const isReady = (row) => row.isOpen && row.canAnswer && !row.isSent && !row.isGuarded;
+const isReady = (row) => row.isOpen && row.canAnswer && !row.isSent && row.guard === null;
 
 const labelOf = ({ group }) => (group.label && group.label.list.value) || null;
 
@@ -251,6 +258,8 @@ function decide(id, how) {
   const row = rows.get(id);
   if (!row || !row.isOpen) return;
   row.isOpen = false;
+  // A click that was meant for the chosen calls is not one for all others.
+  if (row.isChosen) guard(bulk);
   row.isChosen = false;
   row.box.checked = false;
   row.left.textContent = "";
@@ -286,11 +295,12 @@ function choose(row, isChosen) {
   refresh();
 }
 
-// What the buttons for several calls are about: the chosen ones, or all that can be answered.
+// What the buttons for several calls are about: the chosen ones, or all. Those whose answer is on its way are still chosen, so
+// that the second click of two does not answer all others.
 function targets() {
-  const ready = [...rows.values()].filter(isReady);
-  const chosen = ready.filter((row) => row.isChosen);
-  return chosen.length ? chosen : ready;
+  const open = [...rows.values()].filter((row) => row.isOpen);
+  const chosen = open.filter((row) => row.isChosen);
+  return (chosen.length ? chosen : open).filter(isReady);
 }
 
 async function toggle(row) {
@@ -390,7 +400,9 @@ document.addEventListener("keydown", (event) => {
 });
 
 for (const button of document.querySelectorAll("#bulk button")) {
-  button.addEventListener("click", () => give(targets(), button.dataset.answer));
+  button.addEventListener("click", () => {
+    if (bulk.guard === null) give(targets(), button.dataset.answer);
+  });
 }
 
 find("choose-all").addEventListener("change", (event) => {
@@ -410,7 +422,7 @@ function refresh() {
   const about = targets();
   const isChosen = about.some((row) => row.isChosen);
   find("target").textContent = isChosen ? `${about.length} chosen` : about.length ? `All ${about.length} that wait` : "";
-  for (const button of document.querySelectorAll("#bulk button")) setDisabled(button, !about.length);
+  for (const button of document.querySelectorAll("#bulk button")) setDisabled(button, !about.length || bulk.guard !== null);
   find("choose-all").checked = here.length > 0 && here.every((row) => row.isChosen);
   for (const row of open) {
     const isDisabled = !isReady(row);

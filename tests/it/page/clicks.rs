@@ -1,0 +1,50 @@
+//! What a click and a connection must not do, although something has changed just before.
+
+use super::{start_with_both};
+use crate::support::Place;
+
+/// Calls a tool in four threads, and prints how many calls were allowed.
+const FOUR: &str = "
+from concurrent.futures import ThreadPoolExecutor
+from mcptools.files import change
+def call(number):
+    try:
+        change.run(path=f'part-{number}')
+        return True
+    except Exception:
+        return False
+with ThreadPoolExecutor(4) as pool:
+    print(sum(pool.map(call, range(4))), 'of 4')";
+
+#[tokio::test]
+async fn clicks_for_chosen_calls_never_answer_the_others() {
+    let place = Place::new();
+    let (mut ipybox, _url, _visitor, mut browser) = start_with_both(&place).await;
+    let running = ipybox.start_cell(FOUR).await;
+    browser
+        .run(
+            "await page.waitForFunction(() => document.getElementById('target').textContent === 'All 4 that wait');
+             await page.focus('tr.row');
+             for (const key of ['x', 'j', 'x']) await page.keyboard.press(key);
+             await page.waitForFunction(() => document.getElementById('target').textContent === '2 chosen');
+             // Two clicks at once, and one as soon as the chosen calls are over.
+             await page.evaluate(() => new Promise((resolve) => {
+                 const deny = document.querySelector('#bulk button.deny');
+                 new MutationObserver((_, observer) => {
+                     if (document.querySelectorAll('tr.over').length < 2) return;
+                     observer.disconnect();
+                     deny.click();
+                     resolve();
+                 }).observe(document.getElementById('groups'), { subtree: true, attributes: true });
+                 deny.click();
+                 deny.click();
+             }));
+             await page.waitForFunction(() => document.querySelector('#bulk button.allow').ariaDisabled === 'false');
+             await page.waitForFunction(() => document.getElementById('target').textContent === 'All 2 that wait');
+             await page.click('#bulk button.allow');
+             await page.waitForFunction(() => document.querySelectorAll('tr.over').length === 4);",
+        )
+        .await;
+    assert!(running.answer().await.ok().contains("2 of 4"));
+    ipybox.stop().await;
+}
