@@ -48,3 +48,45 @@ async fn clicks_for_chosen_calls_never_answer_the_others() {
     assert!(running.answer().await.ok().contains("2 of 4"));
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn a_row_that_a_new_one_moves_takes_no_answer_for_a_moment() {
+    let place = Place::new();
+    let (mut ipybox, _url, _visitor, mut browser) = start_with_both(&place).await;
+    let code = "
+import pathlib, time
+from threading import Thread
+from mcptools.files import change
+first = Thread(target=lambda: change.run(path='a'))
+first.start()
+while not pathlib.Path('go').exists(): time.sleep(0.05)
+change.run(text='b')
+first.join()";
+    let running = ipybox.start_cell(code).await;
+    browser
+        .run(
+            "await page.waitForFunction(() => document.querySelector('tr.row .allow')?.ariaDisabled === 'false');
+             await page.evaluate(() => {
+                 const before = document.querySelector('tr.row');
+                 new MutationObserver((_, observer) => {
+                     if (document.querySelectorAll('tr.row').length < 2) return;
+                     observer.disconnect();
+                     window.wasGuarded = before.querySelector('.allow').ariaDisabled;
+                 }).observe(document.getElementById('groups'), { subtree: true, childList: true });
+             });",
+        )
+        .await;
+    std::fs::write(place.workspace().join("go"), "").unwrap();
+    browser
+        .run(
+            "await page.waitForFunction(() => window.wasGuarded);
+             const wasGuarded = await page.evaluate(() => window.wasGuarded);
+             if (wasGuarded !== 'true') throw new Error('the row that was there took answers');
+             await page.waitForFunction(() =>
+                 [...document.querySelectorAll('tr.row .allow')].every((button) => button.ariaDisabled === 'false'));
+             await page.click('#bulk button.allow');",
+        )
+        .await;
+    running.answer().await.ok();
+    ipybox.stop().await;
+}

@@ -1,7 +1,7 @@
 // The calls that wait, and their answers. Everything that comes from code or servers is set as text, never as HTML.
 "use strict";
 
-// How long a call that has just appeared cannot be answered: a click that was meant for something else finds nothing.
+// How long a call that has just appeared or moved cannot be answered: a click that was meant for something else finds nothing.
 const GUARD_MS = 700;
 
 const ANSWERS = [
@@ -41,9 +41,12 @@ function showQuestion({ row: call, left_ms: left }) {
   row.element.addEventListener("focusin", () => setCurrent(row));
   row.element.addEventListener("keydown", (event) => onKey(event, row));
   if (call.grant) group.head.parentElement.classList.add("grants");
-  layOut(group, row);
+  const isAnew = layOut(group, row);
   if (!current || !current.isOpen) setCurrent(row);
   guard(row);
+  // Those below move down; a table that is laid out anew moves its own.
+  const tables = [...groups.values()];
+  for (const moved of tables.slice(tables.indexOf(group) + (isAnew ? 0 : 1))) moved.rows.forEach(guard);
   announce();
 }
 
@@ -140,10 +143,14 @@ function columnsOf(group) {
   return { same, differing: names.filter((name) => !same.includes(name)), isSameFrom };
 }
 
+// Returns whether it has laid out all rows anew.
 function layOut(group, added) {
   const { same, differing, isSameFrom } = columnsOf(group);
   const columns = JSON.stringify([same, differing, isSameFrom]);
-  if (columns === group.columns) return fill(added, differing, isSameFrom);
+  if (columns === group.columns) {
+    fill(added, differing, isSameFrom);
+    return false;
+  }
   group.columns = columns;
   const line = make("tr");
   line.append(make("th", "narrow"));
@@ -159,6 +166,7 @@ function layOut(group, added) {
     : "";
   group.from.textContent = (isSameFrom && call.provenance) || "";
   for (const row of group.rows) fill(row, differing, isSameFrom);
+  return true;
 }
 
 // Sets the cells of a row, and keeps its buttons, which may have the focus.
