@@ -1,6 +1,8 @@
 //! What a click and a connection must not do, although something has changed just before.
 
-use super::{start_with_both};
+use serde_json::json;
+
+use super::{Browser, code_after, start, start_with_both};
 use crate::support::Place;
 
 /// Calls a tool in four threads, and prints how many calls were allowed.
@@ -88,5 +90,31 @@ first.join()";
         )
         .await;
     running.answer().await.ok();
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_can_be_answered_after_the_page_was_locked_meanwhile() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let mut browser = Browser::start();
+    browser.enter(&url, &code).await;
+    let code = code_after(&ipybox, "another one needs the code ").await;
+    let running = ipybox.start_cell("!echo again").await;
+    browser
+        .run(&format!(
+            "const ready = () => page.waitForFunction(() => document.querySelector('tr.row .allow')?.ariaDisabled === 'false');
+             await ready();
+             await page.deleteCookie(...await page.cookies());
+             await page.click('tr.row button.allow');
+             await page.waitForSelector('#enter:not([hidden])');
+             await page.type('#code', {code:?});
+             await page.keyboard.press('Enter');
+             await page.waitForSelector('#inside:not([hidden])');
+             await ready();
+             await page.click('tr.row button.allow');"
+        ))
+        .await;
+    assert!(running.answer().await.ok().contains("again"));
     ipybox.stop().await;
 }

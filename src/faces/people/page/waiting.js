@@ -248,7 +248,7 @@ async function give(given, answer) {
     for (const label of new Set(answered.map(labelOf))) {
       const some = answered.filter((row) => labelOf(row) === label);
       const reply = await post("/answer", { questions: some.map((row) => row.id), answer, label });
-      if (reply.status === 401) return lock();
+      if (reply.status === 401) lock();
       if (!reply.ok) throw new Error(await reply.text());
       for (const id of (await reply.json()).over) decide(id, "was over before the answer came");
     }
