@@ -1,9 +1,11 @@
 //! What a click and a connection must not do, although something has changed just before.
 
+use std::time::Duration;
+
 use serde_json::json;
 
-use super::{Browser, code_after, start, start_with_both};
-use crate::support::Place;
+use super::{Browser, Visitor, code_after, start, start_with_both};
+use crate::support::{Place, eventually};
 
 /// Calls a tool in four threads, and prints how many calls were allowed.
 const FOUR: &str = "
@@ -116,5 +118,48 @@ async fn a_call_can_be_answered_after_the_page_was_locked_meanwhile() {
         ))
         .await;
     assert!(running.answer().await.ok().contains("again"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_tab_that_gets_a_key_while_it_enters_has_one_connection() {
+    let place = Place::new();
+    let (ipybox, url, code) = start(&place, &[], json!({})).await;
+    let visitor = Visitor::enter(&url, &code).await;
+    assert_eq!(visitor.scene().await["browsers"], 1);
+    let code = code_after(&ipybox, "another one needs the code ").await;
+    let mut browser = Browser::start();
+    browser.enter(&url, &code).await;
+    let words = "another one needs the code ";
+    eventually("there is a third code", || ipybox.log().matches(words).count() == 2).await;
+    let log = ipybox.log();
+    let code = log.rsplit(words).next().unwrap().split_whitespace().next().unwrap();
+    browser
+        .run(&format!(
+            "const entered = new Promise((resolve) => {{
+                 let count = 0;
+                 page.on('response', (answer) => {{
+                     count += answer.url().endsWith('/events');
+                     if (count === 2) resolve();
+                 }});
+             }});
+             await page.evaluate((code) => {{
+                 const shared = key;
+                 lock();
+                 document.getElementById('code').value = code;
+                 document.getElementById('enter').requestSubmit();
+                 new BroadcastChannel('ipybox').postMessage({{ key: shared }});
+             }}, {code:?});
+             await entered;"
+        ))
+        .await;
+    // This request is a connection, too.
+    for tries in 0.. {
+        if visitor.scene().await["browsers"] == 2 {
+            break;
+        }
+        assert!(tries < 200, "a connection stays open");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     ipybox.stop().await;
 }

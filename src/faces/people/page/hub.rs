@@ -107,9 +107,13 @@ impl Hub {
         Watching { hub: Arc::clone(self), events, first: Some(first) }
     }
 
+    /// Everything, and the events from then on. Neither the scene nor the count of browsers changes in between.
     fn first(&self) -> (Arc<str>, broadcast::Receiver<Arc<str>>) {
+        let browsers = self.count();
         let scene = self.scene();
-        (line(&scene.all()), self.events.subscribe())
+        let mut all = scene.all();
+        all["browsers"] = json!(*browsers);
+        (line(&all), self.events.subscribe())
     }
 
     /// How many browsers show the page.

@@ -75,6 +75,7 @@ find("enter").addEventListener("submit", async (event) => {
 });
 
 async function listen() {
+  if (hearing) hearing.abort();
   const { signal } = (hearing = new AbortController());
   while (!signal.aborted && !isOver) {
     try {
@@ -112,6 +113,7 @@ async function hear(signal) {
 const TAKERS = {
   all(event) {
     isOver = event.over;
+    browsers = event.browsers;
     showAll(event);
   },
   question: (event) => showQuestion(event.question),
