@@ -96,8 +96,17 @@ async fn the_page_says_that_its_session_has_ended() {
     let (mut child, url, code) = ui(&place).await;
     let mut browser = Browser::start();
     browser.enter(&url, &code).await;
+    let _running = ipybox.start_cell("import time; time.sleep(600)").await;
+    browser.run("await page.waitForFunction(() => document.querySelector('.cell h3 span')?.textContent === 'runs');").await;
     end(&place);
-    browser.run("await page.waitForFunction(() => /ended|lost/.test(document.getElementById('state').textContent));").await;
+    browser
+        .run(
+            "await page.waitForFunction(() => /ended|lost/.test(document.getElementById('state').textContent));
+             const words = await page.$eval('#state', (state) => state.textContent);
+             const cell = await page.$eval('.cell h3 span', (how) => how.textContent);
+             if (words.includes('ended') && cell === 'runs') throw new Error('a cell seems to go on');",
+        )
+        .await;
     assert!(!child.wait().await.unwrap().success());
     ipybox.close_input();
 }

@@ -134,6 +134,7 @@ const TAKERS = {
     isOver = true;
     for (const row of rows.values()) if (row.isOpen) decide(row.id, "the session has ended");
     showGrants([]);
+    cells.forEach(cutOff);
   },
 };
 
@@ -152,6 +153,7 @@ function showAll(event) {
   find("cells").textContent = "";
   cells.clear();
   for (const cell of event.cells) showCell(cell);
+  if (isOver) cells.forEach(cutOff);
 }
 
 // Cells
@@ -232,6 +234,11 @@ function endCell(id, end) {
     if (text) cell.element.append(Object.assign(make("pre", "error", text), { tabIndex: 0 }));
   }
   if (end.file) cell.element.append(make("p", "quiet", `All output is in ${end.file}`));
+}
+
+// The session has ended: nothing runs.
+function cutOff(cell) {
+  if (!cell.isOver) cell.how.textContent = "the session has ended";
 }
 
 async function showImage(cell, path, index) {
