@@ -85,6 +85,28 @@ async fn a_table_is_sorted_filtered_and_paged_by_keyboard() {
     show(&mut host, "table-narrow-dark", "sales", 360, 740, "dark").await;
 }
 
+#[tokio::test]
+async fn a_page_of_long_rows_is_followed_by_the_next_row() {
+    let place = Place::new();
+    let mut host = host(&place, &[]);
+    // 25 KB each: 20 of them are an answer.
+    let code = "import pandas as pd\npd.DataFrame({f'c{n}': ['x' * 990] * 30 for n in range(25)})";
+    show(&mut host, "table-long-rows", code, 800, 700, "light").await;
+    host.run(&format!(
+        "const rows = () => host.frame.$$eval('tbody td.row', (cells) => cells.map((cell) => Number(cell.textContent)));
+         const first = await rows();
+         if (first.length >= 30) throw new Error('the answer has all rows');
+         await host.frame.evaluate(() => [...document.querySelectorAll('button:not([hidden])')].find((it) => it.textContent === 'Next').click());
+         await host.wait(() => document.querySelector('tbody td.row').textContent !== '1');
+         const all = [...first, ...await rows()];
+         if (all.join() !== Array.from({{length: 30}}, (_, number) => number + 1).join()) throw new Error(all);
+         await host.frame.evaluate(() => [...document.querySelectorAll('button:not([disabled])')].find((it) => it.textContent === 'Previous').click());
+         await host.wait(() => document.querySelector('tbody td.row').textContent === '1');
+         {SOUND}"
+    ))
+    .await;
+}
+
 /// A figure, a chart, an image and HTML.
 const PLOTS: &str = "import altair, plotly.express
 import matplotlib.pyplot as plt

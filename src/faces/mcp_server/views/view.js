@@ -310,8 +310,9 @@ async function showTable(view, section) {
   const trouble = make("p", { className: "trouble", role: "alert", hidden: true });
   const pages = [
     ["First", () => 0],
-    ["Previous", () => asked.from - ROWS],
-    ["Next", () => asked.from + ROWS],
+    ["Previous", () => Math.max(0, shown.from - ROWS)],
+    // A page of long rows has fewer of them.
+    ["Next", () => shown.from + shown.page.length],
     ["Last", (matching) => Math.floor((matching - 1) / ROWS) * ROWS],
   ].map(([name, to]) => ({ to, button: make("button", { type: "button" }, name) }));
   const more = make("button", { type: "button", className: "push" }, "Add a filter");
@@ -365,7 +366,8 @@ async function showTable(view, section) {
     pages[0].button.disabled = shown.from === 0;
     if (!filters.childElementCount && shown.held > 1) addFilter();
     more.hidden = !filters.childElementCount;
-    pages.forEach(({ button }) => (button.hidden = shown.held <= ROWS));
+    const isWhole = shown.from === 0 && shown.page.length === matching;
+    pages.forEach(({ button }) => (button.hidden = shown.held <= ROWS && isWhole));
   }
 
   function headOf(column, number) {
@@ -429,7 +431,7 @@ async function showTable(view, section) {
 
   for (const { to, button } of pages) {
     button.onclick = () => {
-      asked.from = Math.max(0, to(shown.matching));
+      asked.from = to(shown.matching);
       load();
     };
   }
