@@ -107,6 +107,20 @@ async fn a_page_of_long_rows_is_followed_by_the_next_row() {
     .await;
 }
 
+#[tokio::test]
+async fn a_table_that_cannot_be_read_has_no_buttons() {
+    let place = Place::new();
+    let mut host = host(&place, &[]);
+    host.run(
+        "host.calls.push = () => { throw new Error('not now'); };
+         await host.cell('import pandas; pandas.DataFrame({1: [1]})');
+         await host.wait(() => document.querySelector('.trouble:not([hidden])'));
+         const buttons = await host.frame.$$eval('button:not([hidden])', (buttons) => buttons.map((it) => it.textContent));
+         if (buttons.some((name) => name !== 'Full screen')) throw new Error(buttons);",
+    )
+    .await;
+}
+
 /// A figure, a chart, an image and HTML.
 const PLOTS: &str = "import altair, plotly.express
 import matplotlib.pyplot as plt

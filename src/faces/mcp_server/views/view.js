@@ -314,8 +314,8 @@ async function showTable(view, section) {
     // A page of long rows has fewer of them.
     ["Next", () => shown.from + shown.page.length],
     ["Last", (matching) => Math.floor((matching - 1) / ROWS) * ROWS],
-  ].map(([name, to]) => ({ to, button: make("button", { type: "button" }, name) }));
-  const more = make("button", { type: "button", className: "push" }, "Add a filter");
+  ].map(([name, to]) => ({ to, button: make("button", { type: "button", hidden: true }, name) }));
+  const more = make("button", { type: "button", className: "push", hidden: true }, "Add a filter");
   const wide = wideButton();
   section.append(
     make("div", { className: "bar" }, title, note, ...wide),
