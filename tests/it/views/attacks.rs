@@ -65,6 +65,7 @@ display(HTML(f'<p>two</p><form><math><mtext></form><form><mglyph><style></math>{
 for target in ('_self', '_top', '_blank'):
     display(HTML(f'<a href=ADDRESS/{target} ping=ADDRESS/ping target={target} style="display: block">a link to {target}</a>'))
 display(HTML('<svg width=300 height=50><a href=ADDRESS/svg><rect width=300 height=50 /><set attributeName=href to=ADDRESS/set /></a></svg>'))
+display(HTML('<math><mtext href=ADDRESS/math>a link in a formula</mtext></math>'))
 import plotly.graph_objects as go
 go.Figure(go.Bar(y=[1])).update_layout(title='<a href="ADDRESS/plotly">a link in a title</a>').show()
 display({'application/vnd.vegalite.v6+json': {'usermeta': {'embedOptions': {'actions': True}}, 'data': {'values': [{}]},
@@ -80,7 +81,7 @@ async fn nothing_connects_to_another_machine() {
     let found = host
         .run(&format!(
             "await host.cell({}, {{width: 800, height: 1800}});
-             await host.wait(() => document.querySelectorAll('.view').length === 8 && !document.querySelector('[aria-busy]'));
+             await host.wait(() => document.querySelectorAll('.view').length === 9 && !document.querySelector('[aria-busy]'));
              const found = {{ frames: [], links: 0, menus: 0 }};
              for (const frame of host.frame.childFrames()) {{
                for (const link of await frame.$$('a, .gtitle, canvas')) await link.click().catch(() => {{}});
@@ -89,7 +90,7 @@ async fn nothing_connects_to_another_machine() {
              }}
              for (const frame of host.frame.childFrames()) {{
                found.frames.push(frame.url());
-               found.links += (await frame.$$('a[href], a[*|href]')).length;
+               found.links += (await frame.$$('a[href], a[*|href], math [href]')).length;
                found.menus += (await frame.$$('details')).length;
              }}
              return found;",
@@ -97,7 +98,7 @@ async fn nothing_connects_to_another_machine() {
         ))
         .await;
     host.screenshot("connecting").await;
-    assert_eq!(found, json!({"frames": vec!["about:srcdoc"; 8], "links": 0, "menus": 0}));
+    assert_eq!(found, json!({"frames": vec!["about:srcdoc"; 9], "links": 0, "menus": 0}));
     let connected = machine.accept();
     assert!(connected.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
 }

@@ -204,7 +204,7 @@ async function showHtml(view, section) {
   const page = new DOMParser().parseFromString(await (await readBytes({ view })).text(), "text/html");
   const hasScripts = page.querySelector("script") !== null;
   page.querySelectorAll(UNWANTED).forEach((element) => element.remove());
-  page.querySelectorAll("a, area").forEach(unlink);
+  page.querySelectorAll("a, area, math, math *").forEach(unlink);
   if (!page.body.textContent.trim() && !page.body.querySelector("img, svg, table, progress, meter, video, audio, hr")) {
     const why = hasScripts ? "This HTML shows something by scripts, which do not run here." : "This HTML is empty.";
     section.append(make("p", { className: "bar note" }, why));
@@ -228,7 +228,8 @@ async function showHtml(view, section) {
   await filled;
 }
 
-// Makes a link a text: browsers connect to the machine of a link as soon as somebody presses on it.
+// Makes a link a text: browsers connect to the machine of a link as soon as somebody presses on it. In some browsers, every
+// element of MathML can be one.
 function unlink(link) {
   for (const { name, localName } of [...link.attributes]) {
     if (["href", "ping", "target"].includes(localName) && !link.getAttribute(name).startsWith("#")) {
