@@ -235,6 +235,18 @@ async fn an_image_a_file_and_an_exception_are_shown() {
     browser
         .run("await page.waitForFunction(() => document.querySelector('.cell .output').textContent === 'end\\n');")
         .await;
+    // What the page itself leaves out is counted in bytes, too.
+    browser
+        .run(
+            "const bytes = await page.evaluate(() => {
+                 const cell = [...cells.values()].at(-1);
+                 const before = cell.leftOut;
+                 take({ event: 'text', cell: cell.id, text: 'é'.repeat(200_201) });
+                 return cell.leftOut - before;
+             });
+             if (bytes !== 406) throw new Error(`${bytes} bytes`);",
+        )
+        .await;
     ipybox.stop().await;
 }
 

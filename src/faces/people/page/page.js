@@ -196,7 +196,8 @@ function addOutput(id, text) {
   const lines = (cell.text.slice(begun) + text).replace(/\r\n/g, "\n").split("\n");
   const joined = cell.text.slice(0, begun) + lines.map(overwritten).join("\n");
   cell.text = joined.slice(-OUTPUT_CHARS);
-  if (cell.text.length < joined.length) leaveOut(id, joined.length - cell.text.length);
+  const cut = joined.slice(0, joined.length - cell.text.length);
+  if (cut) leaveOut(id, new TextEncoder().encode(cut).length);
   if (cell.isDrawing) return;
   cell.isDrawing = true;
   setTimeout(() => {
