@@ -55,7 +55,7 @@ function guard(guarded) {
   clearTimeout(guarded.guard);
   guarded.guard = setTimeout(() => {
     guarded.guard = null;
-    refresh();
+    refreshSoon();
   }, GUARD_MS);
 }
 
@@ -300,7 +300,7 @@ function choose(row, isChosen) {
   row.isChosen = isChosen;
   row.box.checked = isChosen;
   row.element.classList.toggle("chosen", isChosen);
-  refresh();
+  refreshSoon();
 }
 
 // What the buttons for several calls are about: the chosen ones, or all. Those whose answer is on its way are still chosen, so
@@ -438,6 +438,15 @@ function refresh() {
   }
   if (isOver) state("The session has ended");
   else if (key) state(browsers > 1 ? `Connected, in ${browsers} browser tabs` : "Connected");
+}
+
+// Once for many rows: it looks at all of them.
+let refreshing = null;
+function refreshSoon() {
+  refreshing ??= setTimeout(() => {
+    refreshing = null;
+    refresh();
+  });
 }
 
 // Not `disabled`: that would take the focus away.
