@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::incoming::{Document, Message, plain};
-use super::lenient;
+use super::lenient::{self, Reading};
 use super::result_kind::ResultKind;
 use crate::ground::budget::Lease;
 
@@ -158,15 +158,16 @@ impl Inner {
 }
 
 impl Document {
-    /// Reads it as an answer with a result of this kind.
+    /// Reads it as an answer with a result of this kind, or with what the server needs for one.
     pub(super) fn read<T: DeserializeOwned>(
         &self,
         kind: ResultKind,
-    ) -> Result<Envelope<T>, serde_json::Error> {
-        serde_json::from_slice(&self.text).or_else(|_| {
-            let Envelope { result, error } = self.read_fixed::<Envelope<Value>>()?;
-            Ok(Envelope { result: result.map(|result| lenient::read(kind, result)).transpose()?, error })
-        })
+    ) -> Result<Envelope<Reading<T>>, serde_json::Error> {
+        if let Ok(Envelope { result, error }) = serde_json::from_slice(&self.text) {
+            return Ok(Envelope { result: result.map(Reading::Result), error });
+        }
+        let Envelope { result, error } = self.read_fixed::<Envelope<Value>>()?;
+        Ok(Envelope { result: result.map(|result| lenient::read(kind, result)).transpose()?, error })
     }
 
     /// Reads it as an answer that gets the form of JSON-RPC first.

@@ -5,9 +5,10 @@
 //! run, whatever its answer looks like.
 
 use rmcp::model::{
-    ContentBlock, ErrorData, Prompt, PromptMessage, Resource, ResourceContents, ResourceTemplate, Tool,
+    ContentBlock, ErrorData, InputRequiredResult, Prompt, PromptMessage, Resource, ResourceContents,
+    ResourceTemplate, Tool,
 };
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Map, Value, json};
 
 use super::result_kind::ResultKind;
@@ -55,11 +56,32 @@ fn fix_error(error: &mut Value) {
     *error = json!({"code": code, "message": message});
 }
 
-/// Reads a result of this kind, and leaves out or replaces what is odd in it.
+/// A result, or what the server needs before it has one.
+pub(super) enum Reading<T> {
+    Result(T),
+    InputRequired(InputRequiredResult),
+}
+
+/// Reads a result that should be of this kind, but may name another one (MCP 2026-07-28, `resultType`). What it has does not
+/// say: all members of a tool's result are optional.
 ///
 /// # Errors
-/// What has to be there is not, or has another form.
-pub(super) fn read<T: DeserializeOwned>(kind: ResultKind, mut result: Value) -> serde_json::Result<T> {
+/// The kind is unknown, what has to be there is not, or has another form.
+pub(super) fn read<T: DeserializeOwned>(kind: ResultKind, result: Value) -> serde_json::Result<Reading<T>> {
+    match result["resultType"].as_str() {
+        None | Some("complete") => read_complete(kind, result).map(Reading::Result),
+        Some("input_required") => match serde_json::from_value(result) {
+            Ok(needed) => Ok(Reading::InputRequired(needed)),
+            Err(_) => Err(serde_json::Error::custom("the server asks for input of an unknown kind or form")),
+        },
+        Some(other) => {
+            Err(serde_json::Error::custom(format!("it has a result of the unknown kind `{other}`")))
+        }
+    }
+}
+
+/// Reads a result of this kind, and leaves out or replaces what is odd in it.
+fn read_complete<T: DeserializeOwned>(kind: ResultKind, mut result: Value) -> serde_json::Result<T> {
     if let Value::Object(members) = &mut result {
         let list = match kind {
             ResultKind::Call => {
@@ -216,7 +238,7 @@ mod tests {
 
     /// The result as it is read, as JSON.
     fn fixed<T: DeserializeOwned + serde::Serialize>(kind: ResultKind, result: Value) -> Value {
-        serde_json::to_value(read::<T>(kind, result).unwrap()).unwrap()
+        serde_json::to_value(read_complete::<T>(kind, result).unwrap()).unwrap()
     }
 
     #[test]
@@ -263,7 +285,7 @@ mod tests {
             let read = fixed::<CallToolResult>(ResultKind::Call, json!({"content": content}));
             assert_eq!(read["content"], json!([{"type": "text", "text": expected}]));
         }
-        read::<CallToolResult>(ResultKind::Call, json!({"content": 7})).unwrap_err();
+        read_complete::<CallToolResult>(ResultKind::Call, json!({"content": 7})).unwrap_err();
     }
 
     #[track_caller]
@@ -316,9 +338,33 @@ mod tests {
     }
 
     #[test]
+    fn another_kind_of_result_is_not_an_empty_one() {
+        let read = |result| read::<CallToolResult>(ResultKind::Call, result);
+        for kind in [json!("complete"), json!(null)] {
+            assert!(matches!(read(json!({"resultType": kind})), Ok(Reading::Result(_))));
+        }
+        let ask = json!({"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {
+            "type": "object", "properties": {}}}});
+        for requests in [json!({}), json!({"a": ask})] {
+            let needed =
+                json!({"resultType": "input_required", "inputRequests": requests, "requestState": "s"});
+            let Ok(Reading::InputRequired(needed)) = read(needed) else { panic!("it needs input") };
+            assert_eq!(needed.request_state.as_deref(), Some("s"));
+        }
+        for requests in [json!([ask]), json!({"a": ask, "b": {"method": "weather/get"}})] {
+            let needed =
+                json!({"resultType": "input_required", "inputRequests": requests, "requestState": "s"});
+            assert!(read(needed).is_err());
+        }
+        for result in [json!({"resultType": "input_required"}), json!({"resultType": "task", "task": {}})] {
+            assert!(read(result).is_err());
+        }
+    }
+
+    #[test]
     fn what_is_no_result_is_refused() {
         for result in [json!(5), json!({"tools": "many"}), json!([])] {
-            read::<ListToolsResult>(ResultKind::Tools, result).unwrap_err();
+            read_complete::<ListToolsResult>(ResultKind::Tools, result).unwrap_err();
         }
     }
 }

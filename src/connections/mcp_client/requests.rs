@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use super::answers::{AnswerPlace, Arrived, Envelope};
 use super::failure::Failure;
 use super::incoming::Document;
+use super::lenient::Reading;
 use super::result_kind::ResultKind;
 use super::traced::{self, Traced};
 use crate::ground::budget::{ANSWERS, Lease, apart};
@@ -28,6 +29,11 @@ pub(super) trait Expected: Sized + Send + 'static {
 
     /// Converts rmcp's parsed result.
     fn from_result(result: ServerResult) -> Option<Self>;
+
+    /// An answer that says what the server needs first. `None` if there is no such answer to the request.
+    fn from_input_required(_needed: InputRequiredResult) -> Option<Self> {
+        None
+    }
 
     /// What the server needs before it can answer, if this is no answer yet.
     fn input_required(&self) -> Option<InputRequiredResult> {
@@ -58,6 +64,10 @@ impl Expected for CallToolResponse {
         }
     }
 
+    fn from_input_required(needed: InputRequiredResult) -> Option<Self> {
+        Some(Self::InputRequired(needed))
+    }
+
     fn input_required(&self) -> Option<InputRequiredResult> {
         match self {
             Self::InputRequired(needed) => Some(needed.clone()),
@@ -79,6 +89,10 @@ impl Expected for ReadResourceResponse {
         }
     }
 
+    fn from_input_required(needed: InputRequiredResult) -> Option<Self> {
+        Some(Self::InputRequired(needed))
+    }
+
     fn input_required(&self) -> Option<InputRequiredResult> {
         match self {
             Self::InputRequired(needed) => Some(needed.clone()),
@@ -98,6 +112,10 @@ impl Expected for GetPromptResponse {
             ServerResult::InputRequiredResult(result) => Some(Self::InputRequired(result)),
             _ => None,
         }
+    }
+
+    fn from_input_required(needed: InputRequiredResult) -> Option<Self> {
+        Some(Self::InputRequired(needed))
     }
 
     fn input_required(&self) -> Option<InputRequiredResult> {
@@ -161,7 +179,11 @@ async fn read<T: Expected>(document: Document) -> Result<(T, usize, Lease), Fail
     let (read, lease) = reading.await.map_err(|error| unusable(error.to_string()))?;
     match read.map_err(|error| unusable(error.to_string()))? {
         Envelope { error: Some(error), .. } => Err(ServiceError::McpError(error).into()),
-        Envelope { result: Some(answer), .. } => Ok((answer.into(), weight, lease)),
+        Envelope { result: Some(Reading::Result(answer)), .. } => Ok((answer.into(), weight, lease)),
+        Envelope { result: Some(Reading::InputRequired(needed)), .. } => {
+            let answer = T::from_input_required(needed).ok_or(ServiceError::UnexpectedResponse)?;
+            Ok((answer, weight, lease))
+        }
         Envelope { .. } => Err(ServiceError::UnexpectedResponse.into()),
     }
 }

@@ -116,6 +116,8 @@ wanted = {
     "sample": {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}},
     "roots": {"method": "roots/list"},
     "ask": {"method": "elicitation/create", "params": form},
+    "measure": {"method": "weather/get"},
+    "remember": {"method": "elicitation/create", "params": form},
 }
 for line in sys.stdin:
     message = json.loads(line)
@@ -132,8 +134,13 @@ for line in sys.stdin:
             tools = [{"name": name, "inputSchema": {"type": "object"}} for name in wanted]
             send(id=message["id"], result={"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})
         case "tools/call":
-            needed = {"key": wanted[message["params"]["name"]]}
-            send(id=message["id"], result={"resultType": "input_required", "inputRequests": needed, "requestState": "x"})
+            name, state = message["params"]["name"], message["params"].get("requestState")
+            if name == "remember" and state:
+                content = [{"type": "text", "text": f"{len(state)} characters"}]
+                send(id=message["id"], result={"resultType": "complete", "content": content})
+            else:
+                needed = {"inputRequests": {"key": wanted[name]}, "requestState": "x" * (2_000_000 if name == "remember" else 1)}
+                send(id=message["id"], result={"resultType": "input_required"} | needed)
 "#;
 
 fn hostile(code: &str, discovers: &str) -> Value {
@@ -145,9 +152,17 @@ async fn a_server_gets_no_more_than_was_offered() {
     let place = Place::new();
     let mut ipybox = session(&place, json!({"elicitation": {"form": {}}})).await;
     ipybox.register("hostile", hostile("-32601", "yes")).await.ok();
-    let refused = [("roots.run()", "no directories (roots)"), ("sample.run()", "no language model")];
-    ipybox.cell("from mcptools.hostile import ask, roots, sample").await.ok();
+    let refused = [
+        ("roots.run()", "no directories (roots)"),
+        ("sample.run()", "no language model"),
+        ("measure.run()", "asks for input of an unknown kind"),
+    ];
+    ipybox.cell("from mcptools.hostile import ask, measure, remember, roots, sample").await.ok();
     all_fail(&mut ipybox, &refused).await;
+    let remembering = ipybox.start_cell("print(remember.run())").await;
+    let asked = ipybox.question().await;
+    ipybox.respond(&asked, json!({"action": "decline"})).await;
+    assert_eq!(remembering.answer().await.ok(), "2000000 characters");
     let asking = ipybox.start_cell("ask.run()").await;
     for _ in 0..20 {
         let asked = ipybox.question().await;
