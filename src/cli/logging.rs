@@ -51,11 +51,11 @@ pub(crate) fn forward(level: LogLevel, sender: LogSender) -> SetLevel {
 }
 
 /// Libraries log at most warnings: below that they quote messages, arguments and secrets included.
-/// `rustls_platform_verifier` and rmcp's transports log what is an error of ours, too, and rmcp's service warns of each
-/// request of a server that we refuse.
+/// `rustls_platform_verifier` logs what is an error of ours, too, and rmcp's service warns of each request of a server that we
+/// refuse. rmcp's transports do the first as well, and quote answers of servers, which may repeat a token.
 fn filter(level: LogLevel) -> EnvFilter {
     EnvFilter::new(match level {
-        LogLevel::Debug => "warn,ipybox=debug,rmcp::service=error",
+        LogLevel::Debug => "warn,ipybox=debug,rmcp::transport=off,rmcp::service=error",
         LogLevel::Info => {
             "warn,ipybox=info,rustls_platform_verifier=off,rmcp::transport=off,rmcp::service=error"
         }

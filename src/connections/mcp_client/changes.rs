@@ -30,12 +30,10 @@ async fn hear(peer: &Peer<RoleClient>, state: &State) {
     let mut was_deaf = false;
     loop {
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
-        let mut subscription = match peer.listen(filter).await {
-            Ok(subscription) => subscription,
-            Err(error) => {
-                tracing::debug!(%error, "an MCP server will not say when its tools change");
-                return;
-            }
+        // The error is the server's, which may repeat a secret.
+        let Ok(mut subscription) = peer.listen(filter).await else {
+            tracing::debug!("an MCP server will not say when its tools change");
+            return;
         };
         // They may have changed since the last one ended.
         state.has_changed.fetch_or(was_deaf, Ordering::Relaxed);

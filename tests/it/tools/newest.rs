@@ -109,7 +109,8 @@ async fn questions_are_refused_where_nobody_can_be_asked() {
 
 /// Wants what was not offered to it, and never has enough. Its arguments say how it answers first requests.
 const HOSTILE: &str = r#"
-import json, sys
+import json, os, sys
+token = os.environ.get("TOKEN", "")
 def send(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 form = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
 wanted = {
@@ -126,10 +127,12 @@ for line in sys.stdin:
             send(id=message["id"], error={"code": int(sys.argv[1]), "message": "no " + "initialize"})
         case "server/discover" if sys.argv[2] == "yes":
             send(method="notifications/message", params={"level": "info", "data": "early"})
-            result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
+            result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}, "resultType": "complete"}
             send(id=message["id"], result=result | {"ttlMs": 0, "cacheScope": "private"})
         case "server/discover" if sys.argv[2] == "no":
-            send(id=message["id"], error={"code": -32601, "message": "no discover"})
+            send(id=message["id"], error={"code": -32601, "message": "no discover " + token})
+        case "subscriptions/listen":
+            send(id=message["id"], error={"code": -32601, "message": "no subscription " + token})
         case "tools/list":
             tools = [{"name": name, "inputSchema": {"type": "object"}} for name in wanted]
             send(id=message["id"], result={"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})
@@ -184,5 +187,43 @@ async fn a_server_with_neither_beginning_is_refused_with_its_first_words() {
         // An error in the server itself: it knows `initialize`.
         assert_eq!(is_about_revisions, code != "-32603", "{refused}");
     }
+    ipybox.stop().await;
+}
+
+/// Shows the credentials that it was asked with.
+const ECHO: &str = r#"
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Echo(BaseHTTPRequestHandler):
+    def log_message(self, *args): pass
+    def do_POST(self):
+        self.send_response(400)
+        self.end_headers()
+        self.wfile.write(b"you sent " + self.headers["Authorization"].encode())
+server = HTTPServer(("127.0.0.1", 0), Echo)
+print(server.server_port, flush=True)
+server.serve_forever()
+"#;
+
+#[tokio::test]
+async fn refusals_that_repeat_a_secret_are_not_logged() {
+    let (_child, mut echo) = over_http(Command::new(tool("python/bin/python")).args(["-c", ECHO])).await;
+    echo["headers"] = json!({"Authorization": "Bearer ${TOKEN}"});
+    let place = Place::new();
+    let python = kernel_python();
+    let flags = ["--python", python.to_str().unwrap(), "--log-level", "DEBUG"];
+    let mut ipybox = place.start_with(&flags, &[("TOKEN", "s3cret-of-the-environment")]).await;
+    ipybox.initialize().await;
+    let with_token = |discovers| {
+        let mut server = hostile("-32601", discovers);
+        server["env"] = json!({"TOKEN": "${TOKEN}"});
+        server
+    };
+    for server in [echo, with_token("no")] {
+        let refused = ipybox.register("hostile", server).await.error();
+        assert!(!refused.contains("s3cret"), "{refused}");
+    }
+    ipybox.register("hostile", with_token("yes")).await.ok();
+    let log = ipybox.logged("will not say when its tools change").await;
+    assert!(!log.contains("s3cret"), "{log}");
     ipybox.stop().await;
 }
