@@ -1,8 +1,8 @@
 //! Sends the HTTP requests of Streamable HTTP for rmcp, which implements the protocol.
 //!
 //! rmcp's own client reads and parses a whole answer before its size can be checked; drops an answer that it
-//! cannot parse, and an error without an id (the TypeScript SDK's examples refuse lost sessions so), so that
-//! the call waits for ever; and its errors have URLs, which may hold secrets.
+//! cannot parse, and an error without the request's id (the Python SDK refuses with the id `server-error`, examples
+//! of the TypeScript SDK without any), so that the call waits for ever; and its errors have URLs, which may hold secrets.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -216,12 +216,16 @@ async fn refused(
     let wants_credentials = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     if is_json
         && !wants_credentials
-        && let Ok(message @ JsonRpcMessage::Error(_)) = serde_json::from_slice(&body)
+        && let Ok(mut message @ JsonRpcMessage::Error(_)) = serde_json::from_slice(&body)
     {
         if is_in_session && status == StatusCode::BAD_REQUEST && is_lost_session(&message, asked.as_ref()) {
             return Err(StreamableHttpError::SessionExpired);
         }
-        return Ok(StreamableHttpPostResponse::Json(correlated(message, asked), None));
+        // It is about the request whatever its id is.
+        if let (JsonRpcMessage::Error(error), true) = (&mut message, asked.is_some()) {
+            error.id = asked;
+        }
+        return Ok(StreamableHttpPostResponse::Json(message, None));
     }
     Err(unexpected(format!("HTTP {status}: {}", String::from_utf8_lossy(&body))))
 }

@@ -105,6 +105,9 @@ async fn minimal(State(seen): State<Arc<Seen>>, headers: HeaderMap, body: axum::
             let refusal = refuse(&id, "paid, but the checkout session could not be closed");
             (StatusCode::BAD_REQUEST, refusal).into_response()
         }
+        "tools/call" if body["params"]["name"] == "busy" => {
+            (StatusCode::INTERNAL_SERVER_ERROR, refuse(&json!("server-error"), "busy")).into_response()
+        }
         "tools/call" if body["params"]["name"] == "other" => {
             axum::Json(json!({"jsonrpc": "2.0", "id": 777, "result": {"content": []}})).into_response()
         }
@@ -250,6 +253,18 @@ async fn an_error_of_a_tool_that_speaks_of_a_session_is_the_tools() {
         assert!(matches!(error, CallError::Protocol { code: -32000, .. }), "{error:?}");
     }
     assert_eq!(*seen.paths.lock().unwrap(), ["tools/call", "tools/call"]);
+    assert!(connection.is_alive());
+    connection.close().await;
+}
+
+#[tokio::test]
+async fn a_refusal_with_an_id_of_its_own_ends_the_call() {
+    let base = serve(Arc::default()).await;
+    let connection = connector(Path::new("/")).connect("fake", &at(&format!("{base}/mcp"))).await.unwrap();
+    connection.call("any", Map::new()).await.unwrap();
+    let busy = connection.call("busy", Map::new());
+    let error = tokio::time::timeout(Duration::from_secs(10), busy).await.unwrap().unwrap_err();
+    assert!(matches!(&error, CallError::Protocol { message, .. } if message == "busy"), "{error:?}");
     assert!(connection.is_alive());
     connection.close().await;
 }
