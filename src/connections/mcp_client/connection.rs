@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, ErrorCode, GetPromptRequest,
@@ -37,6 +38,9 @@ const HEADER_MISMATCH: i32 = ErrorCode::HEADER_MISMATCH.0;
 /// The error for an unknown answer.
 const UNKNOWN_FORM: &str = "the server's answer has an unknown form";
 
+/// Whether the tools could be listed.
+type Listing = OnceCell<bool>;
+
 /// A connection to one MCP server. Dropping it ends the server in the background; [`close`](Self::close) waits.
 pub(crate) struct Connection {
     pub(super) peer: Peer<RoleClient>,
@@ -50,8 +54,8 @@ pub(crate) struct Connection {
     /// Set when a request shows that the server is gone before the transport notices (HTTP).
     is_lost: AtomicBool,
     ignores_changes: AtomicBool,
-    /// Whether the tools could be listed after headers were refused.
-    listed: OnceCell<bool>,
+    /// The next listing of tools for the headers of calls, which all calls share that are refused until then.
+    listing: Mutex<Arc<Listing>>,
     stop: CancellationToken,
     ended: watch::Receiver<Option<Arc<LastWords>>>,
     _stop_on_drop: DropGuard,
@@ -131,7 +135,7 @@ impl Connection {
             has_process,
             is_lost: AtomicBool::new(false),
             ignores_changes: AtomicBool::new(false),
-            listed: OnceCell::new(),
+            listing: Mutex::default(),
             stop,
             ended,
             _stop_on_drop,
@@ -242,10 +246,11 @@ impl Connection {
         loop {
             // Earlier revisions of the protocol make no request again, and arguments may be large.
             let again = (!self.has_handshake).then(|| asked.clone());
+            let listing = Arc::clone(&self.listing.lock());
             let answered = match (request::<T>(&self.peer, &self.client.traced, asked).await, &again) {
                 (Ok(answered), _) => answered,
                 (Err(Failure::Answered { code: HEADER_MISMATCH, .. }), Some(same))
-                    if std::mem::take(&mut may_list) && self.has_listed().await =>
+                    if std::mem::take(&mut may_list) && self.has_listed(&listing).await =>
                 {
                     asked = same.clone();
                     continue;
@@ -260,9 +265,15 @@ impl Connection {
     }
 
     /// Has rmcp know the tools, for the headers that repeat arguments of calls (SEP-2243): a connection for calls begins
-    /// without a list. The server has not looked at a call whose headers it refuses.
-    async fn has_listed(&self) -> bool {
-        *self.listed.get_or_init(|| async { self.list_tools().await.is_ok() }).await
+    /// without a list, and a server without sessions may have other tools later. The server has not looked at a call whose
+    /// headers it refuses. `listing` is from before the call.
+    async fn has_listed(&self, listing: &Listing) -> bool {
+        let list = || async {
+            let is_listed = self.list_tools().await.is_ok();
+            *self.listing.lock() = Arc::default();
+            is_listed
+        };
+        *listing.get_or_init(list).await
     }
 
     pub(super) async fn check_alive(&self) -> Result<(), CallError> {

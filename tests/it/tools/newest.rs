@@ -227,3 +227,71 @@ async fn refusals_that_repeat_a_secret_are_not_logged() {
     assert!(!log.contains("s3cret"), "{log}");
     ipybox.stop().await;
 }
+
+/// Wants an argument in a header, whose name is longer after each call of its tool `rename`. `sys.argv[1]` is how long the description of its tools is.
+const RENAMING: &str = r#"
+import json, sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+header = "Of"
+class Server(BaseHTTPRequestHandler):
+    def log_message(self, *args): pass
+    def answer(self, status, **answer):
+        body = json.dumps({"jsonrpc": "2.0", "id": self.id, **answer}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def complete(self, **result):
+        self.answer(200, result={"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result})
+    def do_POST(self):
+        global header
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.id, params = message["id"], message["params"]
+        match message["method"]:
+            case "server/discover":
+                self.complete(supportedVersions=["2026-07-28"], capabilities={"tools": {}})
+            case "tools/list":
+                region = {"type": "string", "x-mcp-header": header}
+                where = {"name": "where", "inputSchema": {"type": "object", "properties": {"region": region}}}
+                rename = {"name": "rename", "inputSchema": {"type": "object"}, "description": "x" * int(sys.argv[1])}
+                self.complete(tools=[where, rename])
+            case "tools/call" if params["name"] == "rename":
+                header += "-New"
+                self.complete(content=[])
+            case "tools/call" if self.headers.get("Mcp-Param-" + header) != params["arguments"]["region"]:
+                self.answer(400, error={"code": -32020, "message": "no header " + header})
+            case "tools/call":
+                self.complete(content=[{"type": "text", "text": header}])
+            case _:
+                self.answer(404, error={"code": -32601, "message": "unknown"})
+server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+print(server.server_port, flush=True)
+server.serve_forever()
+"#;
+
+async fn is_renamed(description: &str) {
+    let (_child, server) =
+        over_http(Command::new(tool("python/bin/python")).args(["-c", RENAMING, description])).await;
+    let place = Place::new();
+    let mut ipybox = session(&place, json!({})).await;
+    ipybox.register("renaming", server).await.ok();
+    let code = "from mcptools.renaming import rename, where
+for region in 'abc':
+    print(where.run(region=region), where.run(region=region))
+    rename.run()";
+    all_say(&mut ipybox, &[(code, "Of Of\nOf-New Of-New\nOf-New-New Of-New-New")]).await;
+    // In a connection for calls.
+    ipybox.reset().await;
+    all_say(
+        &mut ipybox,
+        &[("from mcptools.renaming import where\nprint(where.run(region='d'))", "Of-New-New-New")],
+    )
+    .await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn headers_are_those_that_the_server_wants_now() {
+    is_renamed("0").await;
+}
