@@ -24,6 +24,11 @@ use crate::ground::budget::Lease;
 /// Answers up to this weight are parsed by rmcp, which takes several times as much memory.
 const SMALL_BYTES: usize = 1024 * 1024;
 
+/// The same for lists of tools of which calls repeat arguments in headers: rmcp makes these headers.
+const LISTED_BYTES: usize = 8 * 1024 * 1024;
+/// What the schemas of such arguments have (SEP-2243).
+const HEADER_KEY: &[u8] = b"x-mcp-header";
+
 /// How many answers to requests of a server may wait until it reads them. At the limit, no more of its
 /// messages are read.
 const UNREAD_ANSWERS: usize = 64;
@@ -110,7 +115,7 @@ impl Answers {
             Err(excess) => return fail(id, place, format!("the server's answer is refused: {excess}")),
         };
         match place {
-            Some(place) if document.weight > SMALL_BYTES => {
+            Some(place) if document.weight > SMALL_BYTES && !has_headers(place.kind, &document) => {
                 let empty = JsonRpcMessage::response(place.kind.empty(), id);
                 place.put(Arrived::Here(document));
                 empty
@@ -176,6 +181,13 @@ impl Document {
         lenient::fix_answer(&mut answer);
         serde_json::from_value(answer)
     }
+}
+
+/// Whether rmcp has to know this list of tools, and may.
+fn has_headers(kind: ResultKind, document: &Document) -> bool {
+    matches!(kind, ResultKind::Tools)
+        && document.weight <= LISTED_BYTES
+        && document.text.windows(HEADER_KEY.len()).any(|piece| piece == HEADER_KEY)
 }
 
 /// Fails the request `id`, with the reason if it has a place for it.

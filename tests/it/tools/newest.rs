@@ -295,3 +295,8 @@ for region in 'abc':
 async fn headers_are_those_that_the_server_wants_now() {
     is_renamed("0").await;
 }
+
+#[tokio::test]
+async fn headers_are_known_from_long_lists_too() {
+    is_renamed("2000000").await;
+}
