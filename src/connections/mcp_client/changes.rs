@@ -13,8 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::State;
 
-/// How long after the end of a subscription the next one begins.
+/// How long after the end of a subscription the next one begins, and the longest that it takes while the server takes none:
+/// each pause is twice as long as the one before.
 const PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// Records that the tools have changed, whenever they do, until `stop` is cancelled.
 pub(super) async fn hear_of_changes(peer: Peer<RoleClient>, state: Arc<State>, stop: CancellationToken) {
@@ -25,22 +27,30 @@ pub(super) async fn hear_of_changes(peer: Peer<RoleClient>, state: Arc<State>, s
     }
 }
 
-/// Returns when the server does not take the subscription.
+/// Returns when the server does not take the first subscription. One that took it may be restarting.
 async fn hear(peer: &Peer<RoleClient>, state: &State) {
-    let mut was_deaf = false;
+    let (mut was_deaf, mut pause) = (false, PAUSE);
     loop {
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
-        // The error is the server's, which may repeat a secret.
-        let Ok(mut subscription) = peer.listen(filter).await else {
-            tracing::debug!("an MCP server will not say when its tools change");
-            return;
-        };
-        // They may have changed since the last one ended.
-        state.has_changed.fetch_or(was_deaf, Ordering::Relaxed);
-        while let Ok(Some(_changed)) = subscription.next().await {
-            state.has_changed.store(true, Ordering::Relaxed);
+        match peer.listen(filter).await {
+            Ok(mut subscription) => {
+                // They may have changed since the last one ended.
+                state.has_changed.fetch_or(was_deaf, Ordering::Relaxed);
+                while let Ok(Some(_changed)) = subscription.next().await {
+                    state.has_changed.store(true, Ordering::Relaxed);
+                }
+                (was_deaf, pause) = (true, PAUSE);
+                sleep(pause).await;
+            }
+            Err(_) if was_deaf => {
+                sleep(pause).await;
+                pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+            }
+            // The error is the server's, which may repeat a secret.
+            Err(_) => {
+                tracing::debug!("an MCP server will not say when its tools change");
+                return;
+            }
         }
-        was_deaf = true;
-        sleep(PAUSE).await;
     }
 }

@@ -2,10 +2,12 @@
 //! others.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
 use crate::support::{Ipybox, Place, all_fail, all_say, kernel_python, test_server, tool};
 
@@ -299,4 +301,72 @@ async fn headers_are_those_that_the_server_wants_now() {
 #[tokio::test]
 async fn headers_are_known_from_long_lists_too() {
     is_renamed("2000000").await;
+}
+
+/// Is replaced by a version with another tool once `restart` is called: its subscriptions end, and it takes none at first.
+const RESTARTING: &str = r#"
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event
+restarted, names, refusals = Event(), ["restart"], 1
+class Server(BaseHTTPRequestHandler):
+    def log_message(self, *args): pass
+    def begin(self, status, kind):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+    def answer(self, **answer):
+        self.begin(404 if "error" in answer else 200, "application/json")
+        self.wfile.write(json.dumps({"jsonrpc": "2.0", "id": self.id, **answer}).encode())
+    def complete(self, **result):
+        self.answer(result={"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result})
+    def do_POST(self):
+        global refusals
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.id, params = message["id"], message["params"]
+        match message["method"]:
+            case "server/discover":
+                self.complete(supportedVersions=["2026-07-28"], capabilities={"tools": {"listChanged": True}})
+            case "tools/list":
+                self.complete(tools=[{"name": name, "inputSchema": {"type": "object"}} for name in names])
+            case "tools/call":
+                names.append("added")
+                restarted.set()
+                self.complete(content=[])
+            case "subscriptions/listen" if restarted.is_set() and refusals:
+                refusals -= 1
+                self.begin(503, "text/plain")
+            case "subscriptions/listen":
+                meta = {"io.modelcontextprotocol/subscriptionId": self.id}
+                params = {"_meta": meta, "notifications": params["notifications"]}
+                taken = {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params}
+                self.begin(200, "text/event-stream")
+                self.wfile.write(f"data: {json.dumps(taken)}\n\n".encode())
+                if restarted.is_set(): Event().wait()
+                restarted.wait()
+            case _:
+                self.answer(error={"code": -32601, "message": "unknown"})
+server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+server.daemon_threads = True
+print(server.server_port, flush=True)
+server.serve_forever()
+"#;
+
+#[tokio::test]
+async fn tools_of_a_server_that_was_restarted_are_noticed() {
+    let (_child, server) = over_http(Command::new(tool("python/bin/python")).args(["-c", RESTARTING])).await;
+    let place = Place::new();
+    let mut ipybox = session(&place, json!({})).await;
+    ipybox.register("restarting", server).await.ok();
+    ipybox.cell("from mcptools.restarting import restart\nrestart.run()").await.ok();
+    let noticed = async {
+        loop {
+            let answer = ipybox.cell("import time; time.sleep(0.5)").await.ok();
+            if answer.contains("Added: added") {
+                return;
+            }
+        }
+    };
+    timeout(Duration::from_secs(60), noticed).await.unwrap();
+    ipybox.stop().await;
 }
