@@ -67,7 +67,10 @@ pub(super) enum Reading<T> {
 ///
 /// # Errors
 /// The kind is unknown, what has to be there is not, or has another form.
-pub(super) fn read<T: DeserializeOwned>(kind: ResultKind, result: Value) -> serde_json::Result<Reading<T>> {
+pub(super) fn read<T: DeserializeOwned>(
+    kind: ResultKind,
+    mut result: Value,
+) -> serde_json::Result<Reading<T>> {
     match result["resultType"].as_str() {
         None | Some("complete") => read_complete(kind, result).map(Reading::Result),
         Some("input_required") => match serde_json::from_value(result) {
@@ -75,7 +78,12 @@ pub(super) fn read<T: DeserializeOwned>(kind: ResultKind, result: Value) -> serd
             Err(_) => Err(serde_json::Error::custom("the server asks for input of an unknown kind or form")),
         },
         Some(other) => {
-            Err(serde_json::Error::custom(format!("it has a result of the unknown kind `{other}`")))
+            let unknown = serde_json::Error::custom(format!("it has a result of the unknown kind `{other}`"));
+            // In earlier revisions it is a member as any other.
+            if let Some(members) = result.as_object_mut() {
+                members.shift_remove("resultType");
+            }
+            serde_json::from_value(result).map(Reading::Result).map_err(|_| unknown)
         }
     }
 }
@@ -359,6 +367,8 @@ mod tests {
         for result in [json!({"resultType": "input_required"}), json!({"resultType": "task", "task": {}})] {
             assert!(read(result).is_err());
         }
+        let of_its_own = json!({"resultType": "page", "content": [{"type": "text", "text": "1"}]});
+        assert!(matches!(read(of_its_own), Ok(Reading::Result(_))));
     }
 
     #[test]
