@@ -230,7 +230,8 @@ async fn refusals_that_repeat_a_secret_are_not_logged() {
     ipybox.stop().await;
 }
 
-/// Wants an argument in a header, whose name is longer after each call of its tool `rename`. `sys.argv[1]` is how long the description of its tools is.
+/// Wants an argument in a header, whose name is longer after each call of its tool `rename`. `sys.argv[1]` is how long the
+/// description of that tool is.
 const RENAMING: &str = r#"
 import json, sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
