@@ -51,8 +51,9 @@ pub(crate) fn forward(level: LogLevel, sender: LogSender) -> SetLevel {
 }
 
 /// Libraries log at most warnings: below that they quote messages, arguments and secrets included.
-/// `rustls_platform_verifier` logs what is an error of ours, too, and rmcp's service warns of each request of a server that we
-/// refuse. rmcp's transports do the first as well, and quote answers of servers, which may repeat a token.
+/// rmcp's transports log nothing: their warnings quote answers of servers, which may repeat a token, and are about errors that
+/// we report. `rustls_platform_verifier` warns of such errors, too, and rmcp's service of each request of a server that we
+/// refuse.
 fn filter(level: LogLevel) -> EnvFilter {
     EnvFilter::new(match level {
         LogLevel::Debug => "warn,ipybox=debug,rmcp::transport=off,rmcp::service=error",

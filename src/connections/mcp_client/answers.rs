@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use memchr::memmem;
 use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{ErrorCode, ErrorData, GetExtensions, JsonRpcMessage, RequestId};
@@ -187,7 +188,7 @@ impl Document {
 fn has_headers(kind: ResultKind, document: &Document) -> bool {
     matches!(kind, ResultKind::Tools)
         && document.weight <= LISTED_BYTES
-        && document.text.windows(HEADER_KEY.len()).any(|piece| piece == HEADER_KEY)
+        && memmem::find(&document.text, HEADER_KEY).is_some()
 }
 
 /// Fails the request `id`, with the reason if it has a place for it.

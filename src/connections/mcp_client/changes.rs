@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::State;
 
-/// How long after the end of a subscription the next one begins, and the longest that it takes while the server takes none:
-/// each pause is twice as long as the one before.
+/// The pause after the end of a subscription, and the longest one. While the server refuses the next subscription, each pause is
+/// twice as long as the one before.
 const PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 

@@ -321,13 +321,13 @@ impl Connector {
                         let transport = http::transport(authorized.clone(), &filled, answers.clone());
                         Throttle::new(transport, answers.clone())
                     };
-                    lifecycle::begin(client.clone(), transport, &stop).await
+                    lifecycle::begin(&client, transport, &stop).await
                 }
                 HttpTransport::Sse => {
                     let connected = SseTransport::connect(authorized, &filled, answers.clone()).await;
                     let lender = Lender::new(connected.map_err(|failure| Failure::from(&failure))?);
                     let transport = || Throttle::new(lender.lend(), answers.clone());
-                    lifecycle::begin(client.clone(), transport, &stop).await
+                    lifecycle::begin(&client, transport, &stop).await
                 }
             }
         };
@@ -434,7 +434,7 @@ async fn start_stdio(
     let stop = CancellationToken::new();
     let lender = Lender::new(pipes);
     let transport = || Throttle::new(lender.lend(), answers.clone());
-    let mut connecting = Box::pin(lifecycle::begin(client.clone(), transport, &stop));
+    let mut connecting = Box::pin(lifecycle::begin(&client, transport, &stop));
     let result = tokio::select! {
         result = timeout(limit, &mut connecting) => result.map_err(|_| Unready::Silent),
         () = process.exited() => {

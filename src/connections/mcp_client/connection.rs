@@ -247,15 +247,19 @@ impl Connection {
             // Earlier revisions of the protocol make no request again, and arguments may be large.
             let again = (!self.has_handshake).then(|| asked.clone());
             let listing = Arc::clone(&self.listing.lock());
-            let answered = match (request::<T>(&self.peer, &self.client.traced, asked).await, &again) {
-                (Ok(answered), _) => answered,
-                (Err(Failure::Answered { code: HEADER_MISMATCH, .. }), Some(same))
-                    if std::mem::take(&mut may_list) && self.has_listed(&listing).await =>
-                {
-                    asked = same.clone();
-                    continue;
-                }
-                (Err(failure), _) => return Err(self.judge(failure).await),
+            let answered = match request::<T>(&self.peer, &self.client.traced, asked).await {
+                Ok(answered) => answered,
+                Err(failure) => match again {
+                    Some(same)
+                        if matches!(failure, Failure::Answered { code: HEADER_MISMATCH, .. })
+                            && std::mem::take(&mut may_list)
+                            && self.has_listed(&listing).await =>
+                    {
+                        asked = same;
+                        continue;
+                    }
+                    _ => return Err(self.judge(failure).await),
+                },
             };
             let Some(needed) = answered.answer.input_required() else { return Ok(answered) };
             asked = again.ok_or_else(|| unusable(UNKNOWN_FORM))?;

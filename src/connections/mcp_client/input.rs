@@ -6,16 +6,14 @@ use std::time::Duration;
 use rmcp::model::{
     ClientRequest, ErrorData, InputRequest, InputRequests, InputRequiredResult, InputResponses,
 };
-use serde::Serialize;
-use serde_json::Value;
 use tokio::time::sleep;
 
 use super::client::Client;
 
 /// How often one request is made again.
 const MOST_ROUNDS: u32 = 30;
-/// How long the first request waits that a server wants again without any input, and the longest that one waits. Each waits
-/// twice as long as the one before.
+/// The pause before a request is made again for which the server needs no input: the first one, and the longest. Each is twice
+/// as long as the one before.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_millis(500);
 
@@ -72,7 +70,8 @@ async fn respond(client: &Client, requests: InputRequests) -> Result<InputRespon
     let mut responses = InputResponses::new();
     for (key, request) in requests {
         let response = match request {
-            InputRequest::Elicitation(request) => json(client.elicit(request.params).await?)?,
+            InputRequest::Elicitation(request) => serde_json::to_value(client.elicit(request.params).await?)
+                .map_err(|error| ErrorData::internal_error(error.to_string(), None))?,
             InputRequest::CreateMessage(_) => return Err(Client::no_sampling()),
             InputRequest::ListRoots(_) => return Err(Client::no_roots()),
             _ => return Err(ErrorData::invalid_params("the server asks for input of an unknown kind", None)),
@@ -80,8 +79,4 @@ async fn respond(client: &Client, requests: InputRequests) -> Result<InputRespon
         responses.insert(key, response);
     }
     Ok(responses)
-}
-
-fn json(result: impl Serialize) -> Result<Value, ErrorData> {
-    serde_json::to_value(result).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }

@@ -39,16 +39,16 @@ const NEWER: [ErrorCode; 6] = [
 
 /// Begins a connection. `transport` makes the transport of each attempt.
 pub(super) async fn begin<T: Transport<RoleClient> + 'static>(
-    client: Client,
+    client: &Client,
     mut transport: impl FnMut() -> T,
     stop: &CancellationToken,
 ) -> Result<RunningService<RoleClient, Client>, Failure> {
-    let refused = match attempt(&client, transport(), ClientLifecycleMode::Initialize, stop).await {
+    let refused = match attempt(client, transport(), ClientLifecycleMode::Initialize, stop).await {
         Err(failure @ Failure::Answered { code, .. }) if NEWER.contains(&ErrorCode(code)) => failure,
         begun => return begun,
     };
     let newest = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
-    match timeout(DISCOVER_TIMEOUT, attempt(&client, transport(), newest, stop)).await {
+    match timeout(DISCOVER_TIMEOUT, attempt(client, transport(), newest, stop)).await {
         Ok(Ok(service)) => Ok(service),
         Ok(Err(unauthorized @ Failure::Refused(_))) => Err(unauthorized),
         Ok(Err(_)) | Err(_) => Err(refused),

@@ -13,7 +13,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt as _, TryStreamExt as _, future};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{RequestBuilder, Response, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcError, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
@@ -216,16 +216,14 @@ async fn refused(
     let wants_credentials = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     if is_json
         && !wants_credentials
-        && let Ok(mut message @ JsonRpcMessage::Error(_)) = serde_json::from_slice(&body)
+        && let Ok(JsonRpcMessage::Error(mut error)) = serde_json::from_slice::<ServerJsonRpcMessage>(&body)
     {
-        if is_in_session && status == StatusCode::BAD_REQUEST && is_lost_session(&message, asked.as_ref()) {
+        if is_in_session && status == StatusCode::BAD_REQUEST && is_lost_session(&error, asked.as_ref()) {
             return Err(StreamableHttpError::SessionExpired);
         }
         // It is about the request whatever its id is.
-        if let (JsonRpcMessage::Error(error), true) = (&mut message, asked.is_some()) {
-            error.id = asked;
-        }
-        return Ok(StreamableHttpPostResponse::Json(message, None));
+        error.id = asked.or(error.id);
+        return Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), None));
     }
     Err(unexpected(format!("HTTP {status}: {}", String::from_utf8_lossy(&body))))
 }
@@ -234,11 +232,10 @@ async fn refused(
 ///
 /// The protocol demands a 404. Servers modelled on the TypeScript SDK's examples answer 400 with such an error instead,
 /// for every request until there is a new session. What has the request's id answers the request: it has been handled.
-fn is_lost_session(message: &ServerJsonRpcMessage, asked: Option<&RequestId>) -> bool {
-    matches!(message, JsonRpcMessage::Error(refusal)
-        if (refusal.id.is_none() || refusal.id.as_ref() != asked)
-            && refusal.error.code.0 == -32000
-            && refusal.error.message.to_lowercase().contains("session"))
+fn is_lost_session(refusal: &JsonRpcError, asked: Option<&RequestId>) -> bool {
+    (refusal.id.is_none() || refusal.id.as_ref() != asked)
+        && refusal.error.code.0 == -32000
+        && refusal.error.message.to_lowercase().contains("session")
 }
 
 /// An error without an id that answers a request gets the request's.

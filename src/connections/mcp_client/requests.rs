@@ -30,11 +30,6 @@ pub(super) trait Expected: Sized + Send + 'static {
     /// Converts rmcp's parsed result.
     fn from_result(result: ServerResult) -> Option<Self>;
 
-    /// An answer that says what the server needs first. `None` if there is no such answer to the request.
-    fn from_input_required(_needed: InputRequiredResult) -> Option<Self> {
-        None
-    }
-
     /// What the server needs before it can answer, if this is no answer yet.
     fn input_required(&self) -> Option<InputRequiredResult> {
         None
@@ -50,81 +45,36 @@ pub(super) struct Answered<T> {
     pub(super) operation: Operation,
 }
 
-impl Expected for CallToolResponse {
-    type Large = CallToolResult;
+/// The answers to requests for which a server may need input first, and other answers to one of them.
+macro_rules! response {
+    ($response:ident, $result:ident, $kind:ident $(, $other:ident: $variant:ident)*) => {
+        impl Expected for $response {
+            type Large = $result;
 
-    const KIND: ResultKind = ResultKind::Call;
+            const KIND: ResultKind = ResultKind::$kind;
 
-    fn from_result(result: ServerResult) -> Option<Self> {
-        match result {
-            ServerResult::CallToolResult(result) => Some(Self::Complete(result)),
-            ServerResult::InputRequiredResult(result) => Some(Self::InputRequired(result)),
-            ServerResult::CreateTaskResult(result) => Some(Self::Task(result)),
-            _ => None,
+            fn from_result(result: ServerResult) -> Option<Self> {
+                match result {
+                    ServerResult::$result(result) => Some(Self::Complete(result)),
+                    ServerResult::InputRequiredResult(needed) => Some(Self::InputRequired(needed)),
+                    $(ServerResult::$other(result) => Some(Self::$variant(result)),)*
+                    _ => None,
+                }
+            }
+
+            fn input_required(&self) -> Option<InputRequiredResult> {
+                match self {
+                    Self::InputRequired(needed) => Some(needed.clone()),
+                    _ => None,
+                }
+            }
         }
-    }
-
-    fn from_input_required(needed: InputRequiredResult) -> Option<Self> {
-        Some(Self::InputRequired(needed))
-    }
-
-    fn input_required(&self) -> Option<InputRequiredResult> {
-        match self {
-            Self::InputRequired(needed) => Some(needed.clone()),
-            _ => None,
-        }
-    }
+    };
 }
 
-impl Expected for ReadResourceResponse {
-    type Large = ReadResourceResult;
-
-    const KIND: ResultKind = ResultKind::Resource;
-
-    fn from_result(result: ServerResult) -> Option<Self> {
-        match result {
-            ServerResult::ReadResourceResult(result) => Some(Self::Complete(result)),
-            ServerResult::InputRequiredResult(result) => Some(Self::InputRequired(result)),
-            _ => None,
-        }
-    }
-
-    fn from_input_required(needed: InputRequiredResult) -> Option<Self> {
-        Some(Self::InputRequired(needed))
-    }
-
-    fn input_required(&self) -> Option<InputRequiredResult> {
-        match self {
-            Self::InputRequired(needed) => Some(needed.clone()),
-            _ => None,
-        }
-    }
-}
-
-impl Expected for GetPromptResponse {
-    type Large = GetPromptResult;
-
-    const KIND: ResultKind = ResultKind::Prompt;
-
-    fn from_result(result: ServerResult) -> Option<Self> {
-        match result {
-            ServerResult::GetPromptResult(result) => Some(Self::Complete(result)),
-            ServerResult::InputRequiredResult(result) => Some(Self::InputRequired(result)),
-            _ => None,
-        }
-    }
-
-    fn from_input_required(needed: InputRequiredResult) -> Option<Self> {
-        Some(Self::InputRequired(needed))
-    }
-
-    fn input_required(&self) -> Option<InputRequiredResult> {
-        match self {
-            Self::InputRequired(needed) => Some(needed.clone()),
-            _ => None,
-        }
-    }
-}
+response!(CallToolResponse, CallToolResult, Call, CreateTaskResult: Task);
+response!(ReadResourceResponse, ReadResourceResult, Resource);
+response!(GetPromptResponse, GetPromptResult, Prompt);
 
 /// Makes `request` and waits for its answer. Dropping the future cancels the request at the server.
 pub(super) async fn request<T: Expected>(
@@ -181,8 +131,8 @@ async fn read<T: Expected>(document: Document) -> Result<(T, usize, Lease), Fail
         Envelope { error: Some(error), .. } => Err(ServiceError::McpError(error).into()),
         Envelope { result: Some(Reading::Result(answer)), .. } => Ok((answer.into(), weight, lease)),
         Envelope { result: Some(Reading::InputRequired(needed)), .. } => {
-            let answer = T::from_input_required(needed).ok_or(ServiceError::UnexpectedResponse)?;
-            Ok((answer, weight, lease))
+            let answer = T::from_result(ServerResult::InputRequiredResult(needed));
+            Ok((answer.ok_or(ServiceError::UnexpectedResponse)?, weight, lease))
         }
         Envelope { .. } => Err(ServiceError::UnexpectedResponse.into()),
     }
