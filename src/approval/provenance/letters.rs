@@ -40,6 +40,7 @@ pub(super) fn letters(text: &str) -> Vec<u8> {
                 count = push(&mut letters, count, character);
             }
             at += length;
+            make_room(&mut letters, count + bytes.len() - at);
         } else {
             // Written in any case, and kept if it counts: a branch would cost more.
             letters[count] = class;
@@ -52,20 +53,23 @@ pub(super) fn letters(text: &str) -> Vec<u8> {
 }
 
 /// Writes a letter. Returns how many bytes there are then.
-fn push(letters: &mut [u8], count: usize, character: char) -> usize {
+fn push(letters: &mut Vec<u8>, count: usize, character: char) -> usize {
     if !character.is_alphanumeric() {
         return count;
     }
-    let mut end = count;
-    for lower in character.to_lowercase() {
-        let length = lower.len_utf8();
-        // In a few languages the lower case is longer; what finds no room is left out.
-        if let Some(room) = letters.get_mut(end..end + length) {
-            lower.encode_utf8(room);
-            end += length;
-        }
+    character.to_lowercase().fold(count, |count, lower| {
+        let end = count + lower.len_utf8();
+        make_room(letters, end);
+        lower.encode_utf8(&mut letters[count..end]);
+        end
+    })
+}
+
+/// Room for so many bytes. A text seldom needs more than it has: the lower case of a few letters is longer.
+fn make_room(letters: &mut Vec<u8>, count: usize) {
+    if letters.len() < count {
+        letters.resize(count, 0);
     }
-    end
 }
 
 /// The character that an escape sequence means, if it can be a letter, and the length of the sequence: 1 if the sign

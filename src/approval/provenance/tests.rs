@@ -252,12 +252,33 @@ fn a_text_that_is_longer_than_a_piece_is_found_throughout() {
     }
 }
 
+#[test]
+fn every_letter_counts_as_its_lower_case_wherever_it_stands() {
+    // That of a few is longer than they are.
+    let longer = ('\0'..=char::MAX).filter(|letter| letter.to_string().len() < lower(*letter).len());
+    assert!(longer.count() > 2);
+    for letter in ('\u{80}'..=char::MAX).filter(|character| character.is_alphanumeric()) {
+        let lower = lower(letter);
+        for (before, after) in [("", ""), ("", "\n"), ("", "a"), (",", "-b"), ("ab", "%41é")] {
+            let expected = format!("{before}{lower}{}", after.replace("%41", "a"));
+            let expected = expected.replace(['\n', ',', '-'], "");
+            let found = letters::letters(&format!("{before}{letter}{after}"));
+            assert_eq!(String::from_utf8(found).unwrap(), expected, "{letter:?}");
+        }
+        assert_eq!(letters::letters(&letter.to_string().repeat(50)), lower.repeat(50).as_bytes());
+    }
+}
+
+fn lower(letter: char) -> String {
+    letter.to_lowercase().collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn enough_letters_in_a_row_are_found_wherever_they_are(
-        text in "[a-zA-Z0-9 ,.\\n\"éж漢]{400,2000}",
+        text in "[a-zA-Z0-9 ,.\\n\"éж漢ȺİẞK]{400,2000}",
         from in 0.0..1.0_f64,
         around in "[a-z ]{0,100}",
         is_long in any::<bool>(),
