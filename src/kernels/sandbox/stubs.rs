@@ -5,17 +5,24 @@
 //! removes it. A stub is empty and bears a time of 1970: what somebody has written to is none any more, and stays.
 
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::fs::{DirBuilder, File, Metadata, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, Timespec, Timestamps, renameat_with, utimensat};
+use rustix::io::Errno;
 
 use super::policy::is_directory;
 use crate::ground::files::if_there;
 
 /// When stubs were last changed, by which they are known. Archives have files of 1970's first second, so it is another.
 const TIME: Duration = Duration::from_secs(19_700_607);
+/// How long a stub may be in the hands of sandboxes that remove it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is looked at then.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Stubs that are held. They are removed on drop; if we are killed, they stay, and the next sandbox that needs them
 /// takes them over.
@@ -29,7 +36,7 @@ struct Stub {
 }
 
 impl Stubs {
-    /// What has to be removed if we are killed.
+    /// Where they are.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().map(|stub| stub.path.as_path())
     }
@@ -41,28 +48,99 @@ impl Stubs {
             return Ok(());
         }
         let is_named_so = target.file_name().and_then(OsStr::to_str).is_some_and(is_directory);
-        let made = if stub != target || is_named_so {
-            std::fs::create_dir(stub)
-        } else {
-            File::create_new(stub).map(drop)
-        };
-        match made {
-            Ok(()) => File::open(stub)?.set_modified(SystemTime::UNIX_EPOCH + TIME)?,
-            // By another sandbox.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+        let kind = if stub != target || is_named_so { Kind::Directory } else { Kind::File };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match share(stub)? {
+                Shared::Held(file) => {
+                    self.0.push(Stub { path: stub.to_owned(), file });
+                    return Ok(());
+                }
+                Shared::NoStub => return Ok(()),
+                Shared::Missing | Shared::Leaving if Instant::now() >= deadline => {
+                    let message = format!("another process has held it for {PATIENCE:?}");
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                }
+                Shared::Leaving => std::thread::sleep(POLL_INTERVAL),
+                Shared::Missing => match make(stub, kind) {
+                    // Another sandbox was faster.
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    made => made?,
+                },
+            }
         }
-        self.share(stub)
     }
+}
 
-    fn share(&mut self, path: &Path) -> io::Result<()> {
-        if path.symlink_metadata().is_ok_and(|found| is_stub(&found)) {
-            let file = File::open(path)?;
-            file.try_lock_shared()?;
-            self.0.push(Stub { path: path.to_owned(), file });
-        }
-        Ok(())
+/// What a stub is.
+#[derive(Clone, Copy)]
+enum Kind {
+    File,
+    Directory,
+}
+
+/// What has come of sharing a stub.
+enum Shared {
+    /// It stays for as long as the file is open.
+    Held(File),
+    /// Nothing is there.
+    Missing,
+    /// Another sandbox is removing it, or has just done so.
+    Leaving,
+    /// Somebody has put something else in its place.
+    NoStub,
+}
+
+/// Makes a stub. It gets its name last, since others who find it under that name have to know it for one.
+///
+/// # Errors
+/// As for creating it, [`io::ErrorKind::AlreadyExists`] among them.
+fn make(path: &Path, kind: Kind) -> io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let unnamed = tempfile::Builder::new().prefix(".ipybox-").tempdir_in(parent)?;
+    let fresh = unnamed.path().join("stub");
+    make_in_place(&fresh, kind)?;
+    match renameat_with(CWD, &fresh, CWD, path, RenameFlags::NOREPLACE) {
+        // A file system that cannot do it, such as NFS.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => make_in_place(path, kind),
+        renamed => Ok(renamed?),
     }
+}
+
+fn make_in_place(path: &Path, kind: Kind) -> io::Result<()> {
+    match kind {
+        Kind::File => drop(File::create_new(path)?),
+        Kind::Directory => DirBuilder::new().create(path)?,
+    }
+    let time = Timespec { tv_sec: TIME.as_secs().cast_signed(), tv_nsec: 0 };
+    let times = Timestamps { last_access: time, last_modification: time };
+    Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+fn share(path: &Path) -> io::Result<Shared> {
+    let Some(found) = if_there(path.symlink_metadata())? else { return Ok(Shared::Missing) };
+    if !is_stub(&found) {
+        return Ok(Shared::NoStub);
+    }
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits()).unwrap_or_default();
+    let Some(file) = if_there(File::options().read(true).custom_flags(flags).open(path))? else {
+        return Ok(Shared::Missing);
+    };
+    match file.try_lock_shared() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(Shared::Leaving),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // Before the lock, the last sandbox that held it may have removed it.
+    let is_there = is_at(&file, path)?.is_some();
+    Ok(if is_there { Shared::Held(file) } else { Shared::Leaving })
+}
+
+/// What `file` is, if it still has the name `path`.
+fn is_at(file: &File, path: &Path) -> io::Result<Option<Metadata>> {
+    let ours = file.metadata()?;
+    let found = if_there(path.symlink_metadata())?;
+    Ok(found.filter(|found| (found.dev(), found.ino()) == (ours.dev(), ours.ino())))
 }
 
 /// Whether it was made for a sandbox, which may still run.
@@ -87,11 +165,61 @@ impl Stub {
         if self.file.try_lock().is_err() {
             return Ok(());
         }
-        let ours = self.file.metadata()?;
-        let Some(found) = if_there(self.path.symlink_metadata())? else { return Ok(()) };
-        if (found.dev(), found.ino()) != (ours.dev(), ours.ino()) || !is_stub(&found) {
-            return Ok(());
-        }
+        let Some(found) = is_at(&self.file, &self.path)?.filter(is_stub) else { return Ok(()) };
         if found.is_dir() { std::fs::remove_dir(&self.path) } else { std::fs::remove_file(&self.path) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn sandboxes_that_come_and_go_never_lose_a_stub_that_they_hold() {
+        let directory = tempfile::tempdir().unwrap();
+        let stubs = ["file", "directory"].map(|name| directory.path().join(name));
+        let targets = [stubs[0].clone(), stubs[1].join("below")];
+        let (start, lost) = (Barrier::new(2), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        start.wait();
+                        let mut held = Stubs::default();
+                        let asked = stubs.iter().zip(&targets);
+                        let errors = asked.filter(|(stub, target)| held.hold(stub, target).is_err()).count();
+                        std::thread::yield_now();
+                        let is_kept = |stub: &Stub| {
+                            is_at(&stub.file, &stub.path).unwrap().is_some_and(|found| is_stub(&found))
+                        };
+                        let kept = held.0.iter().filter(|stub| is_kept(stub)).count();
+                        if errors > 0 || kept < stubs.len() {
+                            lost.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(lost.into_inner(), 0, "of 4000");
+        let left: Vec<_> = directory.path().read_dir().unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[test]
+    fn what_another_process_locks_is_waited_for_and_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        make(&path, Kind::File).unwrap();
+        let file = File::open(&path).unwrap();
+        file.lock().unwrap();
+        let error = Stubs::default().hold(&path, &path).unwrap_err();
+        assert_eq!(error.to_string(), "another process has held it for 2s");
+        drop(file);
+        drop(make(&path, Kind::File));
+        Stubs::default().hold(&path, &path).unwrap();
+        assert!(!path.exists());
     }
 }
