@@ -245,13 +245,19 @@ impl Worker {
         news.notes()
     }
 
-    /// Sends code to the kernel, or to a fresh one if the kernel has died since the last cell.
+    /// Sends code to the kernel, or to a fresh one if the kernel has died since the last cell or lost its protection.
     async fn send(&mut self, cell: &Cell) -> Result<String, Error> {
         let request = ExecuteRequest {
             code: cell.code.clone(),
             store_history: cell.author != Author::Ourselves,
             has_views: cell.has_views,
         };
+        if let Some(path) = self.kernels.replaced().filter(|_| self.kernel.is_some()) {
+            let why = format!("`{}`, which its sandbox protects, was removed or replaced", path.display());
+            tracing::warn!(%why, "ending the sandbox, which would not protect the new file");
+            self.give_up_kernel().await;
+            self.lost = Some(lost_note(&why));
+        }
         if let Some(kernel) = self.kernel.as_mut() {
             match kernel.execute(&request).await {
                 Ok(request) => return Ok(request),

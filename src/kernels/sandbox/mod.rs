@@ -17,6 +17,7 @@ mod error;
 mod exposed;
 mod hardening;
 mod kernel_control;
+mod mount_points;
 mod policy;
 mod protocol;
 mod proxy;

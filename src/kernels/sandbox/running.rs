@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,9 +21,9 @@ use super::channel::Channel;
 use super::error::{Ended, Error};
 use super::hardening::Report;
 use super::kernel_control::{KernelControl, KernelState, Requests};
+use super::mount_points::MountPoints;
 use super::protocol::{Configuration, KernelProgram, Notice, Program, Request, Service};
 use super::proxy::Proxy;
-use super::stubs::Stubs;
 use crate::ground::process::{GroupLeader, Tail};
 
 /// How long the inside is given to end after it has been asked to, before each stronger means.
@@ -42,8 +43,8 @@ pub(crate) struct Sandbox {
     ended: watch::Receiver<Option<Ended>>,
     /// The way out of its network.
     proxy: Option<Proxy>,
-    /// The places that its mounts are on.
-    stubs: Option<Stubs>,
+    /// What its mounts are on.
+    mount_points: Option<MountPoints>,
 }
 
 /// What runs in the sandbox, by its name.
@@ -108,8 +109,18 @@ impl Sandbox {
             let stderr = last_words(&stderr, reader).await;
             ended_sender.send_replace(Some(Ended { status, stderr }));
         });
-        let (next, proxy, stubs) = (AtomicU64::new(0), None, None);
-        Ok(Self { requests: Requests(requests), inside, next, listeners, report, stop, ended, proxy, stubs })
+        let (next, proxy, mount_points) = (AtomicU64::new(0), None, None);
+        Ok(Self {
+            requests: Requests(requests),
+            inside,
+            next,
+            listeners,
+            report,
+            stop,
+            ended,
+            proxy,
+            mount_points,
+        })
     }
 
     /// The socket in the sandbox on which `service` is to be served; once.
@@ -118,9 +129,9 @@ impl Sandbox {
     }
 
     /// Keeps what it needs on this side for as long as it runs.
-    pub(super) fn keep(&mut self, proxy: Option<Proxy>, stubs: Option<Stubs>) {
+    pub(super) fn keep(&mut self, proxy: Option<Proxy>, mount_points: Option<MountPoints>) {
         self.proxy = proxy;
-        self.stubs = stubs;
+        self.mount_points = mount_points;
     }
 
     /// What has been locked from inside.
@@ -128,9 +139,16 @@ impl Sandbox {
         &self.report
     }
 
-    /// Whether it can still be used.
-    pub(crate) fn is_running(&self) -> bool {
-        self.ended.borrow().is_none() && !self.stop.is_cancelled()
+    /// A protected file that a program of the host has removed or replaced since the start, so that code can reach the new
+    /// one.
+    pub(crate) fn replaced(&self) -> Option<&Path> {
+        self.mount_points.as_ref()?.replaced()
+    }
+
+    /// Whether it runs, and protects what a new one would protect.
+    pub(crate) fn is_usable(&self) -> bool {
+        let runs = self.ended.borrow().is_none() && !self.stop.is_cancelled();
+        runs && self.mount_points.as_ref().is_none_or(MountPoints::are_current)
     }
 
     /// Has a kernel started inside, with these as its stdin and its output.
@@ -176,7 +194,7 @@ impl Sandbox {
             proxy.stop().await;
         }
         // Only now: what its mounts were on is removed.
-        self.stubs = None;
+        self.mount_points = None;
     }
 }
 

@@ -105,16 +105,16 @@ impl Confinement {
         }
         let mut listeners: BTreeMap<Service, u16> =
             tools.map(|port| (Service::Tools, port)).into_iter().collect();
-        let mut stubs = None;
+        let mut mount_points = None;
         let mut command = match self.backend {
             Backend::Srt => {
                 let mut rules = rules.clone();
                 if cfg!(target_os = "linux") {
                     let held = bwrap::hold_stubs(&rules)?;
                     // Else srt would make what is missing below a stub, which would not be empty any more.
-                    rules.deny_write(held.stubs.paths());
+                    rules.deny_write(held.mount_points.stubs().paths());
                     rules.deny_read(held.hidden.iter().map(PathBuf::as_path));
-                    stubs = Some(held.stubs);
+                    mount_points = Some(held.mount_points);
                 }
                 let settings = paths.private_directory.join(name);
                 srt::command(&self.find("srt")?, &settings, &rules, &self.gateway)?
@@ -126,7 +126,7 @@ impl Confinement {
                     None => self.find("bwrap")?,
                 };
                 let prepared = bwrap::prepare(rules, &paths.workspace)?;
-                stubs = Some(prepared.stubs);
+                mount_points = Some(prepared.mount_points);
                 let mut command = Command::new(program);
                 command.args(prepared.arguments).arg(&self.gateway).arg("sandbox-gateway");
                 command
@@ -154,7 +154,7 @@ impl Confinement {
             };
             proxy = Some(Proxy::start(listener, filter, system_resolver()));
         }
-        sandbox.keep(proxy, stubs);
+        sandbox.keep(proxy, mount_points);
         Ok(sandbox)
     }
 

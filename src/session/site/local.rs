@@ -142,6 +142,11 @@ impl Local {
         self.environment.forget().await;
     }
 
+    /// A file that the sandbox no longer protects.
+    pub(super) fn replaced(&self) -> Option<&Path> {
+        self.sandboxed.as_ref()?.replaced()
+    }
+
     /// Ends the sandbox, and with it its kernels. `false` if there is none.
     pub(super) async fn end_sandbox(&mut self) -> bool {
         match &mut self.sandboxed {

@@ -10,6 +10,7 @@ mod remote;
 mod sandboxed;
 mod uploads;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use self::installer::LocalInstaller;
@@ -97,6 +98,14 @@ impl Kernels {
                 tracing::info!(server = remote.server.name(), "the kernel is ready");
                 Ok(kernel)
             }
+        }
+    }
+
+    /// A file that the sandbox of the kernel no longer protects, since a program of the host has removed or replaced it.
+    pub(crate) fn replaced(&self) -> Option<&Path> {
+        match self {
+            Self::Local(local) => local.replaced(),
+            Self::Remote(_) => None,
         }
     }
 

@@ -63,13 +63,13 @@ impl Sandboxed {
         &self.paths.writable_directory
     }
 
-    /// Starts the sandbox if it does not run, and has the tool server served there.
+    /// Starts the sandbox if none runs that can be used, and has the tool server served there.
     pub(super) async fn ready(
         &mut self,
         environment: &Environment,
         tool_server: Option<&Endpoint>,
     ) -> Result<(), Error> {
-        if self.running.as_ref().is_some_and(Sandbox::is_running) {
+        if self.running.as_ref().is_some_and(Sandbox::is_usable) {
             return Ok(());
         }
         self.end().await;
@@ -105,6 +105,11 @@ impl Sandboxed {
             self.end().await;
         }
         Ok(kernel?)
+    }
+
+    /// A file that the running sandbox no longer protects, since a program of the host has removed or replaced it.
+    pub(super) fn replaced(&self) -> Option<&Path> {
+        self.running.as_ref()?.replaced()
     }
 
     /// Ends the sandbox and all that is in it.

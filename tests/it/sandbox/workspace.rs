@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::session::{BACKENDS, uninitialized};
+use super::session::{BACKENDS, names, uninitialized};
 use crate::support::{Place, kernel_python, tool};
 
 /// It does not start, and says why.
@@ -90,6 +90,64 @@ for path in ['later/key', 'secret', 'kept/file']:
         assert_eq!(place.read("later/key"), "s3cret");
         let left = ["secret", "kept"].map(|name| place.workspace().join(name).exists());
         assert_eq!(left, [false, false], "{backend}");
+    }
+}
+
+/// Code that reads and writes what it must not, and says what it could do.
+const INTRUDE: &str = "
+import os.path
+for path in ['.env', '.npmrc', 'sub/.npmrc', '.vscode/tasks.json', os.path.expanduser('~/.netrc')]:
+    try: print('read', open(path).read())
+    except OSError: pass
+    try: print('wrote', open(path, 'a').write('planted'))
+    except OSError: pass";
+
+#[tokio::test]
+async fn what_a_program_replaces_is_protected_again_before_the_next_cell() {
+    for backend in BACKENDS {
+        let place = Place::new();
+        place.write(".env", "SECRET=1");
+        place.write("sub/.npmrc", "color=true");
+        let home = place.temporary().parent().unwrap().join("home");
+        std::fs::create_dir_all(&home).unwrap();
+        std::fs::write(home.join(".netrc"), "SECRET=3").unwrap();
+        let variables = [("HOME", home.to_str().unwrap())];
+        let mut ipybox = uninitialized(&place, backend, &[], &variables).await;
+        ipybox.initialize().await;
+        ipybox.cell("x = 1").await.ok();
+        for (name, content) in [
+            (".env", Some("SECRET=2")),
+            ("sub/.npmrc", Some("color=false")),
+            (".npmrc", None),
+            (".vscode", None),
+        ] {
+            let path = place.workspace().join(name);
+            match content {
+                // As an editor saves.
+                Some(content) => {
+                    place.write("fresh", content);
+                    std::fs::rename(place.workspace().join("fresh"), &path).unwrap();
+                }
+                // As `git clean` removes what is not known to git.
+                None => std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir(&path)).unwrap(),
+            }
+            let text = ipybox.cell(INTRUDE).await.ok();
+            let words = format!("`{}`, which its sandbox protects, was removed or replaced", path.display());
+            assert!(text.contains(&words) && text.contains("read color"), "{backend}: {text}");
+            assert!(!text.contains("SECRET") && !text.contains("wrote"), "{backend}: {text}");
+            assert_eq!(ipybox.cell("'x' in dir()").await.ok(), "False", "{backend}");
+        }
+        // A reset needs no note.
+        std::fs::remove_file(place.workspace().join(".env")).unwrap();
+        std::fs::write(home.join("fresh"), "SECRET=4").unwrap();
+        std::fs::rename(home.join("fresh"), home.join(".netrc")).unwrap();
+        ipybox.reset().await;
+        let text = ipybox.cell(INTRUDE).await.ok();
+        assert!(text.contains("read color") && !text.contains("protects"), "{backend}: {text}");
+        assert!(!text.contains("SECRET") && !text.contains("wrote"), "{backend}: {text}");
+        ipybox.stop().await;
+        assert_eq!(place.read("sub/.npmrc"), "color=false");
+        assert_eq!(names(&place.workspace()), [".ipybox", "mcptools", "sub"], "{backend}");
     }
 }
 

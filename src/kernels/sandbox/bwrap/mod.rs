@@ -21,6 +21,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::mount_points::MountPoints;
 use super::policy::{Pattern, Rules};
 use super::stubs::{Stubs, is_stub};
 use mounts::{Mounts, State};
@@ -34,7 +35,8 @@ const CONTROLS: [&str; 7] =
 /// Directories that the sandbox has its own of.
 const OWN: [&str; 2] = ["/dev", "/proc"];
 
-/// How to start a program in the sandbox. It has to be started while [`Stubs`] live, which end with the sandbox.
+/// How to start a program in the sandbox. It has to be started while [`MountPoints`] live, which end with the
+/// sandbox.
 ///
 /// `--die-with-parent` refers to the starting thread, which must live as long as the sandbox: a worker thread
 /// of the runtime, not one for blocking work.
@@ -42,8 +44,8 @@ const OWN: [&str; 2] = ["/dev", "/proc"];
 pub(crate) struct Prepared {
     /// The arguments between `bwrap` and the program; they end in `--`.
     pub(crate) arguments: Vec<OsString>,
-    /// Stubs created in the file system for it.
-    pub(crate) stubs: Stubs,
+    /// What its mounts are on.
+    pub(crate) mount_points: MountPoints,
 }
 
 /// Why no sandbox can be made with bubblewrap.
@@ -104,9 +106,9 @@ pub(crate) fn prepare(rules: &Rules, workspace: &Path) -> Result<Prepared, Error
     if let Some(path) = mounts.paths().find(|path| OWN.iter().any(|own| path.starts_with(own))) {
         return Err(Error::Own { path: path.to_owned() });
     }
-    let Held { stubs, .. } = hold(rules, &deny_write, &mut mounts)?;
+    let Held { mount_points, .. } = hold(rules, &deny_write, &mut mounts)?;
     let plan = mounts.plan()?;
-    Ok(Prepared { arguments: arguments(&plan, workspace), stubs })
+    Ok(Prepared { arguments: arguments(&plan, workspace), mount_points })
 }
 
 /// Makes stubs of missing protected paths for srt. srt would make them, too, but the first of two sandboxes
@@ -119,10 +121,10 @@ pub(crate) fn hold_stubs(rules: &Rules) -> Result<Held, Error> {
     hold(rules, &deny_write, &mut mounts)
 }
 
-/// Stubs of missing paths.
+/// What is protected, with stubs of what is missing.
 pub(crate) struct Held {
-    pub(crate) stubs: Stubs,
-    /// Those of them that must not be read, even if the host creates them later.
+    pub(crate) mount_points: MountPoints,
+    /// Stubs of what must not be read, even if the host creates it later.
     pub(crate) hidden: Vec<PathBuf>,
 }
 
@@ -167,7 +169,7 @@ fn hold(rules: &Rules, deny_write: &[PathBuf], mounts: &mut Mounts) -> Result<He
             hidden.push(stub);
         }
     }
-    Ok(Held { stubs, hidden })
+    Ok(Held { mount_points: MountPoints::new(stubs, mounts.protected(), mounts.hidden()), hidden })
 }
 
 /// The paths that match the patterns now.

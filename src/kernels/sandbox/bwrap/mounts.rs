@@ -75,6 +75,20 @@ impl Mounts {
         }
     }
 
+    /// The paths that are protected in directories that code can write.
+    pub(super) fn protected(&self) -> impl Iterator<Item = &Path> {
+        self.paths().filter(|path| self.state(path) != State::Writable && self.is_in_writable(path))
+    }
+
+    /// The paths that are hidden in other places.
+    pub(super) fn hidden(&self) -> impl Iterator<Item = &Path> {
+        self.paths().filter(|path| self.state(path) == State::Hidden && !self.is_in_writable(path))
+    }
+
+    fn is_in_writable(&self, path: &Path) -> bool {
+        path.parent().map(|parent| self.state(parent)) == Some(State::Writable)
+    }
+
     /// The mounts for existing paths, parents first.
     ///
     /// # Errors

@@ -1,0 +1,111 @@
+//! What the mounts of a sandbox are on. A mount holds for the file that was there when the sandbox started: if a program of
+//! the host removes it or puts another one in its place, code can reach the new one.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::stubs::Stubs;
+
+/// The files that a sandbox protects in places that code can write.
+#[derive(Debug, Default)]
+pub(crate) struct MountPoints {
+    /// Those that were missing.
+    stubs: Stubs,
+    /// All of them, as they were at the start.
+    protected: Vec<AtStart>,
+    /// What is hidden in other places, likewise.
+    hidden: Vec<AtStart>,
+}
+
+/// A path, and what was there at the start.
+#[derive(Debug)]
+struct AtStart {
+    path: PathBuf,
+    identity: Option<Identity>,
+}
+
+/// What distinguishes a file from all others, also from one that gets its inode later.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    created: Option<SystemTime>,
+}
+
+impl MountPoints {
+    pub(super) fn new<'a>(
+        stubs: Stubs,
+        protected: impl Iterator<Item = &'a Path>,
+        hidden: impl Iterator<Item = &'a Path>,
+    ) -> Self {
+        let [protected, hidden] = [protected.map(AtStart::new).collect(), hidden.map(AtStart::new).collect()];
+        Self { stubs, protected, hidden }
+    }
+
+    /// The stubs among them.
+    pub(super) fn stubs(&self) -> &Stubs {
+        &self.stubs
+    }
+
+    /// The first one, in a place that code can write, that is no longer the file that it was at the start.
+    pub(super) fn replaced(&self) -> Option<&Path> {
+        self.protected.iter().find(|one| one.is_replaced()).map(|one| one.path.as_path())
+    }
+
+    /// Whether a new sandbox would protect or hide the same.
+    pub(super) fn are_current(&self) -> bool {
+        !self.protected.iter().chain(&self.hidden).any(AtStart::is_replaced)
+    }
+}
+
+impl AtStart {
+    fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), identity: Identity::of(path) }
+    }
+
+    fn is_replaced(&self) -> bool {
+        Identity::of(&self.path) != self.identity
+    }
+}
+
+impl Identity {
+    /// `None` if there is no file, or if it cannot be examined.
+    fn of(path: &Path) -> Option<Self> {
+        let found: Metadata = path.symlink_metadata().ok()?;
+        Some(Self { device: found.dev(), inode: found.ino(), created: found.created().ok() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_stays_the_same_until_it_is_removed_or_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let [kept, missing, other, hidden] =
+            ["kept", "missing", "other", "hidden"].map(|name| directory.path().join(name));
+        std::fs::write(&kept, "1").unwrap();
+        std::fs::write(&other, "3").unwrap();
+        let protected = [kept.as_path(), &missing];
+        let points =
+            || MountPoints::new(Stubs::default(), protected.into_iter(), std::iter::once(hidden.as_path()));
+        let at_first = points();
+        std::fs::write(&kept, "2").unwrap();
+        assert_eq!(at_first.replaced(), None);
+        std::fs::write(&missing, "").unwrap();
+        assert_eq!(at_first.replaced(), Some(missing.as_path()));
+        let later = points();
+        std::fs::rename(&other, &kept).unwrap();
+        assert_eq!(later.replaced(), Some(kept.as_path()));
+        let again = points();
+        std::fs::remove_file(&missing).unwrap();
+        assert_eq!(again.replaced(), Some(missing.as_path()));
+        let last = points();
+        assert!(last.are_current());
+        std::fs::write(&hidden, "").unwrap();
+        assert!(last.replaced().is_none() && !last.are_current());
+    }
+}
