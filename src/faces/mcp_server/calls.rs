@@ -1,7 +1,7 @@
 //! How the requests of a client follow their calls: to the end, to a question, or until they stop waiting.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rmcp::model::{CallToolRequestParams, CallToolResponse, JsonObject};
 use rmcp::service::RequestContext;
@@ -10,14 +10,38 @@ use tokio_util::sync::CancellationToken;
 
 use super::arrivals::{Arrival, Turn};
 use super::asking::{About, AskVia, Followed, Leave, Ongoing, Waiting, has_tasks};
+use super::deliveries::SETTLING;
 use super::earlier::name_of;
+use super::left::LOOK_INTERVAL;
 use super::progress::{self, Listener, Progress};
-use super::{Call, Handler, execute, reply, reset, resources, traced, uploads, views, wait};
+use super::{
+    Call, Handler, McpServer, execute, reply, reset, resources, sessions, traced, uploads, views, wait,
+};
 use crate::ground::telemetry::Operation;
 
-/// Whether calls of this tool wait in the session's queue for the cells before them.
-pub(super) fn is_queued(tool: &str) -> bool {
-    [execute::NAME, reset::NAME].contains(&tool)
+/// The queue in which calls wait for the cells before them: that of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Queue(String);
+
+impl Queue {
+    /// `None` for a tool whose calls do not wait, and in a new session, where nothing is before them.
+    pub(super) fn of(request: &CallToolRequestParams) -> Option<Self> {
+        let handle = request.arguments.as_ref().and_then(|arguments| arguments.get("session")?.as_str());
+        let handle = sessions::given(handle).unwrap_or(sessions::OWN);
+        let is_queued = [execute::NAME, reset::NAME].contains(&&*request.name) && handle != sessions::NEW;
+        is_queued.then(|| Self(handle.to_owned()))
+    }
+}
+
+impl McpServer {
+    /// Waits, not for long, until the cells that came before a request in its queue are done, as it is.
+    pub(super) async fn settle(&self, queue: &Queue, arrived: Instant) {
+        let deadline = Instant::now() + SETTLING;
+        let is_open = || self.left.is_open_in(queue) || self.parking.is_open_in(queue, arrived);
+        while is_open() && Instant::now() < deadline {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
 }
 
 impl Handler {
@@ -50,7 +74,7 @@ impl Handler {
         let about = About {
             call: name_of(&request.name, request.arguments.as_ref()),
             begun: Arrival::of(&context.extensions).at,
-            is_queued: is_queued(&request.name),
+            queue: Queue::of(request),
             cell: cell.clone(),
             task: None,
         };

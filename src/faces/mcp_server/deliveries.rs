@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::arrivals::Arrival;
-use super::calls::is_queued;
+use super::calls::Queue;
 use super::earlier::{Earlier, Why, name_of, prepend, text_of};
 use super::execute;
 use crate::session::Session;
@@ -43,9 +43,9 @@ const REMEMBERED: usize = 4;
 /// An answer that was sent so long before the end of a connection was probably read: it is repeated in short.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
-/// How long an answer waits for that of an earlier cell which it should repeat. The cell has ended by then:
-/// only its images may take longer.
-const SETTLING: Duration = Duration::from_secs(1);
+/// How long an answer waits for those of earlier cells in its queue, which it should repeat. The cells have ended by
+/// then: only their images may take longer.
+pub(super) const SETTLING: Duration = Duration::from_secs(1);
 
 /// A call: requests of different connections may have the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -76,8 +76,8 @@ struct State {
 /// A request that is being worked on.
 struct UnderWay {
     arrival: Arrival,
-    /// Whether it waits in the session's queue for the cells before it.
-    is_queued: bool,
+    /// Where it waits for the cells before it, if it does.
+    queue: Option<Queue>,
     /// Cancelled with the request.
     cancelled: CancellationToken,
     /// Whether the protocol obliges the client to cancel requests that it gives up on.
@@ -105,7 +105,7 @@ impl Deliveries {
     ) {
         let call = UnderWay {
             arrival: Arrival::of(&context.extensions),
-            is_queued: is_queued(&request.name),
+            queue: Queue::of(request),
             cancelled: context.ct.clone(),
             must_cancel: context
                 .protocol_version()
@@ -217,7 +217,11 @@ fn is_recall(request: &CallToolRequestParams) -> bool {
 
 impl State {
     fn begin(&mut self, id: CallId, call: UnderWay) {
-        for earlier in self.under_way.values_mut() {
+        // Agents beside each other have cells in different sessions at the same time.
+        let is_beside = |earlier: &UnderWay| {
+            earlier.queue.as_ref().zip(call.queue.as_ref()).is_some_and(|(earlier, own)| earlier != own)
+        };
+        for earlier in self.under_way.values_mut().filter(|earlier| !is_beside(earlier)) {
             earlier.is_overtaken |= call.arrival.at.duration_since(earlier.arrival.at) > OVERTAKEN_AFTER;
         }
         self.newest = Some(call.arrival.at);
@@ -228,9 +232,9 @@ impl State {
     fn has_to_wait(&self, id: &CallId) -> bool {
         let Some(own) = self.under_way.get(id) else { return false };
         let is_lost = |call: &UnderWay| call.cancelled.is_cancelled() || call.is_overtaken;
-        let mut others = self.under_way.values();
-        own.is_queued
-            && others.any(|call| call.is_queued && call.arrival.number < own.arrival.number && is_lost(call))
+        let is_before =
+            |call: &&UnderWay| call.queue == own.queue && call.arrival.number < own.arrival.number;
+        own.queue.is_some() && self.under_way.values().filter(is_before).any(is_lost)
     }
 
     /// Why the answer to a request may not reach the client, and how long it took.

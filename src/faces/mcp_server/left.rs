@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::Ongoing;
+use super::calls::Queue;
 use super::earlier::{Done, Why, prepend, text_of};
 use super::reply;
 use crate::approval::ApprovalRequest;
@@ -17,14 +18,11 @@ use crate::approval::ApprovalRequest;
 /// How many calls are kept. The oldest that are done are given up first.
 const KEPT: usize = 64;
 
-/// How long an answer waits for those of earlier cells, which have ended by then: only their images may take longer.
-const SETTLING: Duration = Duration::from_secs(1);
-
 /// How long a request may take to stop waiting for a cell.
 const GIVING_WAY: Duration = Duration::from_secs(5);
 
 /// How often it looks meanwhile.
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Of how many cells, the newest, the answer can be fetched again.
 const FETCHED: usize = 4;
@@ -203,13 +201,10 @@ impl Left {
         self.state.lock().calls.extract_if(.., is_done).filter_map(done).collect()
     }
 
-    /// Waits, not for long, until the cells that came before a queued request that is done are done too.
-    pub(super) async fn settle(&self) {
-        let deadline = Instant::now() + SETTLING;
-        let is_open = |call: &Ongoing| number_of(call).is_none() && call.about().is_queued && !call.is_done();
-        while self.state.lock().calls.iter().any(is_open) && Instant::now() < deadline {
-            tokio::time::sleep(LOOK_INTERVAL).await;
-        }
+    /// Whether a cell is not done that came before a request in the same `queue`.
+    pub(super) fn is_open_in(&self, queue: &Queue) -> bool {
+        let is_open = |call: &Ongoing| number_of(call).is_none() && call.is_open_in(queue);
+        self.state.lock().calls.iter().any(is_open)
     }
 
     /// Each call with what became of it, in words.

@@ -35,7 +35,7 @@ mod wait;
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use rmcp::model::{
@@ -52,10 +52,10 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::arrivals::Turn;
+use self::arrivals::{Arrival, Turn};
 use self::asking::{Parking, Tasks, Together, bug};
 use self::attached::Attached;
-use self::calls::is_queued;
+use self::calls::Queue;
 use self::deliveries::{CallId, Deliveries};
 use self::earlier::{Done, Earlier, Why, name_of, text_of};
 use self::left::Left;
@@ -187,18 +187,19 @@ impl McpServer {
         &self,
         request: &CallToolRequestParams,
         call: &CallId,
+        arrived: Instant,
         result: CallToolResult,
     ) -> CallToolResult {
-        let is_queued = is_queued(&request.name);
-        if is_queued {
-            self.left.settle().await;
+        let queue = Queue::of(request);
+        if let Some(queue) = &queue {
+            self.settle(queue, arrived).await;
         }
         let done = self.parking.done_meanwhile().into_iter().chain(self.left.done_meanwhile());
         for Done { call, text, why, after } in done.chain(self.tasks.done_meanwhile(&self.left)) {
             self.deliveries.keep(Earlier::with_file(&call, &text, why, after, self.session()).await);
         }
         self.news.add_all(self.attached.news());
-        let news = self.news.take(is_queued).await;
+        let news = self.news.take(queue.is_some()).await;
         self.deliveries.answer(request, call, self.session(), result, news).await
     }
 
@@ -336,6 +337,7 @@ impl ServerHandler for Handler {
             .map(Into::into);
         }
         let call = CallId { connection: self.connection.number, id: context.id.clone() };
+        let arrived = Arrival::of(&context.extensions).at;
         self.server.deliveries.begin(&request, &call, &context);
         self.server.ask_kernel_if_due().await;
         let answer = async {
@@ -353,7 +355,7 @@ impl ServerHandler for Handler {
                 Err(ErrorData::internal_error("the client is gone", None))
             }
             Ok(CallToolResponse::Complete(result)) => {
-                Ok(self.server.deliver(&request, &call, result).await.into())
+                Ok(self.server.deliver(&request, &call, arrived, result).await.into())
             }
             other => {
                 self.server.deliveries.forget(&call);

@@ -67,6 +67,11 @@ impl OpenSession {
     }
 }
 
+/// The handle that a call gives, if it gives one.
+pub(super) fn given(handle: Option<&str>) -> Option<&str> {
+    handle.map(str::trim).filter(|handle| !handle.is_empty())
+}
+
 impl Sessions {
     /// The client's own session, which was opened with `config`.
     pub(super) fn new(own: Arc<Session>, config: &Config) -> Self {
@@ -88,7 +93,7 @@ impl Sessions {
     /// # Errors
     /// There is none, or no further one can be opened. The text says which there are.
     pub(super) async fn choose(&self, handle: Option<&str>) -> Result<Chosen, String> {
-        let (open, note) = match handle.map(str::trim).filter(|handle| !handle.is_empty()) {
+        let (open, note) = match given(handle) {
             None => (self.own.clone(), None),
             Some(OWN) => (self.own.clone(), Some(format!("[Session `{OWN}`]"))),
             Some(NEW) => {

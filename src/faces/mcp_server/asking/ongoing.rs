@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::Questions;
 use super::gathering::{GATHER, complete_batches, gather};
 use crate::approval::ApprovalRequest;
+use crate::faces::mcp_server::calls::Queue;
 use crate::faces::mcp_server::earlier::text_of;
 use crate::faces::mcp_server::progress::{Listener, ProgressClient};
 use crate::faces::people::page::Page;
@@ -41,8 +42,8 @@ pub(in crate::faces::mcp_server) struct About {
     pub(in crate::faces::mcp_server) call: String,
     /// When it arrived.
     pub(in crate::faces::mcp_server) begun: Instant,
-    /// Whether it waits in the session's queue for the cells before it.
-    pub(in crate::faces::mcp_server) is_queued: bool,
+    /// Where it waits for the cells before it, if it does.
+    pub(in crate::faces::mcp_server) queue: Option<Queue>,
     /// Its number, if it is a cell that can be waited for in pieces, and what it has printed.
     pub(in crate::faces::mcp_server) cell: Option<(u64, Arc<Unread>)>,
     /// What its client knows it by, if it became a task.
@@ -123,6 +124,11 @@ impl Ongoing {
 
     pub(in crate::faces::mcp_server) fn is_done(&self) -> bool {
         self.done.is_some() || self.task.is_finished()
+    }
+
+    /// Whether it is not done, but waits or runs in this queue.
+    pub(in crate::faces::mcp_server) fn is_open_in(&self, queue: &Queue) -> bool {
+        self.about.queue.as_ref() == Some(queue) && !self.is_done()
     }
 
     /// The result of the work, if it is done.

@@ -4,7 +4,7 @@
 //! must have the same tool and arguments, and it can be resumed once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rmcp::model::{
@@ -18,6 +18,7 @@ use super::Waiting;
 use super::ongoing::{Followed, Next, Ongoing};
 use super::sheet::{Given, Sheet};
 use crate::approval::ApprovalRequest;
+use crate::faces::mcp_server::calls::Queue;
 use crate::faces::mcp_server::earlier::{Done, Why};
 use crate::faces::mcp_server::progress::listener_of;
 
@@ -82,6 +83,14 @@ impl Parking {
             ongoing
         };
         parked.into_iter().map(leave).collect()
+    }
+
+    /// Whether a cell is not done that came before a request which arrived at `arrived` in the same `queue`.
+    pub(in crate::faces::mcp_server) fn is_open_in(&self, queue: &Queue, arrived: Instant) -> bool {
+        let is_open = |parked: &Parked| {
+            parked.ongoing.about().begun < arrived && !parked.is_sent && parked.ongoing.is_open_in(queue)
+        };
+        self.calls.lock().values().any(is_open)
     }
 
     /// The results of calls whose clients have not come back, each once. A client that comes back later still

@@ -18,9 +18,15 @@ impl Play {
     }
 
     fn begin(&mut self, id: i64) {
+        self.begin_in("main", id);
+    }
+
+    fn begin_in(&mut self, session: &str, id: i64) {
+        let arguments = serde_json::Map::from_iter([("session".to_owned(), session.into())]);
+        let request = CallToolRequestParams::new(execute::NAME).with_arguments(arguments);
         let under_way = UnderWay {
             arrival: Arrival { number: id as u64, at: self.now },
-            is_queued: true,
+            queue: Queue::of(&request),
             cancelled: CancellationToken::new(),
             must_cancel: self.must_cancel,
             is_overtaken: false,
@@ -95,6 +101,21 @@ fn a_call_that_another_one_overtakes_is_in_doubt() {
     play.begin(2);
     play.repeats(1, &[]);
     play.repeats(2, &[1]);
+}
+
+#[test]
+fn cells_of_other_sessions_neither_overtake_nor_hold_up() {
+    let mut play = Play::new();
+    play.begin_in("077159", 1);
+    play.wait(2);
+    play.begin(2);
+    assert!(!play.state.has_to_wait(&call(2)));
+    play.repeats(2, &[]);
+    play.begin(3);
+    play.state.under_way[&call(1)].cancelled.cancel();
+    assert!(!play.state.has_to_wait(&call(3)));
+    play.answer(1, true);
+    play.repeats(3, &[1]);
 }
 
 #[test]
