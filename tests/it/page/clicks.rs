@@ -163,3 +163,43 @@ async fn a_tab_that_gets_a_key_while_it_enters_has_one_connection() {
     }
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn a_page_whose_ipybox_was_killed_tries_ever_less_often_and_says_which_answer_failed() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let mut browser = Browser::start();
+    browser.enter(&url, &code).await;
+    let _running = ipybox.start_cell("!echo never").await;
+    browser
+        .run(
+            "await page.waitForFunction(() => document.querySelector('tr.row .allow')?.ariaDisabled === 'false');
+             // Pauses are noted, and take no time once they may.
+             await page.evaluate(() => {
+                 const wait = window.setTimeout;
+                 window.pauses = [];
+                 window.setTimeout = (work, ms) => {
+                     if (!(ms >= 1000)) return wait(work, ms);
+                     window.pauses.push(ms);
+                     if (window.isGoing) wait(work);
+                     else window.goOn = () => { window.isGoing = true; work(); };
+                 };
+             });",
+        )
+        .await;
+    ipybox.signal(nix::sys::signal::Signal::SIGKILL);
+    ipybox.ended().await;
+    browser
+        .run(
+            "await page.waitForFunction(() => window.goOn);
+             await page.click('tr.row button.deny');
+             await page.waitForFunction(() => document.querySelector('header').textContent.includes('did not reach ipybox'));
+             await page.evaluate(() => window.goOn());
+             await page.waitForFunction(() => window.pauses.length >= 8);
+             const pauses = await page.evaluate(() => window.pauses.slice(0, 8).join());
+             if (pauses !== '1000,2000,4000,8000,16000,30000,30000,30000') throw new Error(pauses);
+             const words = await page.$eval('header', (header) => header.innerText);
+             if (!/connection is lost[^]*did not reach ipybox/.test(words)) throw new Error(words);",
+        )
+        .await;
+}

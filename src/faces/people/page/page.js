@@ -3,6 +3,9 @@
 
 // How long another tab may take to share the key.
 const SHARE_MS = 250;
+// How long the page waits before it connects again. Each time twice as long, up to the second one: ipybox may never come back.
+const RETRY_MS = 1000;
+const MOST_RETRY_MS = 30000;
 // How much of a cell's output is shown: its end.
 const OUTPUT_CHARS = 200000;
 // How many decisions and calls that are over are shown.
@@ -15,6 +18,7 @@ let key = null;
 let hearing = null;
 const cells = new Map();
 let browsers = 1;
+let isConnected = false;
 let isOver = false;
 
 function make(tag, className, text) {
@@ -26,6 +30,11 @@ function make(tag, className, text) {
 
 function state(text) {
   if (find("state").textContent !== text) find("state").textContent = text;
+}
+
+// What the user wanted and did not get. It stays until the next try, whatever the connection does meanwhile.
+function fail(text) {
+  find("failure").textContent = text;
 }
 
 // The connection
@@ -77,15 +86,20 @@ find("enter").addEventListener("submit", async (event) => {
 async function listen() {
   if (hearing) hearing.abort();
   const { signal } = (hearing = new AbortController());
+  let pause = RETRY_MS;
   while (!signal.aborted && !isOver) {
+    isConnected = false;
     try {
       await hear(signal);
     } catch {
       // It is tried again.
     }
     if (signal.aborted || isOver) return;
+    if (isConnected) pause = RETRY_MS;
+    isConnected = false;
     state("The connection is lost. Trying again");
-    await new Promise((resolve) => setTimeout(resolve, 1000));
+    await new Promise((resolve) => setTimeout(resolve, pause));
+    pause = Math.min(2 * pause, MOST_RETRY_MS);
   }
 }
 
@@ -112,6 +126,7 @@ async function hear(signal) {
 
 const TAKERS = {
   all(event) {
+    isConnected = true;
     isOver = event.over;
     browsers = event.browsers;
     showAll(event);
@@ -299,12 +314,13 @@ function showGrants(grants) {
 }
 
 async function revokeGrant(grant) {
+  fail("");
   try {
     const reply = await post("/revoke", { grant });
     if (reply.status === 401) return lock();
     if (!reply.ok) throw new Error(await reply.text());
   } catch (error) {
-    state(`The grant was not revoked: ${error.message}`);
+    fail(`The grant was not revoked: ${error.message}`);
   }
 }
 

@@ -242,8 +242,8 @@ async function give(given, answer) {
   const answered = given.filter((row) => isReady(row) && (answer !== "grant" || row.call.grant));
   if (!answered.length) return;
   for (const row of answered) row.isSent = true;
+  fail("");
   refresh();
-  let failure = null;
   try {
     for (const label of new Set(answered.map(labelOf))) {
       const some = answered.filter((row) => labelOf(row) === label);
@@ -255,11 +255,10 @@ async function give(given, answer) {
     // It was meant for these servers, not for the next one.
     for (const { group } of answered) if (group.label) group.label.list.value = "";
   } catch (error) {
-    failure = error;
     for (const row of answered) row.isSent = false;
+    fail(`The answer did not reach ipybox: ${error.message}`);
   }
   refresh();
-  if (failure) state(`The answer did not reach ipybox: ${failure.message}`);
 }
 
 function decide(id, how) {
@@ -437,7 +436,7 @@ function refresh() {
     for (const button of row.act.querySelectorAll("button[data-answer]")) setDisabled(button, isDisabled);
   }
   if (isOver) state("The session has ended");
-  else if (key) state(browsers > 1 ? `Connected, in ${browsers} browser tabs` : "Connected");
+  else if (key && isConnected) state(browsers > 1 ? `Connected, in ${browsers} browser tabs` : "Connected");
 }
 
 // Once for many rows: it looks at all of them.
