@@ -165,6 +165,34 @@ async fn a_tab_that_gets_a_key_while_it_enters_has_one_connection() {
 }
 
 #[tokio::test]
+async fn details_of_a_decided_call_are_closed_and_opened_by_clicks() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let mut browser = Browser::start();
+    browser.enter(&url, &code).await;
+    let running = ipybox.start_cell("!echo detailed").await;
+    browser
+        .run(
+            "await page.waitForFunction(() => document.querySelector('tr.row .allow')?.ariaDisabled === 'false');
+             const details = async () => {
+                 await page.click('tr.row button[aria-expanded]');
+                 return page.$eval('tr.row button[aria-expanded]', (button) => button.ariaExpanded);
+             };
+             if (await details() !== 'true') throw new Error('they are not opened');
+             await page.waitForFunction(() => document.querySelector('tr.full pre')?.textContent === 'echo detailed');
+             await page.click('tr.row button.allow');
+             await page.waitForFunction(() => document.querySelector('tr.row').textContent.includes('allowed once'));
+             const isShown = () => page.$eval('tr.full pre', (text) => text.checkVisibility());
+             if (await details() !== 'false' || await isShown()) throw new Error('they stay open');
+             if (await details() !== 'true' || !await isShown()) throw new Error('they stay closed');",
+        )
+        .await;
+    browser.screenshot("decided-details").await;
+    assert!(running.answer().await.ok().contains("detailed"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn a_page_whose_ipybox_was_killed_tries_ever_less_often_and_says_which_answer_failed() {
     let place = Place::new();
     let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;

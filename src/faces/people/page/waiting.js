@@ -274,7 +274,10 @@ function decide(id, how) {
   row.element.classList.add("over");
   row.element.classList.remove("chosen");
   if (hadFocus) row.element.focus();
-  row.act.replaceChildren(make("span", "", how));
+  const ending = make("span", "answers");
+  ending.append(make("span", "", how));
+  if (row.full) ending.append(row.more);
+  row.act.replaceChildren(ending);
   if (rows.size > MOST) forget();
 }
 
@@ -311,6 +314,12 @@ function targets() {
 }
 
 async function toggle(row) {
+  if (row.full && !row.isOpen) {
+    // The details of a call that is over cannot be read again.
+    row.full.hidden = !row.full.hidden;
+    row.more.setAttribute("aria-expanded", String(!row.full.hidden));
+    return;
+  }
   if (row.full) {
     row.full.remove();
     row.full = null;
