@@ -86,6 +86,19 @@ async fn a_table_is_sorted_filtered_and_paged_by_keyboard() {
 }
 
 #[tokio::test]
+async fn a_client_whose_locale_is_no_language_tag_sees_tables() {
+    let place = Place::new();
+    let mut host = host(&place, &[]);
+    host.run("host.context.locale = 'en_US';").await;
+    show(&mut host, "table-locale", &format!("{SALES}\nsales"), 800, 700, "light").await;
+    host.run(
+        "const shown = await host.frame.$eval('.view', (view) => [view.querySelector('.note').textContent, view.querySelectorAll('tbody tr').length]);
+         if (shown.join() !== '1–50 of 1,000,50') throw new Error(shown);",
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn a_page_of_long_rows_is_followed_by_the_next_row() {
     let place = Place::new();
     let mut host = host(&place, &[]);

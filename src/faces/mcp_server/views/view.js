@@ -296,7 +296,14 @@ const TESTS = [
 ];
 const ROWS = 50;
 
-const count = (number) => number.toLocaleString(client.context.locale ?? "en");
+function count(number) {
+  try {
+    return number.toLocaleString(client.context.locale ?? "en");
+  } catch {
+    // Clients also send what is no language tag, such as `en_US`.
+    return number.toLocaleString("en");
+  }
+}
 
 async function showTable(view, section) {
   const asked = { from: 0, sort: null, filters: [] };
