@@ -77,6 +77,8 @@ const host = {
   fetched,
   troubles: [],
   calls: [],
+  // With this message the host refuses `ui/initialize`.
+  refusal: null,
   context: { theme: "light", displayMode: "inline", availableDisplayModes: ["inline", "fullscreen"], locale: "en" },
 
   // Shows the view of a result, in a page of its own. Returns the frame.
@@ -102,7 +104,14 @@ const host = {
       send: (message) =>
         page.evaluate((message) => document.querySelector("iframe").contentWindow.postMessage(message, "*"), message),
     };
-    await page.exposeFunction("said", (message) => transport.onmessage?.(JSON.parse(message)));
+    let refused = null;
+    const refusing = new Promise((done) => (refused = done));
+    await page.exposeFunction("said", async (text) => {
+      const message = JSON.parse(text);
+      if (this.refusal === null || message.method !== "ui/initialize") return transport.onmessage?.(message);
+      await transport.send({ jsonrpc: "2.0", id: message.id, error: { code: -32602, message: this.refusal } });
+      refused();
+    });
     const visible = async (name) => {
       const tool = (await client.listTools()).tools.find((tool) => tool.name === name);
       return (tool?._meta?.ui?.visibility ?? ["model", "app"]).includes("app");
@@ -135,9 +144,11 @@ const host = {
     }, between);
     await proxied;
     await bridge.sendSandboxResourceReady({ html: contents[0].text });
-    await ready;
-    await bridge.sendToolInput({ arguments: args });
-    await bridge.sendToolResult(result);
+    await Promise.race([ready, refusing]);
+    if (this.refusal === null) {
+      await bridge.sendToolInput({ arguments: args });
+      await bridge.sendToolResult(result);
+    }
     this.frame = await (await (await (await page.$("iframe")).contentFrame()).waitForSelector("iframe")).contentFrame();
     return this.frame;
   },

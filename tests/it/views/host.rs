@@ -121,6 +121,30 @@ async fn a_page_of_long_rows_is_followed_by_the_next_row() {
 }
 
 #[tokio::test]
+async fn a_client_that_refuses_a_page_or_its_full_screen_leaves_no_error() {
+    let place = Place::new();
+    let mut host = host(&place, &[]);
+    show(&mut host, "refused-wide", &format!("{SALES}\nsales"), 800, 700, "light").await;
+    host.run(&format!(
+        "const refused = new Promise((done) => host.bridge.onrequestdisplaymode = async () => {{
+           done();
+           throw new Error('there is no room');
+         }});
+         await host.frame.click('.wide');
+         await refused;
+         await new Promise((done) => setTimeout(done, 300));
+         {SOUND}
+         host.refusal = 'this version is not known';
+         await host.cell('sales');
+         await host.wait(() => document.querySelector('.trouble')?.textContent === 'This output cannot be shown: this version is not known');
+         await new Promise((done) => setTimeout(done, 300));
+         if (host.troubles.length) throw new Error(host.troubles.join('; '));"
+    ))
+    .await;
+    host.screenshot("refused").await;
+}
+
+#[tokio::test]
 async fn a_table_that_cannot_be_read_has_no_buttons() {
     let place = Place::new();
     let mut host = host(&place, &[]);

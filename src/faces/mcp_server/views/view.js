@@ -466,8 +466,12 @@ function wideButton() {
   nameWideButton(button);
   button.onclick = async () => {
     const mode = client.context.displayMode === "fullscreen" ? "inline" : "fullscreen";
-    const answer = await ask("ui/request-display-mode", { mode });
-    adopt({ displayMode: answer.mode });
+    try {
+      const answer = await ask("ui/request-display-mode", { mode });
+      adopt({ displayMode: answer.mode });
+    } catch {
+      // The client leaves the page as it is.
+    }
   };
   return [button];
 }
@@ -476,4 +480,8 @@ function nameWideButton(button) {
   button.textContent = client.context.displayMode === "fullscreen" ? "Back" : "Full screen";
 }
 
-begin();
+// A view reads its data from the client: after a refusal there is nothing else to show.
+begin().catch((error) => {
+  const text = `This output cannot be shown: ${error.message}`;
+  document.getElementById("views").append(make("p", { className: "view trouble", role: "alert" }, text));
+});
