@@ -292,3 +292,61 @@ async fn a_second_tab_has_the_key_of_the_first_and_sees_the_same() {
         .await;
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn a_call_takes_the_same_work_however_many_wait() {
+    let place = Place::new();
+    let (ipybox, url, code) = start(&place, &[], json!({})).await;
+    let mut browser = Browser::start();
+    browser.enter(&url, &code).await;
+    let work = browser
+        .run(
+            "return page.evaluate(() => {
+                 let count = 0;
+                 for (const [owner, name] of [[Element.prototype, 'getAttribute'], [Element.prototype, 'querySelectorAll'], [window, 'setTimeout']]) {
+                     const own = owner[name];
+                     owner[name] = function (...given) {
+                         count += 1;
+                         return own.apply(this, given);
+                     };
+                 }
+                 const call = (id, mode = 'w') => ({
+                     id, server: 'files', tool: `change-${id % 2}`, kind: '', behind: '', changes: null, batch: null, hints: [],
+                     grant: null, outside: null, scope: '', provenance: null, labels: [],
+                     get arguments() {
+                         count += 1;
+                         return [{ name: 'path', value: String(id), chars: null }, { name: 'mode', value: mode, chars: null }];
+                     },
+                 });
+                 let id = 1_000_000;
+                 const add = () => {
+                     const before = count;
+                     for (let each = 0; each < 250; each += 1) take({ event: 'question', question: { row: call(id++), left_ms: null } });
+                     return count - before;
+                 };
+                 window.addAnother = () => take({ event: 'question', question: { row: call(id++, 'a'), left_ms: null } });
+                 return Array.from({ length: 8 }, add);
+             });",
+        )
+        .await;
+    let (first, last) = (work[0].as_u64().unwrap(), work[7].as_u64().unwrap());
+    assert!(last < 2 * first, "{work}");
+    browser
+        .run(
+            "await page.waitForFunction(() => document.getElementById('target').textContent === 'All 2000 that wait');
+             const about = () => page.$$eval('.same', (all) => all.map((same) => same.textContent).join());
+             if (await about() !== 'In all of them: mode=w,In all of them: mode=w') throw new Error(await about());
+             // One that differs makes a column, for the calls that were there as well.
+             await page.evaluate(() => window.addAnother());
+             await page.waitForFunction(() => document.title === '(2001) ipybox');
+             if (await about() !== ',In all of them: mode=w') throw new Error(await about());
+             const row = await page.$eval('tr.row', (row) => [...row.querySelectorAll('.value')].map((value) => value.textContent).join());
+             if (row !== '1000000,w') throw new Error(row);
+             await page.click('#choose-all');
+             await page.waitForFunction(() => document.getElementById('target').textContent === '2001 chosen');
+             await page.waitForFunction(() => document.querySelector('tr.row .deny').ariaDisabled === 'false');
+             if (!await page.$eval('#choose-all', (box) => box.checked)) throw new Error('the box is not checked');",
+        )
+        .await;
+    ipybox.stop().await;
+}

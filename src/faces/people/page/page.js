@@ -6,6 +6,8 @@ const SHARE_MS = 250;
 // How long the page waits before it connects again. Each time twice as long, up to the second one: ipybox may never come back.
 const RETRY_MS = 1000;
 const MOST_RETRY_MS = 30000;
+// How much time there is between two looks at all calls that wait.
+const REFRESH_MS = 50;
 // How much of a cell's output is shown: its end.
 const OUTPUT_CHARS = 200000;
 // How many decisions and calls that are over are shown.
@@ -26,6 +28,12 @@ function make(tag, className, text) {
   if (className) element.className = className;
   if (text !== undefined) element.textContent = text;
   return element;
+}
+
+// Not `disabled`: that would take the focus away.
+function setDisabled(button, isDisabled) {
+  const value = String(isDisabled);
+  if (button.getAttribute("aria-disabled") !== value) button.setAttribute("aria-disabled", value);
 }
 
 function state(text) {
@@ -147,7 +155,7 @@ const TAKERS = {
   },
   over() {
     isOver = true;
-    for (const row of rows.values()) if (row.isOpen) decide(row.id, "the session has ended");
+    for (const row of waiting) decide(row.id, "the session has ended");
     showGrants([]);
     cells.forEach(cutOff);
   },
@@ -156,12 +164,28 @@ const TAKERS = {
 function take(event) {
   const taker = TAKERS[event.event];
   if (taker) taker(event);
+  refreshSoon();
+}
+
+// Brings up to date what is said of all calls: at once, unless that has just been done.
+let refreshing = null;
+let isStale = false;
+function refreshSoon() {
+  isStale = true;
+  if (refreshing === null) refreshIfStale();
+}
+
+function refreshIfStale() {
+  refreshing = null;
+  if (!isStale) return;
+  isStale = false;
   refresh();
+  refreshing = setTimeout(refreshIfStale, REFRESH_MS);
 }
 
 function showAll(event) {
   const open = new Set(event.questions.map((question) => question.row.id));
-  for (const row of rows.values()) if (row.isOpen && !open.has(row.id)) decide(row.id, "decided meanwhile");
+  for (const row of waiting) if (!open.has(row.id)) decide(row.id, "decided meanwhile");
   for (const question of event.questions) if (!rows.has(question.row.id)) showQuestion(question);
   showDecisions(event.decisions);
   showGrants(event.grants);

@@ -13,16 +13,18 @@ const ANSWERS = [
 ];
 const KEYS = { a: "once", g: "grant", s: "session", d: "no" };
 
+// Thousands may come at once: a new one must not look at all others.
 const rows = new Map();
+const waiting = new Set();
 const groups = new Map();
 let current = null;
 // The buttons for several calls: a timer runs while they take no answer.
-const bulk = { guard: null };
+const bulk = { guard: null, buttons: [...document.querySelectorAll("#bulk button")] };
 
 function showQuestion({ row: call, left_ms: left }) {
   if (rows.has(call.id)) return;
   // Calls that are over stay where they are while others wait, so that nothing moves.
-  if (![...rows.values()].some((row) => row.isOpen)) clear();
+  if (!waiting.size) clear();
   const group = groupOf(call);
   const row = {
     id: call.id,
@@ -32,11 +34,13 @@ function showQuestion({ row: call, left_ms: left }) {
     canAnswer: call.scope !== null,
     isChosen: false,
     guard: null,
+    buttons: [],
     until: left === null ? null : performance.now() + left,
     element: make("tr", "row"),
   };
   rows.set(row.id, row);
-  group.rows.push(row);
+  waiting.add(row);
+  group.rows.add(row);
   group.body.append(row.element);
   row.element.addEventListener("focusin", () => setCurrent(row));
   row.element.addEventListener("keydown", (event) => onKey(event, row));
@@ -46,12 +50,16 @@ function showQuestion({ row: call, left_ms: left }) {
   guard(row);
   // Those below move down; a table that is laid out anew moves its own.
   const tables = [...groups.values()];
-  for (const moved of tables.slice(tables.indexOf(group) + (isAnew ? 0 : 1))) moved.rows.forEach(guard);
+  tables.slice(tables.indexOf(group) + (isAnew ? 0 : 1)).forEach(guard);
   announce();
 }
 
-// Not by comparing times: some browsers round the time for pages.
+// Of a row, a table, or the buttons for several calls. Not by comparing times: some browsers round the time for pages.
 function guard(guarded) {
+  if (guarded.guard === null) {
+    const buttons = guarded.buttons ?? [...guarded.rows].flatMap((row) => row.buttons);
+    for (const button of buttons) setDisabled(button, true);
+  }
   clearTimeout(guarded.guard);
   guarded.guard = setTimeout(() => {
     guarded.guard = null;
@@ -65,6 +73,7 @@ function clear() {
   groups.clear();
   current = null;
   find("groups").textContent = "";
+  fail("");
   if (hadFocus) find("waiting-title").focus();
 }
 
@@ -106,7 +115,8 @@ function groupOf(call) {
   table.setAttribute("aria-labelledby", title.id);
   element.append(about, table);
   find("groups").append(element);
-  const group = { name, element, same, head, body, label, from, rows: [], columns: null };
+  const parts = { element, same, head, body, label, from };
+  const group = { ...parts, name, first: call, names: new Map(), isSameFrom: true, rows: new Set(), columns: null, guard: null };
   groups.set(name, group);
   return group;
 }
@@ -126,26 +136,24 @@ function labelField(labels) {
 const valueOf = (call, name) => call.arguments.find((argument) => argument.name === name);
 const shownValue = (argument) => (argument === undefined ? "" : argument.value);
 
-// The arguments that are not the same in all calls of a group; those that are. What is cut may differ further on.
-function columnsOf(group) {
-  const names = [...new Set(group.rows.flatMap((row) => row.call.arguments.map((argument) => argument.name)))];
-  const isSame = (name) => {
-    const first = valueOf(group.rows[0].call, name);
-    return group.rows.every((row) => {
-      const argument = valueOf(row.call, name);
-      return argument && first && argument.value === first.value && argument.chars === null && first.chars === null;
-    });
-  };
-  const same = group.rows.length > 1 ? names.filter(isSame) : [];
+// The arguments that are the same in all calls of a group, and the others, with one more call. What is cut may differ further on.
+function columnsWith(group, call) {
+  const { first, names } = group;
+  for (const { name } of call.arguments) if (!names.has(name)) names.set(name, call === first);
+  for (const [name, wasSame] of names) {
+    const argument = valueOf(call, name);
+    names.set(name, wasSame && argument?.chars === null && argument.value === valueOf(first, name).value);
+  }
   // Where their data comes from is said once if it is the same for all of them.
-  const from = group.rows[0].call.provenance;
-  const isSameFrom = group.rows.every((row) => row.call.provenance === from);
-  return { same, differing: names.filter((name) => !same.includes(name)), isSameFrom };
+  group.isSameFrom &&= call.provenance === first.provenance;
+  const isShared = (name) => group.rows.size > 1 && names.get(name);
+  const all = [...names.keys()];
+  return { same: all.filter(isShared), differing: all.filter((name) => !isShared(name)), isSameFrom: group.isSameFrom };
 }
 
 // Returns whether it has laid out all rows anew.
 function layOut(group, added) {
-  const { same, differing, isSameFrom } = columnsOf(group);
+  const { same, differing, isSameFrom } = columnsWith(group, added.call);
   const columns = JSON.stringify([same, differing, isSameFrom]);
   if (columns === group.columns) {
     fill(added, differing, isSameFrom);
@@ -155,12 +163,12 @@ function layOut(group, added) {
   const line = make("tr");
   line.append(make("th", "narrow"));
   for (const name of differing) line.append(make("th", "", name));
-  if (!differing.length) line.append(make("th", "", group.rows.length > 1 ? "" : "no arguments"));
+  if (!differing.length) line.append(make("th", "", group.rows.size > 1 ? "" : "no arguments"));
   const act = make("th", "act");
   act.append(make("span", "unseen", "Answer"));
   line.append(make("th", "left", "Time left"), act);
   group.head.replaceChildren(line);
-  const call = group.rows[0].call;
+  const call = group.first;
   group.same.textContent = same.length
     ? `In all of them: ${same.map((name) => `${name}=${shownValue(valueOf(call, name))}`).join(", ")}`
     : "";
@@ -179,7 +187,7 @@ function fill(row, differing, isSameFrom) {
     row.box.tabIndex = -1;
     row.box.setAttribute("aria-label", `Choose ${label(row)}`);
     row.box.hidden = !row.canAnswer;
-    row.box.addEventListener("change", () => choose(row, row.box.checked));
+    row.box.addEventListener("change", () => choose([row], row.box.checked));
     row.pick.append(row.box);
     row.left = make("td", "left");
     row.act = make("td", "act");
@@ -229,12 +237,13 @@ function buttons(row) {
     button.setAttribute("aria-label", `${words}: ${label(row)}`);
     if (answer === "grant") button.title = `${row.call.grant.choice}: ${row.call.grant.covers}`;
     button.addEventListener("click", () => give([row], answer));
+    row.buttons.push(button);
     all.append(button);
   }
   return all;
 }
 
-const isReady = (row) => row.isOpen && row.canAnswer && !row.isSent && row.guard === null;
+const isReady = (row) => row.isOpen && row.canAnswer && !row.isSent && row.guard === null && row.group.guard === null;
 
 const labelOf = ({ group }) => (group.label && group.label.list.value) || null;
 
@@ -265,6 +274,7 @@ function decide(id, how) {
   const row = rows.get(id);
   if (!row || !row.isOpen) return;
   row.isOpen = false;
+  waiting.delete(row);
   // A click that was meant for the chosen calls is not one for all others.
   if (row.isChosen) guard(bulk);
   row.isChosen = false;
@@ -288,8 +298,8 @@ function forget() {
     rows.delete(row.id);
     row.element.remove();
     if (row.full) row.full.remove();
-    row.group.rows = row.group.rows.filter((other) => other !== row);
-    if (!row.group.rows.length) {
+    row.group.rows.delete(row);
+    if (!row.group.rows.size) {
       row.group.element.remove();
       groups.delete(row.group.name);
     }
@@ -297,18 +307,20 @@ function forget() {
   }
 }
 
-function choose(row, isChosen) {
-  if (!row.isOpen || !row.canAnswer) return;
-  row.isChosen = isChosen;
-  row.box.checked = isChosen;
-  row.element.classList.toggle("chosen", isChosen);
+function choose(chosen, isChosen) {
+  for (const row of chosen) {
+    if (!row.isOpen || !row.canAnswer) continue;
+    row.isChosen = isChosen;
+    row.box.checked = isChosen;
+    row.element.classList.toggle("chosen", isChosen);
+  }
   refreshSoon();
 }
 
 // What the buttons for several calls are about: the chosen ones, or all. Those whose answer is on its way are still chosen, so
 // that the second click of two does not answer all others.
 function targets() {
-  const open = [...rows.values()].filter((row) => row.isOpen);
+  const open = [...waiting];
   const chosen = open.filter((row) => row.isChosen);
   return (chosen.length ? chosen : open).filter(isReady);
 }
@@ -394,7 +406,7 @@ function onKey(event, row) {
   const isOnRow = event.target === row.element;
   if (event.key === "j" || event.key === "ArrowDown") move(row, 1);
   else if (event.key === "k" || event.key === "ArrowUp") move(row, -1);
-  else if (event.key === "x" || (event.key === " " && isOnRow)) choose(row, !row.isChosen);
+  else if (event.key === "x" || (event.key === " " && isOnRow)) choose([row], !row.isChosen);
   else if (event.key === "Enter" && isOnRow) toggle(row);
   else if (event.key in KEYS) give([row], KEYS[event.key]);
   else return;
@@ -415,20 +427,18 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-for (const button of document.querySelectorAll("#bulk button")) {
+for (const button of bulk.buttons) {
   button.addEventListener("click", () => {
     if (bulk.guard === null) give(targets(), button.dataset.answer);
   });
 }
 
-find("choose-all").addEventListener("change", (event) => {
-  for (const row of rows.values()) choose(row, event.target.checked);
-});
+find("choose-all").addEventListener("change", (event) => choose(waiting, event.target.checked));
 
 // What is said of all of them
 
 function refresh() {
-  const open = [...rows.values()].filter((row) => row.isOpen);
+  const open = [...waiting];
   const here = open.filter((row) => row.canAnswer);
   const title = open.length === 0 ? "Nothing waits" : open.length === 1 ? "A call waits" : `${open.length} calls wait`;
   if (find("waiting-title").textContent !== title) find("waiting-title").textContent = title;
@@ -438,34 +448,18 @@ function refresh() {
   const about = targets();
   const isChosen = about.some((row) => row.isChosen);
   find("target").textContent = isChosen ? `${about.length} chosen` : about.length ? `All ${about.length} that wait` : "";
-  for (const button of document.querySelectorAll("#bulk button")) setDisabled(button, !about.length || bulk.guard !== null);
+  for (const button of bulk.buttons) setDisabled(button, !about.length || bulk.guard !== null);
   find("choose-all").checked = here.length > 0 && here.every((row) => row.isChosen);
   for (const row of open) {
     const isDisabled = !isReady(row);
-    for (const button of row.act.querySelectorAll("button[data-answer]")) setDisabled(button, isDisabled);
+    for (const button of row.buttons) setDisabled(button, isDisabled);
   }
   if (isOver) state("The session has ended");
   else if (key && isConnected) state(browsers > 1 ? `Connected, in ${browsers} browser tabs` : "Connected");
 }
 
-// Once for many rows: it looks at all of them.
-let refreshing = null;
-function refreshSoon() {
-  refreshing ??= setTimeout(() => {
-    refreshing = null;
-    refresh();
-  });
-}
-
-// Not `disabled`: that would take the focus away.
-function setDisabled(button, isDisabled) {
-  const value = String(isDisabled);
-  if (button.getAttribute("aria-disabled") !== value) button.setAttribute("aria-disabled", value);
-}
-
 function tick() {
-  for (const row of rows.values()) {
-    if (!row.isOpen) continue;
+  for (const row of waiting) {
     let text = "";
     if (row.until !== null) {
       const seconds = Math.max(0, Math.ceil((row.until - performance.now()) / 1000));
@@ -481,8 +475,8 @@ function announce() {
   if (announcing !== null) return;
   announcing = setTimeout(() => {
     announcing = null;
-    const open = [...rows.values()].filter((row) => row.isOpen);
-    if (open.length) find("live").textContent = open.length === 1 ? `A call waits: ${label(open[0])}` : `${open.length} calls wait`;
+    const [first] = waiting;
+    if (first) find("live").textContent = waiting.size === 1 ? `A call waits: ${label(first)}` : `${waiting.size} calls wait`;
     tick();
   }, 300);
 }
