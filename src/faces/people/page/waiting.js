@@ -49,9 +49,13 @@ function showQuestion({ row: call, left_ms: left }) {
   if (!current || !current.isOpen) setCurrent(row);
   guard(row);
   // Those below move down; a table that is laid out anew moves its own.
-  const tables = [...groups.values()];
-  tables.slice(tables.indexOf(group) + (isAnew ? 0 : 1)).forEach(guard);
+  tablesFrom(group).slice(isAnew ? 0 : 1).forEach(guard);
   announce();
+}
+
+function tablesFrom(group) {
+  const tables = [...groups.values()];
+  return tables.slice(tables.indexOf(group));
 }
 
 // Of a row, a table, or the buttons for several calls. Not by comparing times: some browsers round the time for pages.
@@ -291,10 +295,11 @@ function decide(id, how) {
   if (rows.size > MOST) forget();
 }
 
-// Drops the oldest calls that are over.
+// Drops the oldest call that is over. The rows below it move up.
 function forget() {
   for (const row of rows.values()) {
     if (row.isOpen || row === current) continue;
+    tablesFrom(row.group).forEach(guard);
     rows.delete(row.id);
     row.element.remove();
     if (row.full) row.full.remove();
