@@ -294,6 +294,53 @@ async fn a_second_tab_has_the_key_of_the_first_and_sees_the_same() {
 }
 
 #[tokio::test]
+async fn many_tabs_leave_connections_for_each_other() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let mut browser = Browser::start();
+    browser.enter(&url, &code).await;
+    browser
+        .run(&format!(
+            "browser.tabs = [];
+             for (let each = 0; each < 8; each += 1) {{
+                 const tab = await open();
+                 await tab.goto({url:?}, {{ timeout: 30_000 }});
+                 await tab.waitForFunction(() => document.getElementById('state').textContent.startsWith('Connected'));
+                 browser.tabs.push(tab);
+             }}
+             await browser.tabs.at(-1).waitForFunction(() => document.getElementById('state').textContent === 'Connected, in 2 browser tabs');"
+        ))
+        .await;
+    let running = ipybox.start_cell("!echo seen").await;
+    browser
+        .run(
+            "// The tab that is shown, and one that is not: at first the one that was hidden first.
+             const counting = async (count) => {
+                 for (let tries = 0; tries < 600; tries += 1) {
+                     const titles = await Promise.all(browser.tabs.map((tab) => tab.title()));
+                     const counted = titles.flatMap((title, number) => title === '(1) ipybox' ? [number] : []);
+                     if (counted.length === count) return counted.join();
+                     await new Promise((done) => setTimeout(done, 50));
+                 }
+                 throw new Error(`there are not ${count} tabs that count the call`);
+             };
+             await page.waitForFunction(() => document.title === '(1) ipybox');
+             if (await counting(1) !== '7') throw new Error(await counting(1));
+             await page.close();
+             if (!(await counting(2)).endsWith(',7')) throw new Error(await counting(2));
+             // One without a connection has one as soon as it is shown.
+             const tab = browser.tabs[5];
+             await tab.bringToFront();
+             await tab.waitForFunction(() => document.querySelector('tr.row .allow')?.ariaDisabled === 'false');
+             await tab.click('tr.row button.allow');
+             await tab.waitForFunction(() => document.querySelector('tr.row').textContent.includes('allowed once'));",
+        )
+        .await;
+    assert!(running.answer().await.ok().contains("seen"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn a_call_takes_the_same_work_however_many_wait() {
     let place = Place::new();
     let (ipybox, url, code) = start(&place, &[], json!({})).await;

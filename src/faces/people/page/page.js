@@ -18,6 +18,8 @@ const find = (id) => document.getElementById(id);
 let key = null;
 // Ends the connection that events come by.
 let hearing = null;
+// Ends the time in which this tab is hidden.
+let hiding = null;
 const cells = new Map();
 let browsers = 1;
 let isConnected = false;
@@ -60,12 +62,14 @@ function enter(found) {
   key = found;
   find("enter").hidden = true;
   find("inside").hidden = false;
-  listen();
+  disconnect();
+  connect();
 }
 
 function lock() {
   key = null;
-  if (hearing) hearing.abort();
+  if (hiding) hiding.abort();
+  disconnect();
   find("inside").hidden = true;
   find("enter").hidden = false;
   state("Locked");
@@ -90,6 +94,36 @@ find("enter").addEventListener("submit", async (event) => {
   }
   find("code").select();
 });
+
+// Browsers connect to a host six times at most, for all tabs together. So one of the hidden tabs is connected, and shows by
+// its title that calls wait; each of the others waits to be shown, or to be that one.
+async function connect() {
+  if (hiding) hiding.abort();
+  if (!key || isOver) return;
+  if (!document.hidden || !navigator.locks) {
+    if (!hearing) listen();
+    return;
+  }
+  const { signal } = (hiding = new AbortController());
+  const stay = async (turn) => {
+    if (!turn || signal.aborted) return false;
+    if (!hearing) listen();
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    return true;
+  };
+  if ((await navigator.locks.request("hidden tab", { ifAvailable: true }, stay)) || signal.aborted) return;
+  disconnect();
+  // It is aborted once the tab is shown.
+  navigator.locks.request("hidden tab", { signal }, stay).catch(() => {});
+}
+
+function disconnect() {
+  if (hearing) hearing.abort();
+  hearing = null;
+  refreshSoon();
+}
+
+document.addEventListener("visibilitychange", connect);
 
 async function listen() {
   if (hearing) hearing.abort();

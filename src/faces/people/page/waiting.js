@@ -447,7 +447,7 @@ function refresh() {
   const here = open.filter((row) => row.canAnswer);
   const title = open.length === 0 ? "Nothing waits" : open.length === 1 ? "A call waits" : `${open.length} calls wait`;
   if (find("waiting-title").textContent !== title) find("waiting-title").textContent = title;
-  document.title = open.length ? `(${open.length}) ipybox` : "ipybox";
+  document.title = open.length && hearing ? `(${open.length}) ipybox` : "ipybox";
   find("bulk").hidden = here.length < 2 && !rows.size;
   find("keys").hidden = !rows.size;
   const about = targets();
