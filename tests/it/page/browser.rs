@@ -223,8 +223,7 @@ async fn an_image_a_file_and_an_exception_are_shown() {
         .run(&format!(
             "await page.waitForFunction(() => document.querySelector('.cell img')?.naturalWidth === 1);
              await page.waitForFunction(() => document.querySelector('.cell .error').textContent.includes('ZeroDivisionError'));
-             const output = await page.$eval('.cell .output', (output) => output.textContent);
-             if (output !== '2\\n') throw new Error(JSON.stringify(output));
+             await page.waitForFunction(() => document.querySelector('.cell .output').textContent === '2\\n');
              await page.waitForFunction(() => /shown file is in .*-a\\.txt/.test(document.querySelector('.cell').textContent));
              {SOUND}"
         ))
