@@ -10,27 +10,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::arrivals::{Arrival, Turn};
 use super::asking::{About, AskVia, Followed, Leave, Ongoing, Waiting, has_tasks};
-use super::deliveries::SETTLING;
 use super::earlier::name_of;
 use super::left::LOOK_INTERVAL;
 use super::progress::{self, Listener, Progress};
-use super::{
-    Call, Handler, McpServer, execute, reply, reset, resources, sessions, traced, uploads, views, wait,
-};
+use super::queue::{Queue, SETTLING};
+use super::{Call, Handler, McpServer, execute, reply, reset, resources, traced, uploads, views, wait};
 use crate::ground::telemetry::Operation;
 
-/// The queue in which calls wait for the cells before them: that of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Queue(String);
-
-impl Queue {
-    /// `None` for a tool whose calls do not wait, and in a new session, where nothing is before them.
-    pub(super) fn of(request: &CallToolRequestParams) -> Option<Self> {
-        let handle = request.arguments.as_ref().and_then(|arguments| arguments.get("session")?.as_str());
-        let handle = sessions::given(handle).unwrap_or(sessions::OWN);
-        let is_queued = [execute::NAME, reset::NAME].contains(&&*request.name) && handle != sessions::NEW;
-        is_queued.then(|| Self(handle.to_owned()))
-    }
+/// The queue in which a call waits; `None` for a tool whose calls do not wait.
+pub(super) fn queue_of(request: &CallToolRequestParams) -> Option<Queue> {
+    let handle = request.arguments.as_ref().and_then(|arguments| arguments.get("session")?.as_str());
+    let is_queued = [execute::NAME, reset::NAME].contains(&&*request.name);
+    Queue::of_session(handle).filter(|_| is_queued)
 }
 
 impl McpServer {
@@ -74,7 +65,7 @@ impl Handler {
         let about = About {
             call: name_of(&request.name, request.arguments.as_ref()),
             begun: Arrival::of(&context.extensions).at,
-            queue: Queue::of(request),
+            queue: queue_of(request),
             cell: cell.clone(),
             task: None,
         };

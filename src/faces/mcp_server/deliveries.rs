@@ -18,9 +18,10 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::arrivals::Arrival;
-use super::calls::Queue;
+use super::calls::queue_of;
 use super::earlier::{Earlier, Why, name_of, prepend, text_of};
 use super::execute;
+use super::queue::{Queue, SETTLING};
 use crate::session::Session;
 
 /// A call that arrives this long after another one means that the client may have given up on the first:
@@ -42,10 +43,6 @@ const REMEMBERED: usize = 4;
 
 /// An answer that was sent so long before the end of a connection was probably read: it is repeated in short.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
-
-/// How long an answer waits for those of earlier cells in its queue, which it should repeat. The cells have ended by
-/// then: only their images may take longer.
-pub(super) const SETTLING: Duration = Duration::from_secs(1);
 
 /// A call: requests of different connections may have the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -105,7 +102,7 @@ impl Deliveries {
     ) {
         let call = UnderWay {
             arrival: Arrival::of(&context.extensions),
-            queue: Queue::of(request),
+            queue: queue_of(request),
             cancelled: context.ct.clone(),
             must_cancel: context
                 .protocol_version()

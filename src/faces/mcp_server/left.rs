@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::Ongoing;
-use super::calls::Queue;
 use super::earlier::{Done, Why, prepend, text_of};
+use super::queue::Queue;
 use super::reply;
 use crate::approval::ApprovalRequest;
 

@@ -18,6 +18,7 @@ mod methods;
 mod news;
 mod pictures;
 mod progress;
+mod queue;
 mod receipt;
 mod register;
 mod reply;
@@ -55,7 +56,7 @@ use tokio_util::task::TaskTracker;
 use self::arrivals::{Arrival, Turn};
 use self::asking::{Parking, Tasks, Together, bug};
 use self::attached::Attached;
-use self::calls::Queue;
+use self::calls::queue_of;
 use self::deliveries::{CallId, Deliveries};
 use self::earlier::{Done, Earlier, Why, name_of, text_of};
 use self::left::Left;
@@ -190,7 +191,7 @@ impl McpServer {
         arrived: Instant,
         result: CallToolResult,
     ) -> CallToolResult {
-        let queue = Queue::of(request);
+        let queue = queue_of(request);
         if let Some(queue) = &queue {
             self.settle(queue, arrived).await;
         }

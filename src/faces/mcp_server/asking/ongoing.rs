@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::Questions;
 use super::gathering::{GATHER, complete_batches, gather};
 use crate::approval::ApprovalRequest;
-use crate::faces::mcp_server::calls::Queue;
 use crate::faces::mcp_server::earlier::text_of;
 use crate::faces::mcp_server::progress::{Listener, ProgressClient};
+use crate::faces::mcp_server::queue::Queue;
 use crate::faces::people::page::Page;
 use crate::kernels::output::Unread;
 

@@ -18,9 +18,9 @@ use super::Waiting;
 use super::ongoing::{Followed, Next, Ongoing};
 use super::sheet::{Given, Sheet};
 use crate::approval::ApprovalRequest;
-use crate::faces::mcp_server::calls::Queue;
 use crate::faces::mcp_server::earlier::{Done, Why};
 use crate::faces::mcp_server::progress::listener_of;
+use crate::faces::mcp_server::queue::Queue;
 
 /// How many calls may wait for their clients. Clients that never come back must not fill memory.
 const PARKED_CALLS: usize = 64;

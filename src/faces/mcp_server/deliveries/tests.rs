@@ -26,7 +26,7 @@ impl Play {
         let request = CallToolRequestParams::new(execute::NAME).with_arguments(arguments);
         let under_way = UnderWay {
             arrival: Arrival { number: id as u64, at: self.now },
-            queue: Queue::of(&request),
+            queue: queue_of(&request),
             cancelled: CancellationToken::new(),
             must_cancel: self.must_cancel,
             is_overtaken: false,
