@@ -15,6 +15,9 @@ use crate::tools::codegen;
 /// The directory of all packages in a workspace.
 const WORKSPACE_DIRECTORY: &str = "mcptools";
 
+/// How often other servers may be faster in putting a package in place.
+const ATTEMPTS: usize = 16;
+
 /// The packages in one directory.
 #[derive(Clone)]
 pub(crate) struct Packages {
@@ -109,21 +112,48 @@ fn write(directory: &Dir, name: &str, package: &codegen::Package) -> io::Result<
 ///
 /// Returns whether `name` existed.
 fn swap(directory: &Dir, fresh: &str, name: &str) -> io::Result<bool> {
-    match renameat_with(directory, fresh, directory, name, RenameFlags::EXCHANGE) {
+    persist(|| match renameat_with(directory, fresh, directory, name, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
         Err(rustix::io::Errno::NOENT) => directory.rename(fresh, directory, name).map(|()| false),
-        // A file system without exchange: the package is missing for a moment, but never lost.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
-            let aside = format!("{fresh}-old");
-            directory.rename(name, directory, &aside)?;
-            if let Err(error) = directory.rename(fresh, directory, name) {
-                directory.rename(&aside, directory, name)?;
-                return Err(error);
-            }
-            directory.rename(&aside, directory, fresh).map(|()| true)
+            swap_by_a_third_name(directory, fresh, name).map(|()| true)
         }
         Err(error) => Err(error.into()),
+    })
+}
+
+/// For a file system without exchange: the package is missing for a moment, but never lost.
+fn swap_by_a_third_name(directory: &Dir, fresh: &str, name: &str) -> io::Result<()> {
+    let aside = format!("{fresh}-old");
+    directory.rename(name, directory, &aside)?;
+    if let Err(error) = directory.rename(fresh, directory, name) {
+        match directory.rename(&aside, directory, name) {
+            // Another server has put its package there.
+            Err(occupied) if is_outrun(&occupied) => remove(directory, &aside),
+            restored => restored?,
+        }
+        return Err(error);
     }
+    directory.rename(&aside, directory, fresh)
+}
+
+/// Tries again as long as another server, which registers the same name, is faster.
+fn persist<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..ATTEMPTS {
+        match attempt() {
+            Err(error) if is_outrun(&error) => {}
+            done => return done,
+        }
+    }
+    attempt()
+}
+
+/// Whether a package has appeared or disappeared since it was looked for.
+fn is_outrun(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound
+    )
 }
 
 /// Removes a leftover; a failure is not worth failing a registration for.
@@ -141,6 +171,8 @@ fn remove(directory: &Dir, name: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     fn package(text: &str) -> codegen::Package {
@@ -188,6 +220,43 @@ mod tests {
         packages.replace("s", &package("two")).unwrap().undo().unwrap();
         assert!(entries(&workspace.path().join("mcptools/s")).contains(&"one.py".to_owned()));
         assert_eq!(entries(&workspace.path().join("mcptools")), ["s"]);
+    }
+
+    /// Has two servers put a package in place at the same moment, many times.
+    fn check_together(swap: impl Fn(&Dir, &str, &str) -> io::Result<()> + Sync) {
+        let workspace = tempfile::tempdir().unwrap();
+        let directory = Dir::open_ambient_dir(workspace.path(), cap_std::ambient_authority()).unwrap();
+        for _ in 0..200 {
+            let (begin, package) = (Barrier::new(2), package("one"));
+            std::thread::scope(|scope| {
+                for fresh in ["a", "b"] {
+                    let (directory, begin, package, swap) = (&directory, &begin, &package, &swap);
+                    scope.spawn(move || {
+                        write(directory, fresh, package).unwrap();
+                        begin.wait();
+                        swap(directory, fresh, "s").unwrap();
+                        remove(directory, fresh);
+                    });
+                }
+            });
+            assert_eq!(entries(workspace.path()), ["s"]);
+            directory.remove_dir_all("s").unwrap();
+        }
+    }
+
+    #[test]
+    fn servers_that_register_at_the_same_moment_replace_each_other() {
+        check_together(|directory, fresh, name| swap(directory, fresh, name).map(drop));
+    }
+
+    #[test]
+    fn they_also_do_on_a_file_system_without_exchange() {
+        check_together(|directory, fresh, name| {
+            persist(|| match directory.exists(name) {
+                true => swap_by_a_third_name(directory, fresh, name),
+                false => directory.rename(fresh, directory, name),
+            })
+        });
     }
 
     #[test]
