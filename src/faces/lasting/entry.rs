@@ -1,6 +1,6 @@
 //! The entry of a kept session: a directory with its description, socket, lock and log.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -108,8 +108,10 @@ impl Entry {
 
     /// Whether the session's process lives.
     pub(super) fn is_held(&self) -> bool {
-        let Ok(file) = small::create(&self.path.join("lock")) else { return false };
-        matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock))
+        // Not made here, since that would keep the entry from being removed.
+        let Ok(file) = File::open(self.path.join("lock")) else { return false };
+        // Shared: processes that look at the same moment must not take each other for the session.
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }
 
     pub(super) fn describe(&self, description: &Description) -> io::Result<()> {
@@ -147,4 +149,43 @@ impl Entry {
 pub(super) fn now() -> u64 {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An entry of a session whose process has ended.
+    fn ended(states: &Path) -> Entry {
+        let entry = Entry::create(states).unwrap();
+        drop(entry.hold().unwrap());
+        entry
+    }
+
+    #[test]
+    fn processes_that_look_at_the_same_moment_agree_that_a_session_has_ended() {
+        let states = tempfile::tempdir().unwrap();
+        let entry = ended(states.path());
+        let held: usize = std::thread::scope(|scope| {
+            let looking = || (0..10_000).filter(|_| entry.is_held()).count();
+            [(); 2].map(|()| scope.spawn(looking)).into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(held, 0, "of 20000");
+        let _held = entry.hold().unwrap();
+        assert!(entry.is_held());
+    }
+
+    #[test]
+    fn an_entry_that_others_look_at_is_removed_whole() {
+        let states = tempfile::tempdir().unwrap();
+        let entries: Vec<Entry> = (0..500).map(|_| ended(states.path())).collect();
+        std::thread::scope(|scope| {
+            for entry in &entries {
+                scope.spawn(|| (0..200).filter(|_| entry.is_held()).count());
+                entry.remove();
+            }
+        });
+        let left = entries.iter().filter(|entry| entry.path().exists()).count();
+        assert_eq!(left, 0, "of 500");
+    }
 }
