@@ -243,11 +243,13 @@ pub(super) fn find(states: &Path, workspace: &Path, likeness: &Likeness) -> Resu
     let (mut alike, mut others, mut ended) = (Vec::new(), BTreeMap::<_, Vec<String>>::new(), None);
     let workspace = readable(workspace);
     for entry in entries(states)? {
+        // Before its description is read: until it has ended, a session may still write why.
+        let is_held = entry.is_held();
         let Some(description) = entry.read().filter(|description| description.workspace == workspace) else {
             continue;
         };
         let has_same_settings = description.likeness.settings == likeness.settings;
-        match (entry.is_held(), description.alone_since) {
+        match (is_held, description.alone_since) {
             // Also if a client has it: that may be about to go.
             (true, since) if description.likeness.program == likeness.program && has_same_settings => {
                 alike.push((since.unwrap_or_default(), entry));
@@ -293,4 +295,57 @@ fn not_taken(difference: &str, ids: &[String]) -> String {
         "{which} {difference} {verb} kept, and not taken over. The user can end {them}: `ipybox sessions end {}`.",
         ids.join(" ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::super::entry::Description;
+    use super::*;
+
+    fn description(workspace: &Path, likeness: &Likeness) -> Description {
+        Description {
+            workspace: workspace.to_owned(),
+            likeness: likeness.clone(),
+            process: 0,
+            began: 0,
+            alone_since: Some(0),
+            keep_seconds: 0,
+            notebook: None,
+            ended: None,
+        }
+    }
+
+    /// What a client finds of a session that ends at this moment.
+    fn end_while_found(root: &Path, likeness: &Likeness) -> String {
+        let entry = Entry::create(root).unwrap();
+        let held = entry.hold().unwrap();
+        let mut description = description(root, likeness);
+        entry.describe(&description).unwrap();
+        let begin = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                begin.wait();
+                description.ended = Some("the user ended it".to_owned());
+                entry.describe(&description).unwrap();
+                drop(held);
+            });
+            begin.wait();
+            loop {
+                if let Some(ended) = find(root, root, likeness).unwrap().ended {
+                    return ended;
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn a_session_that_ends_at_this_moment_says_why() {
+        let root = tempfile::tempdir().unwrap();
+        let likeness = serde_json::from_str(r#"{"program": "", "settings": "", "variables": {}}"#).unwrap();
+        let ended = (0..500).map(|_| end_while_found(root.path(), &likeness));
+        let wrong: Vec<String> = ended.filter(|ended| !ended.contains("the user ended it")).collect();
+        assert!(wrong.is_empty(), "{} of 500: {}", wrong.len(), wrong[0]);
+    }
 }
