@@ -8,6 +8,6 @@ mod state;
 mod temporary;
 
 pub(crate) use self::private::{check_parents, check_private, create_private_directory, real_path};
-pub(crate) use self::small::if_there;
+pub(crate) use self::small::{if_there, is_at};
 pub(crate) use self::state::{Stamp, StateFile, lock};
 pub(crate) use self::temporary::{TemporaryDirectory, remove_tree};

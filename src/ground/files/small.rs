@@ -4,7 +4,7 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -41,6 +41,16 @@ pub(crate) fn if_there<T>(asked: io::Result<T>) -> io::Result<Option<T>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         asked => asked.map(Some),
     }
+}
+
+/// What `file` is, if it still has the name `path`: another process may have removed or replaced it.
+///
+/// # Errors
+/// As for [`Path::symlink_metadata`].
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<Option<Metadata>> {
+    let ours = file.metadata()?;
+    let found = if_there(path.symlink_metadata())?;
+    Ok(found.filter(|found| (found.dev(), found.ino()) == (ours.dev(), ours.ino())))
 }
 
 /// Opens a file to be locked, and creates it if it is missing.

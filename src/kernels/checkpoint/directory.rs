@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
 use super::manifest::{Conditions, Content, KEPT_FOR, Manifest};
-use crate::ground::files::{StateFile, create_private_directory, if_there, lock};
+use crate::ground::files::{StateFile, create_private_directory, if_there, is_at, lock};
 
 const MANIFEST: &str = "manifest.json";
 /// What [`StateFile`] locks the manifest by.
@@ -21,6 +21,8 @@ const MANIFEST_LOCK: &str = "manifest.lock";
 const OWNER: &str = "session.lock";
 /// How much of the conditions' digest names the directory.
 const NAME_CHARS: usize = 16;
+/// How often other sessions may remove a directory that is being opened.
+const ATTEMPTS: usize = 16;
 
 /// The directory of one set of conditions, which no other session writes as long as this one lives.
 #[derive(Debug)]
@@ -45,15 +47,48 @@ impl Directory {
         python: &str,
     ) -> Result<(Self, io::Result<Manifest>), NotOpened> {
         let path = base.join(name(conditions, python));
-        create_private_directory(&path).map_err(NotOpened::Failed)?;
-        let owner = lock(&path.join(OWNER), Duration::ZERO).map_err(|error| match error.kind() {
+        let mut owned = Self::make_and_own(&path);
+        for _ in 1..ATTEMPTS {
+            // Another session may be removing it.
+            if !matches!(&owned, Err(error) if error.kind() == io::ErrorKind::NotFound) {
+                break;
+            }
+            owned = Self::make_and_own(&path);
+        }
+        let directory = owned.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => NotOpened::Busy,
             _ => NotOpened::Failed(error),
         })?;
-        let manifest = StateFile::new(path.join(MANIFEST));
-        let directory = Self { path, manifest, _owner: owner };
         let found = directory.manifest.read::<Manifest>();
         Ok((directory, found))
+    }
+
+    fn make_and_own(path: &Path) -> io::Result<Self> {
+        create_private_directory(path)?;
+        Self::own(path)
+    }
+
+    /// Keeps other sessions from writing the directory, and from removing it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`] if another session has it, [`io::ErrorKind::NotFound`] if one has removed it.
+    fn own(path: &Path) -> io::Result<Self> {
+        let owner = lock(&path.join(OWNER), Duration::ZERO)?;
+        // It may have been removed before the lock.
+        is_at(&owner, &path.join(OWNER))?.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self { path: path.to_owned(), manifest: StateFile::new(path.join(MANIFEST)), _owner: owner })
+    }
+
+    /// Removes it with all that is in it.
+    fn remove(self) -> io::Result<()> {
+        self.clear()?;
+        if_there(std::fs::remove_file(self.path.join(MANIFEST_LOCK)))?;
+        // Last: from then on another session may have the directory.
+        if_there(std::fs::remove_file(self.path.join(OWNER)))?;
+        match std::fs::remove_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            removed => removed,
+        }
     }
 
     /// Replaces the document, and removes the values that it does not name.
@@ -122,8 +157,10 @@ pub(super) fn others(base: &Path, conditions: &Conditions, python: &str) -> Vec<
         let file = path.join(MANIFEST);
         let written = std::fs::metadata(&file).and_then(|metadata| metadata.modified());
         let age = written.ok().and_then(|written| SystemTime::now().duration_since(written).ok());
-        if age.is_some_and(|age| age > KEPT_FOR) && lock(&path.join(OWNER), Duration::ZERO).is_ok() {
-            if let Err(error) = std::fs::remove_dir_all(&path) {
+        if age.is_some_and(|age| age > KEPT_FOR)
+            && let Ok(old) = Directory::own(&path)
+        {
+            if let Err(error) = old.remove() {
                 tracing::warn!(%error, "could not remove an old checkpoint");
             }
             continue;
@@ -131,4 +168,56 @@ pub(super) fn others(base: &Path, conditions: &Conditions, python: &str) -> Vec<
         others.extend(StateFile::new(file).read::<Manifest>().ok());
     }
     others
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    const PYTHON: &str = "3.12";
+
+    fn conditions(site: &str) -> Conditions {
+        Conditions { site: site.to_owned(), policy: String::new() }
+    }
+
+    /// Leaves a checkpoint that nobody has written for long.
+    fn leave_old(base: &Path) {
+        let (directory, _) = Directory::open(base, &conditions("old"), PYTHON).ok().unwrap();
+        directory.write(&Manifest::default()).unwrap();
+        let manifest = File::options().write(true).open(directory.path.join(MANIFEST)).unwrap();
+        manifest.set_modified(SystemTime::now() - 2 * KEPT_FOR).unwrap();
+    }
+
+    #[test]
+    fn an_old_checkpoint_is_removed() {
+        let base = tempfile::tempdir().unwrap();
+        leave_old(base.path());
+        assert!(others(base.path(), &conditions("new"), PYTHON).is_empty());
+        assert_eq!(base.path().read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_old_checkpoint_is_not_removed_from_a_session_that_has_just_opened_it() {
+        let lost = (0..400).filter(|_| {
+            let base = tempfile::tempdir().unwrap();
+            leave_old(base.path());
+            let begin = Barrier::new(2);
+            let opened = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    begin.wait();
+                    others(base.path(), &conditions("new"), PYTHON);
+                });
+                begin.wait();
+                Directory::open(base.path(), &conditions("old"), PYTHON)
+            });
+            match opened {
+                Ok((directory, _)) => directory.write(&Manifest::default()).is_err(),
+                Err(NotOpened::Busy) => false,
+                Err(NotOpened::Failed(_)) => true,
+            }
+        });
+        assert_eq!(lost.count(), 0, "of 400");
+    }
 }

@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Metadata, TryLockError};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, Timespec, Timestamps, rename
 use rustix::io::Errno;
 
 use super::policy::is_directory;
-use crate::ground::files::if_there;
+use crate::ground::files::{if_there, is_at};
 
 /// When stubs were last changed, by which they are known. Archives have files of 1970's first second, so it is another.
 const TIME: Duration = Duration::from_secs(19_700_607);
@@ -134,13 +134,6 @@ fn share(path: &Path) -> io::Result<Shared> {
     // Before the lock, the last sandbox that held it may have removed it.
     let is_there = is_at(&file, path)?.is_some();
     Ok(if is_there { Shared::Held(file) } else { Shared::Leaving })
-}
-
-/// What `file` is, if it still has the name `path`.
-fn is_at(file: &File, path: &Path) -> io::Result<Option<Metadata>> {
-    let ours = file.metadata()?;
-    let found = if_there(path.symlink_metadata())?;
-    Ok(found.filter(|found| (found.dev(), found.ino()) == (ours.dev(), ours.ino())))
 }
 
 /// Whether it was made for a sandbox, which may still run.
