@@ -220,15 +220,16 @@ impl Offers {
         if let Err(error) = kept.put().await {
             return self.failed(name, &format!("its secrets cannot be kept: {error}"));
         }
-        let before = self.registrar.registry.parameters_of(name).unwrap_or_else(|error| {
+        let registry = &self.registrar.registry;
+        let before = registry.parameters_of(name).unwrap_or_else(|error| {
             tracing::warn!(server = %name, %error, "secrets that a server no longer uses may be left");
             None
         });
-        let candidate = self.registrar.registry.imported(name, kept.parameters.clone(), notes.clone());
+        let candidate = registry.imported(name, kept.parameters.clone(), notes.clone());
         let registered = match candidate {
             Ok(candidate) => tokio::select! {
                 registered = self.generate(candidate, name) => registered,
-                () = self.stop.cancelled() => return kept.withdraw().await,
+                () = self.stop.cancelled() => return kept.withdraw(registry, name).await,
             },
             Err(error) => Err(error),
         };
@@ -236,6 +237,7 @@ impl Offers {
         record_end(Some(on_record), &registered, |(registration, ..)| json!(registration.modules));
         match registered {
             Ok(done) => {
+                kept.put_back().await;
                 self.adopt(name, done).await;
                 if let Some(before) = before {
                     kept.forget_those_of(&before).await;
@@ -243,7 +245,7 @@ impl Offers {
             }
             Err(error) => {
                 self.failed(name, &describe(&error));
-                kept.withdraw().await;
+                kept.withdraw(registry, name).await;
             }
         }
     }

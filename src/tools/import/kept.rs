@@ -10,6 +10,7 @@ use crate::connections::mcp_client::ServerParameters;
 use crate::ground::env::SECRET;
 use crate::ground::env::vault::Vault;
 use crate::ground::text::quoted;
+use crate::tools::registry::Registry;
 
 /// How long the part of a secret's name may be that says where it was.
 const KEY_CHARS: usize = 60;
@@ -71,10 +72,35 @@ impl Kept {
         self.with_new(|vault, secret| vault.put(&secret.key, &secret.value)).await
     }
 
-    /// Removes them again: the server was not registered.
-    pub(crate) async fn withdraw(&self) {
-        let removed = self.with_new(|vault, secret| vault.remove(&secret.key).map(drop)).await;
-        if let Err(error) = removed {
+    /// Writes those that are gone again: another session, which failed to register the same server, has withdrawn them
+    /// before this one had registered it.
+    pub(crate) async fn put_back(&self) {
+        let put_back = self.with_new(|vault, secret| match vault.get(&secret.key)? {
+            Some(_) => Ok(()),
+            None => vault.put(&secret.key, &secret.value),
+        });
+        if let Err(error) = put_back.await {
+            tracing::warn!(%error, "the secrets of a server that was registered may be lost");
+        }
+    }
+
+    /// Removes them again: the server `name` was not registered. If another session has registered it with the same
+    /// secrets, or does so at this moment, they stay.
+    pub(crate) async fn withdraw(&self, registry: &Registry, name: &str) {
+        let (registry, name) = (registry.clone(), name.to_owned());
+        let removed = self.with_new(move |vault, Secret { key, value, .. }| {
+            // In doubt it stays.
+            let is_used = || match registry.parameters_of(&name) {
+                Ok(registered) => registered.is_some_and(|server| names_in(&server).contains(key)),
+                Err(_) => true,
+            };
+            if is_used() {
+                return Ok(());
+            }
+            vault.remove(key)?;
+            if is_used() { vault.put(key, value) } else { Ok(()) }
+        });
+        if let Err(error) = removed.await {
             tracing::warn!(%error, "the secrets of a server that was not registered are still kept");
         }
     }
@@ -136,9 +162,13 @@ fn secret(server: &str, found: &Found<'_>, others: &[Secret], vault: &Vault) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use serde_json::json;
 
     use super::*;
+    use crate::connections::mcp_client::Connector;
+    use crate::ground::env::Variables;
 
     fn kept(token: &str, vault: &Arc<Vault>) -> Kept {
         let object =
@@ -160,9 +190,48 @@ mod tests {
         let second = kept("two2", &vault);
         assert_eq!(second.names(), ["secret:s.A_TOKEN-2", "secret:s.B_TOKEN-2", "secret:s.args.1"]);
         second.put().await.unwrap();
-        second.withdraw().await;
+        let registry = registry(directory.path());
+        second.withdraw(&registry, "s").await;
         assert_eq!(vault.get("secret:s.A_TOKEN").unwrap().as_deref(), Some("one1"));
         assert_eq!(vault.get("secret:s.A_TOKEN-2").unwrap(), None);
         assert_eq!(vault.get("secret:s.args.1").unwrap().as_deref(), Some("t1t2"));
+    }
+
+    fn registry(state: &Path) -> Registry {
+        let connector = Connector::new(Arc::new(Variables::load(state)), state.to_owned());
+        Registry::in_directory(state, connector)
+    }
+
+    fn register(state: &Path, kept: &Kept) {
+        let servers = json!({"s": {"parameters": kept.parameters.to_json()}});
+        let document = json!({"version": 1, "servers": servers}).to_string();
+        std::fs::write(state.join("servers.json"), document).unwrap();
+    }
+
+    /// Of two sessions that offer the same server, one registers it, and the other fails to: before, or after.
+    async fn check_kept_for_the_other(is_before: bool) {
+        let directory = tempfile::tempdir().unwrap();
+        let vault = Arc::new(Vault::in_directory(directory.path()));
+        let [first, second] = [kept("one1", &vault), kept("one1", &vault)];
+        first.put().await.unwrap();
+        second.put().await.unwrap();
+        if is_before {
+            second.withdraw(&registry(directory.path()), "s").await;
+            assert_eq!(vault.get("secret:s.A_TOKEN").unwrap(), None);
+        }
+        register(directory.path(), &first);
+        first.put_back().await;
+        if !is_before {
+            second.withdraw(&registry(directory.path()), "s").await;
+        }
+        for name in first.names() {
+            assert!(vault.get(name).unwrap().is_some(), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_that_fails_withdraws_nothing_that_another_has_registered() {
+        check_kept_for_the_other(true).await;
+        check_kept_for_the_other(false).await;
     }
 }

@@ -92,6 +92,7 @@ impl Importer {
         match registered.await {
             Ok((registration, open)) => {
                 self.ended(name);
+                kept.put_back().await;
                 open.close().await;
                 if let Some(before) = before {
                     kept.forget_those_of(&before).await;
@@ -101,7 +102,7 @@ impl Importer {
             }
             Err(words) => {
                 self.ended(name);
-                kept.withdraw().await;
+                kept.withdraw(&self.registry, name).await;
                 Err(words)
             }
         }
@@ -123,13 +124,7 @@ impl Importer {
         self.connector.starts_ended().await;
         let left = std::mem::take(&mut *self.under_way.lock());
         for (name, kept) in left {
-            let is_registered = |name: &str| {
-                let registered = self.registry.parameters_of(name);
-                !registered.is_ok_and(|registered| registered.as_ref() != Some(&kept.parameters))
-            };
-            if !is_registered(&name) {
-                kept.withdraw().await;
-            }
+            kept.withdraw(&self.registry, &name).await;
         }
     }
 }

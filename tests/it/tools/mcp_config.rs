@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::imports::{Home, catalog};
-use crate::support::{Ipybox, Place, environment, kernel_python};
+use crate::support::{Ipybox, Place, environment, kernel_python, test_server};
 
 async fn start(place: &Place, file: &str, flags: &[&str]) -> Ipybox {
     let python = kernel_python();
@@ -111,6 +111,38 @@ async fn each_server_is_asked_about_and_an_answer_lasts_for_the_same_parameters(
     assert!(answer.contains("`a`: the call of `ipybox.register_mcp_server` was rejected"), "{answer}");
     assert!(!answer.contains("`b`"), "{answer}");
     ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_that_fails_to_register_a_server_leaves_the_secrets_of_another_that_has() {
+    let place = Place::new();
+    let home = Home(&place);
+    let program = std::fs::read_to_string(test_server("catalog.py")).unwrap();
+    home.write("server.py", &program);
+    let args = json!([home.path("server.py"), "a", "1", "--secret", "A_TOKEN"]);
+    let server = json!({"command": "python3", "args": args, "env": {"A_TOKEN": "not-to-be-seen"}});
+    home.write("mcp.json", &json!({"mcpServers": {"a": server}}).to_string());
+    let begin = async || {
+        let mut ipybox = start(&place, home.path("mcp.json").to_str().unwrap(), &["--approval", "ask"]).await;
+        ipybox.initialize_with(json!({"elicitation": {}})).await;
+        ipybox
+    };
+    let (mut first, mut second) = (begin().await, begin().await);
+    let cell = first.start_cell("1").await;
+    first.decide("allow once").await;
+    assert!(cell.answer().await.ok().contains("ready: `a` (1 tool)"));
+    home.write("server.py", "raise SystemExit('broken')");
+    let cell = second.start_cell("1").await;
+    second.decide("allow once").await;
+    assert!(cell.answer().await.ok().contains("`a`: use the MCP server `a`"));
+    first.stop().await;
+    second.stop().await;
+
+    home.write("server.py", &program);
+    let mut later = place.ipybox().await;
+    let cell = "from mcptools.a import a_0\na_0.run(query='b')";
+    assert_eq!(later.cell(cell).await.ok(), "'a_0: b, secret of 14'");
+    later.stop().await;
 }
 
 #[tokio::test]
