@@ -39,3 +39,4 @@ pub(crate) use self::policy::{Policy, PolicyPaths, Rules};
 pub(crate) use self::protocol::{Configuration, KernelProgram, Notice, Program, Request, Service};
 pub(crate) use self::running::Sandbox;
 pub(crate) use self::settings::{Confinement, Inside};
+pub(crate) use self::stubs::is_stub;

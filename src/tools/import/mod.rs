@@ -24,6 +24,7 @@ use crate::ground::env::Variables;
 use crate::ground::env::vault::Vault;
 use crate::ground::text::visible::{line, word};
 use crate::ground::text::{describe, nearest, one_line, shortened};
+use crate::kernels::sandbox;
 use crate::tools::registry::Registry;
 
 /// Why nothing can be imported.
@@ -246,7 +247,7 @@ impl Reading {
                     }
                     self.contents.push(contents);
                 }
-                Err(error) if error.is_nothing() => {}
+                Err(error) if error.is_nothing() || is_stub(&place.path) => {}
                 Err(error) => self.unreadable.push(describe(&error)),
             }
             self.looked_for.push(place.path);
@@ -284,6 +285,11 @@ impl Reading {
         })?);
         Ok(())
     }
+}
+
+/// Whether it only keeps code from making the file: a sandbox runs in the workspace, or was killed.
+fn is_stub(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| sandbox::is_stub(&found))
 }
 
 /// Reads a file that the user has named.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::session::{BACKENDS, names, uninitialized};
-use crate::support::{Place, kernel_python, tool};
+use crate::support::{Place, environment, kernel_python, tool};
 
 /// It does not start, and says why.
 #[track_caller]
@@ -54,6 +54,23 @@ async fn a_home_directory_is_no_workspace_of_a_sandbox() {
     ipybox.initialize().await;
     ipybox.logged("holds the home directory").await;
     ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn what_keeps_code_from_making_a_file_is_no_file_of_an_mcp_client() {
+    for backend in BACKENDS {
+        let place = Place::new();
+        let mut ipybox = uninitialized(&place, backend, &[], &[]).await;
+        ipybox.initialize().await;
+        ipybox.cell("1").await.ok();
+        assert!(place.workspace().join(".mcp.json").exists(), "{backend}");
+        let mut import = std::process::Command::new(env!("CARGO_BIN_EXE_ipybox"));
+        import.env_clear().envs(environment()).env("HOME", place.temporary());
+        import.arg("import").arg("--workspace").arg(place.workspace());
+        let import = import.arg("--state-dir").arg(place.states()).output().unwrap();
+        assert!(import.status.success(), "{backend}: {import:?}");
+        ipybox.stop().await;
+    }
 }
 
 #[tokio::test]
