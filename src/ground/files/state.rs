@@ -82,6 +82,12 @@ impl StateFile {
         self.write(&Document { version: VERSION, content }).map_err(|error| self.failed("written", &error))
     }
 
+    /// Has one process at a time, as long as the result lives, change this file together with others. Waits at most for
+    /// `limit`.
+    pub(crate) fn turn(&self, limit: Duration) -> io::Result<File> {
+        lock(&self.path.with_extension("turn"), limit).map_err(|error| self.failed("locked", &error))
+    }
+
     /// An error that names the file.
     pub(crate) fn damaged(&self, why: impl std::fmt::Display) -> io::Error {
         self.failed("used", &io::Error::new(io::ErrorKind::InvalidData, why.to_string()))

@@ -78,7 +78,7 @@ impl PartialEq for Version {
     }
 }
 
-/// Where definitions are kept. Writers hold the registry's `turn` lock.
+/// Where definitions are kept. Writers hold the turns of the registry and of its store.
 pub(super) enum DefinitionStore {
     Directory(PathBuf),
     /// As long as the process lives.

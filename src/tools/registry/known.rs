@@ -242,6 +242,7 @@ impl KnownServers {
             return Err(failed("log out of", &name, &error));
         }
         self.answers.label(&name, None)?;
+        let _turn = self.registry.store.turn()?;
         self.registry.store.put(&name, None)?;
         DefinitionStore::in_directory(&self.state_directory).remove(&name)?;
         Ok(Packages::of_workspace(&self.workspace).remove(&name)?)

@@ -321,7 +321,8 @@ impl Registry {
         }
     }
 
-    /// Generates a package, puts it in place, and stores the registration. Blocks; the caller holds `turn`.
+    /// Generates a package, puts it in place, and stores the registration. Blocks; the caller holds `turn`, and other
+    /// processes wait.
     fn install(
         &self,
         packages: &Packages,
@@ -333,6 +334,7 @@ impl Registry {
         let name = server.name.clone();
         let package_error = |source| Error::Package { name: name.clone(), source };
         let store_error = |source| Error::Store { name: name.clone(), source };
+        let _turn = self.store.turn().map_err(store_error)?;
         let known = self.definitions.get(&name).map_err(store_error)?;
         let before = self.store.get(&name).map_err(store_error)?;
         let earlier = known.earlier_than(&tools);
@@ -411,13 +413,58 @@ impl std::fmt::Debug for Registry {
 mod tests {
     use super::*;
 
+    pub(super) fn registry_in(state: &Path) -> Registry {
+        let connector = Connector::new(Arc::new(Variables::load(state)), state.to_owned());
+        Registry::in_directory(state, connector)
+    }
+
+    /// Installs a server `s` with these tools. Its command is called as the first one.
+    pub(super) fn install_tools(registry: &Registry, workspace: &Path, names: &[&str]) {
+        let parameters = Map::from_iter([("command".to_owned(), names[0].into())]);
+        let registered = Registered {
+            parameters: ServerParameters::parse(&parameters).unwrap(),
+            annotations: BTreeMap::new(),
+            for_apps: std::collections::BTreeSet::new(),
+            definitions: BTreeMap::new(),
+        };
+        let tools = names.iter().map(|name| {
+            let tool = serde_json::json!({"name": name, "description": null, "input_schema": {}});
+            serde_json::from_value(tool).unwrap()
+        });
+        let found = Definitions { tools: tools.collect(), ..Definitions::default() };
+        let server = codegen::Server { name: "s".to_owned(), description: None };
+        registry.install(&Packages::of_workspace(workspace), server, found, registered).unwrap();
+    }
+
+    #[test]
+    fn of_two_registrations_at_the_same_moment_one_holds_with_its_package() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path();
+        let wrong = (0..30).filter(|_| {
+            let begin = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                for name in ["one", "two", "three", "four"] {
+                    let (registry, begin) = (registry_in(state), &begin);
+                    scope.spawn(move || {
+                        begin.wait();
+                        install_tools(&registry, state, &[name]);
+                    });
+                }
+            });
+            let registry = registry_in(state);
+            let command = registry.store.get("s").unwrap().unwrap().parameters.to_json()["command"].clone();
+            let command = command.as_str().unwrap();
+            let described = &registry.definitions.get("s").unwrap().tools[0].name;
+            described != command || !state.join(format!("mcptools/s/{command}.py")).exists()
+        });
+        assert_eq!(wrong.count(), 0, "of 30");
+    }
+
     #[test]
     fn a_registration_that_fails_changes_nothing_and_hides_no_change() {
         let directory = tempfile::tempdir().unwrap();
         let state = directory.path();
-        let stores = (Store::in_directory(state), DefinitionStore::in_directory(state));
-        let connector = Connector::new(Arc::new(Variables::load(state)), state.to_owned());
-        let registry = Registry::with(stores.0, stores.1, connector);
+        let registry = registry_in(state);
         let install = |description: &str| {
             let tool = serde_json::json!({"name": "t", "description": description, "input_schema": {}});
             let parameters = Map::from_iter([("command".to_owned(), description.into())]);

@@ -1,8 +1,10 @@
 //! The file of registrations: `servers.json` in the state directory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -11,6 +13,9 @@ use serde_json::{Map, Value};
 use crate::approval::ToolAnnotations;
 use crate::connections::mcp_client::ServerParameters;
 use crate::ground::files::{Stamp, StateFile};
+
+/// How long to wait for another process that registers a server. Its package may be large.
+const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A stored registration.
 pub(super) struct StoredServer {
@@ -114,6 +119,15 @@ impl Store {
                 put(&mut document.lock());
                 Ok(())
             }
+        }
+    }
+
+    /// Has one process at a time, as long as the result lives, change a registration with its definitions and its package.
+    /// Blocks.
+    pub(super) fn turn(&self) -> io::Result<Option<File>> {
+        match self {
+            Self::File(file) => file.turn(TURN_TIMEOUT).map(Some),
+            Self::Memory(_) => Ok(None),
         }
     }
 
