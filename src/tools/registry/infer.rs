@@ -45,6 +45,7 @@ impl Registry {
     ) -> Result<String, InferError> {
         let store_error = |source| InferError::Store { module: module.to_owned(), source };
         let _turn = self.turn.blocking_lock();
+        let _turn_of_processes = self.store.turn().map_err(store_error)?;
         // The name becomes a file name, so it is validated first.
         let is_name = codegen::validate_package_name(server).is_ok();
         let definitions = is_name.then(|| self.definitions.get(server)).transpose().map_err(store_error)?;
@@ -66,5 +67,35 @@ impl Registry {
         })?;
         self.definitions.put(server, definitions).map_err(store_error)?;
         Ok(classes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{install_tools, registry_in};
+    use super::*;
+
+    #[test]
+    fn what_two_sessions_infer_at_the_same_moment_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path();
+        let lost = (0..15).filter(|_| {
+            install_tools(&registry_in(state), state, &["one", "two"]);
+            let begin = std::sync::Barrier::new(2);
+            std::thread::scope(|scope| {
+                for module in ["one", "two"] {
+                    let (registry, begin) = (registry_in(state), &begin);
+                    scope.spawn(move || {
+                        begin.wait();
+                        let results = [serde_json::json!({"number": 1})];
+                        registry.infer("s", module, &results, &Packages::of_workspace(state)).unwrap();
+                    });
+                }
+            });
+            let kept = registry_in(state).definitions.get("s").unwrap().tools;
+            registry_in(state).definitions.remove("s").unwrap();
+            kept.iter().any(|tool| tool.observed.is_none())
+        });
+        assert_eq!(lost.count(), 0, "of 15");
     }
 }
