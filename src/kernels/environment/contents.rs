@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use super::probe::Distribution;
+
 /// How much of a package's metadata is read. Its requirements come before its description.
 const METADATA_BYTES: u64 = 1024 * 1024;
 
@@ -31,6 +33,16 @@ pub(super) fn requested_packages(environment: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// The distribution of this name in a directory of packages, if it is there.
+pub(super) fn installed(packages: &Path, name: &str) -> Option<Distribution> {
+    let version_of = |path: &Path| {
+        let (found, version) = path.file_name()?.to_str()?.strip_suffix(".dist-info")?.split_once('-')?;
+        (normalized(found) == name).then(|| version.to_owned())
+    };
+    let mut found = entries(packages).into_iter();
+    found.find_map(|path| Some(Distribution { version: version_of(&path)?, path: Some(path) }))
 }
 
 /// An unreadable directory counts as empty.

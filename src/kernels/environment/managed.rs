@@ -36,9 +36,12 @@ impl ManagedPlace<'_> {
             Recalled::Stale(_) if !self.directory.exists() => Need::Rebuild("it was removed"),
             Recalled::Stale(record) if record.python != python => Need::Rebuild("it was moved"),
             // Examining it means running it, with packages that were installed in a sandbox.
-            Recalled::Stale(_) | Recalled::Unreadable if self.is_sandboxed => {
-                Need::Rebuild("its Python has changed")
-            }
+            Recalled::Stale(record) if self.is_sandboxed => match record.after_installations() {
+                Some(facts) if facts.lacking().is_empty() => Need::Nothing(record.tool, facts),
+                Some(_) => Need::Rebuild("what ipybox needs was replaced by what it cannot use"),
+                None => Need::Rebuild("its Python has changed"),
+            },
+            Recalled::Unreadable if self.is_sandboxed => Need::Rebuild("its record cannot be read"),
             Recalled::Stale(record) => {
                 self.examine(&python, record.tool, Some(record.facts.minor_version())).await?
             }

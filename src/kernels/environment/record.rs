@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::contents;
 use super::probe::Facts;
 use crate::ground::files::{if_there, small};
 
@@ -105,10 +106,25 @@ impl RecordFile {
 }
 
 impl EnvironmentRecord {
-    fn holds_for(&self, python: &Path) -> bool {
+    /// The facts, should packages have been replaced since, by the names of files alone: nothing is run. `None` if more
+    /// has changed.
+    pub(super) fn after_installations(&self) -> Option<Facts> {
+        let [ipython, pydantic] = self.facts.metadata()?;
+        let mut facts = self.facts.clone();
+        facts.details.ipython = contents::installed(ipython.parent()?, "ipython");
+        facts.details.pydantic = contents::installed(pydantic.parent()?, "pydantic");
+        self.is_of(&self.python).then_some(facts)
+    }
+
+    /// Whether it is about this interpreter, which is still the same.
+    fn is_of(&self, python: &Path) -> bool {
         self.python == python
             && self.facts.details.executable == python
             && Stamp::of(python).is_ok_and(|stamp| stamp == self.stamp)
+    }
+
+    fn holds_for(&self, python: &Path) -> bool {
+        self.is_of(python)
             && self.facts.lacking().is_empty()
             && self.facts.metadata().is_some_and(|paths| paths.iter().all(|path| path.exists()))
     }
@@ -158,6 +174,27 @@ mod tests {
         check_stale(|root| std::fs::remove_dir(root.join("ipython-9.5.0.dist-info")).unwrap());
         check_stale(|root| std::fs::write(root.join("bin/python"), "another interpreter").unwrap());
         check_stale(|root| std::fs::remove_file(root.join("bin/python")).unwrap());
+    }
+
+    #[test]
+    fn packages_that_were_replaced_are_found_by_their_names() {
+        let (directory, python, file) = environment();
+        let root = directory.path();
+        let facts = venv(root.to_str().unwrap(), Some("9.5.0"), Some("2.6"));
+        file.keep(&python, Tool::Uv, &facts).unwrap();
+        let replace = |before: &str, after: &str| {
+            std::fs::rename(root.join(before), root.join(after)).unwrap();
+            match file.recall(&python) {
+                Recalled::Stale(record) => record.after_installations(),
+                recalled => panic!("{recalled:?}"),
+            }
+        };
+        let found = replace("pydantic-2.6.dist-info", "pydantic-2.11.0.dist-info").unwrap();
+        assert_eq!(found, venv(root.to_str().unwrap(), Some("9.5.0"), Some("2.11.0")));
+        let found = replace("pydantic-2.11.0.dist-info", "pydantic_core-2.11.0.dist-info").unwrap();
+        assert_eq!((found.lacking(), found.details.pydantic), (vec!["pydantic>=2.6".to_owned()], None));
+        std::fs::write(&python, "another interpreter").unwrap();
+        assert_eq!(replace("pydantic_core-2.11.0.dist-info", "pydantic-2.11.0.dist-info"), None);
     }
 
     #[test]

@@ -124,3 +124,25 @@ async fn packages_are_installed_and_run_inside_only_with_srt() {
 async fn packages_are_installed_and_run_inside_only_with_bwrap() {
     check("bwrap").await;
 }
+
+#[tokio::test]
+async fn a_package_that_replaces_what_ipybox_needs_costs_no_other() {
+    let place = Place::new();
+    let path = equipped();
+    let start = async || {
+        let flags = ["--sandbox", "--sandbox-backend", "bwrap"];
+        let mut ipybox = place.start_with(&flags, &[("PATH", &path)]).await;
+        ipybox.initialize().await;
+        ipybox
+    };
+    let mut ipybox = start().await;
+    for package in ["cowsay", "pydantic<2.12"] {
+        let installed = ipybox.install(package).await;
+        assert!(!installed.is_error, "{}", installed.text);
+    }
+    ipybox.stop().await;
+    let mut again = start().await;
+    let versions = "import cowsay, pydantic\nprint(pydantic.VERSION.rpartition('.')[0])";
+    assert_eq!(again.cell(versions).await.ok(), "2.11");
+    again.stop().await;
+}
