@@ -9,5 +9,5 @@ mod temporary;
 
 pub(crate) use self::private::{check_parents, check_private, create_private_directory, real_path};
 pub(crate) use self::small::{if_there, is_at};
-pub(crate) use self::state::{Stamp, StateFile, lock};
+pub(crate) use self::state::{Stamp, StateFile, held_too_long, lock, persist};
 pub(crate) use self::temporary::{TemporaryDirectory, remove_tree};

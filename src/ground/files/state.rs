@@ -23,6 +23,8 @@ const LARGEST: u64 = 256 * 1024 * 1024;
 /// How long to wait for another process that writes the file; writing takes milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// How often other processes may be faster.
+const ATTEMPTS: usize = 16;
 
 /// A file, and beside it `<name>.lock`. Its methods block.
 #[derive(Debug)]
@@ -128,11 +130,29 @@ pub(crate) fn lock(path: &Path, limit: Duration) -> io::Result<File> {
                 std::thread::sleep(LOCK_POLL_INTERVAL);
             }
             Err(TryLockError::WouldBlock) => {
-                let message = format!("another process has held it for {limit:?}");
-                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                return Err(held_too_long(limit));
             }
         }
     }
+}
+
+/// The error of who has waited for another process for all of `limit`.
+pub(crate) fn held_too_long(limit: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("another process has held it for {limit:?}"))
+}
+
+/// Tries again as long as it fails because another process `was_faster`, a few times.
+pub(crate) fn persist<T>(
+    was_faster: impl Fn(&io::Error) -> bool,
+    mut attempt: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    for _ in 1..ATTEMPTS {
+        match attempt() {
+            Err(error) if was_faster(&error) => {}
+            done => return done,
+        }
+    }
+    attempt()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
 use super::manifest::{Conditions, Content, KEPT_FOR, Manifest};
-use crate::ground::files::{StateFile, create_private_directory, if_there, is_at, lock};
+use crate::ground::files::{StateFile, create_private_directory, if_there, is_at, lock, persist};
 
 const MANIFEST: &str = "manifest.json";
 /// What [`StateFile`] locks the manifest by.
@@ -21,8 +21,6 @@ const MANIFEST_LOCK: &str = "manifest.lock";
 const OWNER: &str = "session.lock";
 /// How much of the conditions' digest names the directory.
 const NAME_CHARS: usize = 16;
-/// How often other sessions may remove a directory that is being opened.
-const ATTEMPTS: usize = 16;
 
 /// The directory of one set of conditions, which no other session writes as long as this one lives.
 #[derive(Debug)]
@@ -47,25 +45,20 @@ impl Directory {
         python: &str,
     ) -> Result<(Self, io::Result<Manifest>), NotOpened> {
         let path = base.join(name(conditions, python));
-        let mut owned = Self::make_and_own(&path);
-        for _ in 1..ATTEMPTS {
-            // Another session may be removing it.
-            if !matches!(&owned, Err(error) if error.kind() == io::ErrorKind::NotFound) {
-                break;
-            }
-            owned = Self::make_and_own(&path);
-        }
+        // Making a directory also fails with `AlreadyExists` if another session removes it just after it was found.
+        let is_removed = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
+        };
+        let owned = persist(is_removed, || {
+            create_private_directory(&path)?;
+            Self::own(&path)
+        });
         let directory = owned.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => NotOpened::Busy,
             _ => NotOpened::Failed(error),
         })?;
         let found = directory.manifest.read::<Manifest>();
         Ok((directory, found))
-    }
-
-    fn make_and_own(path: &Path) -> io::Result<Self> {
-        create_private_directory(path)?;
-        Self::own(path)
     }
 
     /// Keeps other sessions from writing the directory, and from removing it.

@@ -109,11 +109,14 @@ impl EnvironmentRecord {
     /// The facts, should packages have been replaced since, by the names of files alone: nothing is run. `None` if more
     /// has changed.
     pub(super) fn after_installations(&self) -> Option<Facts> {
+        if !self.is_of(&self.python) {
+            return None;
+        }
         let [ipython, pydantic] = self.facts.metadata()?;
         let mut facts = self.facts.clone();
         facts.details.ipython = contents::installed(ipython.parent()?, "ipython");
         facts.details.pydantic = contents::installed(pydantic.parent()?, "pydantic");
-        self.is_of(&self.python).then_some(facts)
+        Some(facts)
     }
 
     /// Whether it is about this interpreter, which is still the same.

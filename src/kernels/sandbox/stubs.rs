@@ -5,7 +5,7 @@
 //! removes it. A stub is empty and bears a time of 1970: what somebody has written to is none any more, and stays.
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, Metadata, TryLockError};
+use std::fs::{File, Metadata, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, Timespec, Timestamps, rename
 use rustix::io::Errno;
 
 use super::policy::is_directory;
-use crate::ground::files::{if_there, is_at};
+use crate::ground::files::{held_too_long, if_there, is_at};
 
 /// When stubs were last changed, by which they are known. Archives have files of 1970's first second, so it is another.
 const TIME: Duration = Duration::from_secs(19_700_607);
@@ -58,8 +58,7 @@ impl Stubs {
                 }
                 Shared::NoStub => return Ok(()),
                 Shared::Missing | Shared::Leaving if Instant::now() >= deadline => {
-                    let message = format!("another process has held it for {PATIENCE:?}");
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                    return Err(held_too_long(PATIENCE));
                 }
                 Shared::Leaving => std::thread::sleep(POLL_INTERVAL),
                 Shared::Missing => match make(stub, kind) {
@@ -85,7 +84,7 @@ enum Shared {
     Held(File),
     /// Nothing is there.
     Missing,
-    /// Another sandbox is removing it, or has just done so.
+    /// Another sandbox is removing it.
     Leaving,
     /// Somebody has put something else in its place.
     NoStub,
@@ -110,7 +109,7 @@ fn make(path: &Path, kind: Kind) -> io::Result<()> {
 fn make_in_place(path: &Path, kind: Kind) -> io::Result<()> {
     match kind {
         Kind::File => drop(File::create_new(path)?),
-        Kind::Directory => DirBuilder::new().create(path)?,
+        Kind::Directory => std::fs::create_dir(path)?,
     }
     let time = Timespec { tv_sec: TIME.as_secs().cast_signed(), tv_nsec: 0 };
     let times = Timestamps { last_access: time, last_modification: time };
@@ -133,7 +132,7 @@ fn share(path: &Path) -> io::Result<Shared> {
     }
     // Before the lock, the last sandbox that held it may have removed it.
     let is_there = is_at(&file, path)?.is_some();
-    Ok(if is_there { Shared::Held(file) } else { Shared::Leaving })
+    Ok(if is_there { Shared::Held(file) } else { Shared::Missing })
 }
 
 /// Whether it was made for a sandbox, which may still run.

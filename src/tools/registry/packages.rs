@@ -9,14 +9,11 @@ use std::path::{Path, PathBuf};
 use cap_std::fs::Dir;
 use rustix::fs::{RenameFlags, renameat_with};
 
-use crate::ground::files::if_there;
+use crate::ground::files::{if_there, persist};
 use crate::tools::codegen;
 
 /// The directory of all packages in a workspace.
 const WORKSPACE_DIRECTORY: &str = "mcptools";
-
-/// How often other servers may be faster in putting a package in place.
-const ATTEMPTS: usize = 16;
 
 /// The packages in one directory.
 #[derive(Clone)]
@@ -112,7 +109,7 @@ fn write(directory: &Dir, name: &str, package: &codegen::Package) -> io::Result<
 ///
 /// Returns whether `name` existed.
 fn swap(directory: &Dir, fresh: &str, name: &str) -> io::Result<bool> {
-    persist(|| match renameat_with(directory, fresh, directory, name, RenameFlags::EXCHANGE) {
+    persist(is_outrun, || match renameat_with(directory, fresh, directory, name, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
         Err(rustix::io::Errno::NOENT) => directory.rename(fresh, directory, name).map(|()| false),
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
@@ -135,17 +132,6 @@ fn swap_by_a_third_name(directory: &Dir, fresh: &str, name: &str) -> io::Result<
         return Err(error);
     }
     directory.rename(&aside, directory, fresh)
-}
-
-/// Tries again as long as another server, which registers the same name, is faster.
-fn persist<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    for _ in 1..ATTEMPTS {
-        match attempt() {
-            Err(error) if is_outrun(&error) => {}
-            done => return done,
-        }
-    }
-    attempt()
 }
 
 /// Whether a package has appeared or disappeared since it was looked for.
@@ -252,7 +238,7 @@ mod tests {
     #[test]
     fn they_also_do_on_a_file_system_without_exchange() {
         check_together(|directory, fresh, name| {
-            persist(|| match directory.exists(name) {
+            persist(is_outrun, || match directory.exists(name) {
                 true => swap_by_a_third_name(directory, fresh, name),
                 false => directory.rename(fresh, directory, name),
             })

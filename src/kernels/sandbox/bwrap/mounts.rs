@@ -55,10 +55,10 @@ impl Mounts {
         self.deny_write.insert(path.to_owned());
     }
 
-    /// All paths with a rule.
+    /// All paths with a rule, parents first.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
         let paths = self.reading.keys().chain(&self.allow_write).chain(&self.deny_write);
-        paths.map(PathBuf::as_path)
+        paths.map(PathBuf::as_path).collect::<BTreeSet<_>>().into_iter()
     }
 
     /// The access to `path` by the rules.
@@ -95,9 +95,7 @@ impl Mounts {
     /// A path that code inside might be able to reach cannot be examined.
     pub(super) fn plan(&self) -> Result<Vec<Mount>, Error> {
         let mut plan: BTreeMap<PathBuf, (State, bool)> = BTreeMap::new();
-        // Paths are ordered by their names, so that parents come before what is in them.
-        let paths: BTreeSet<&Path> = self.paths().collect();
-        for path in paths {
+        for path in self.paths() {
             let Some(metadata) = look(path, self)? else { continue };
             let state = self.state(path);
             let (above, inherited) = above(&plan, path);
