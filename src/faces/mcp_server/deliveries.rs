@@ -3,9 +3,9 @@
 //! MCP has no receipt for an answer. A client that cancels a request certainly ignores its answer. A client
 //! that gives up without a cancellation (the Python SDK 1.x does after its timeout) looks like one that
 //! waits, but for two signs: it sends another call while the first is still running, or it has waited long.
-//! Both are also true of some clients that do get their answers, so only a short excerpt is repeated then.
-//! Revision 2026-07-28 obliges clients to cancel: without a cancellation they wait. For all other cases, a
-//! cell without code returns the last answers again.
+//! Both are also true of clients that do get their answers. After the first sign a short excerpt is repeated,
+//! after the second a line names the file with the answer. [`State::judge`] has the signs of a client that
+//! waits. For all other cases, a cell without code returns the last answers again.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -31,8 +31,9 @@ const OVERTAKEN_AFTER: Duration = Duration::from_secs(1);
 /// The answer to a call that takes longer is in doubt for that alone. It is a common timeout of clients.
 const LONG: Duration = Duration::from_secs(60);
 
-/// How often an answer is repeated with answers that may be lost as well.
-const MOST_REPEATS: u32 = 2;
+/// A request that comes so soon after an answer was caused by it: nobody who has given up on that answer would
+/// meet the moment by chance. Programs are that fast, models are not.
+const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// How many answers, the newest, are kept for the next one. A client that cancels calls by the hundred must
 /// not make it huge.
@@ -63,11 +64,20 @@ pub(super) struct Deliveries {
 struct State {
     under_way: HashMap<CallId, UnderWay>,
     /// The answers that the next one repeats, oldest first.
-    kept: VecDeque<Earlier>,
+    kept: VecDeque<Kept>,
     /// The newest answers that were sent.
     sent: VecDeque<Sent>,
     /// When the newest request came: its client has read what was sent before.
     newest: Option<Instant>,
+    /// How long the client of a connection has waited before it cancelled a call: it does not give up sooner.
+    patience: HashMap<u64, Duration>,
+}
+
+/// An answer that the next one repeats.
+struct Kept {
+    earlier: Earlier,
+    /// The call and the time, if the answer was sent nevertheless.
+    sent: Option<(CallId, Instant)>,
 }
 
 /// A request that is being worked on.
@@ -79,6 +89,8 @@ struct UnderWay {
     cancelled: CancellationToken,
     /// Whether the protocol obliges the client to cancel requests that it gives up on.
     must_cancel: bool,
+    /// Whether the client gets progress notifications for it.
+    has_progress: bool,
     is_overtaken: bool,
 }
 
@@ -107,6 +119,7 @@ impl Deliveries {
             must_cancel: context
                 .protocol_version()
                 .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28),
+            has_progress: context.meta.get_progress_token().is_some(),
             is_overtaken: false,
         };
         self.state.lock().begin(id.clone(), call);
@@ -120,7 +133,7 @@ impl Deliveries {
 
     /// Handles a cancellation after the answer. [`answer`](Self::answer) handles one that comes before.
     pub(super) fn cancelled(&self, id: &CallId) {
-        self.state.lock().take_back(id);
+        self.state.lock().cancelled(id, Instant::now());
     }
 
     /// Whether there has been a call.
@@ -133,17 +146,24 @@ impl Deliveries {
     pub(super) fn disconnected(&self, connection: u64, was_read: bool) {
         let mut state = self.state.lock();
         state.under_way.retain(|call, _| call.connection != connection);
+        state.patience.remove(&connection);
         if was_read {
             return;
         }
         let newest = state.newest;
+        for kept in &mut state.kept {
+            let is_own = |(call, at): &(CallId, Instant)| call.connection == connection && Some(*at) > newest;
+            if kept.sent.as_ref().is_some_and(is_own) {
+                kept.earlier.lose();
+            }
+        }
         let is_last = |sent: &Sent| sent.id.connection == connection && Some(sent.at) > newest;
         let last: Vec<CallId> =
             state.sent.iter().filter(|sent| is_last(sent)).map(|sent| sent.id.clone()).collect();
         for sent in state.sent.iter_mut().filter(|sent| last.contains(&sent.id)) {
             sent.own.doubt(sent.at.elapsed() > LAST_MOMENT);
             // The client has probably read it, and what it repeated.
-            sent.carried.retain_mut(is_to_be_repeated);
+            sent.carried.retain_mut(Earlier::is_to_be_repeated);
         }
         for id in last {
             state.take_back(&id);
@@ -152,7 +172,7 @@ impl Deliveries {
 
     /// Keeps an answer whose client has not come back for it.
     pub(super) fn keep(&self, earlier: Earlier) {
-        self.state.lock().keep(earlier);
+        self.state.lock().keep(Kept { earlier, sent: None });
     }
 
     /// Adds the answers that may not have reached the client to the answer to a request, and keeps this
@@ -176,11 +196,19 @@ impl Deliveries {
             .collect::<Vec<_>>()
             .join("\n\n");
         let (why, after) = self.state.lock().judge(id, Instant::now());
-        let own = match why {
+        let mut own = match why {
             Why::Sent => Earlier::new(&call, &text, why, after),
             _ => Earlier::with_file(&call, &text, why, after, session).await,
         };
-        let repeated = self.state.lock().send(id, why, own, is_recall(request));
+        own.has_failed = result.is_error == Some(true);
+        let answer = Sent {
+            id: id.clone(),
+            at: Instant::now(),
+            own,
+            carried: Vec::new(),
+            is_recall: is_recall(request),
+        };
+        let repeated = self.state.lock().send(why, answer);
         prepend(&repeated, &mut result);
         prepend(&news, &mut result);
         self.settled.notify_waiters();
@@ -200,12 +228,6 @@ impl Deliveries {
     }
 }
 
-/// Whether an answer that was repeated by one which may be lost is repeated once more.
-fn is_to_be_repeated(earlier: &mut Earlier) -> bool {
-    earlier.times_repeated += 1;
-    earlier.times_repeated < MOST_REPEATS
-}
-
 /// Whether a model requests the last answers again, by a cell without code.
 fn is_recall(request: &CallToolRequestParams) -> bool {
     let code = request.arguments.as_ref().and_then(|arguments| arguments.get("code")?.as_str());
@@ -222,7 +244,22 @@ impl State {
             earlier.is_overtaken |= call.arrival.at.duration_since(earlier.arrival.at) > OVERTAKEN_AFTER;
         }
         self.newest = Some(call.arrival.at);
+        self.settle_doubts(id.connection, call.arrival.at);
         self.under_way.insert(id, call);
+    }
+
+    /// Believes that answers in doubt have arrived, if a request on their connection follows them at once.
+    fn settle_doubts(&mut self, connection: u64, arrived: Instant) {
+        for Kept { earlier, sent } in std::mem::take(&mut self.kept) {
+            let is_followed = |(call, at): &(CallId, Instant)| {
+                let after = arrived.checked_duration_since(*at);
+                call.connection == connection && after.is_some_and(|after| after < AT_ONCE)
+            };
+            match sent {
+                Some(sent) if earlier.is_line() && is_followed(&sent) => self.remember_alone(sent, earlier),
+                sent => self.kept.push_back(Kept { earlier, sent }),
+            }
+        }
     }
 
     /// Whether an earlier cell whose answer may be lost is still under way.
@@ -234,63 +271,107 @@ impl State {
         own.queue.is_some() && self.under_way.values().filter(is_before).any(is_lost)
     }
 
-    /// Why the answer to a request may not reach the client, and how long it took.
+    /// Why the answer to a request may not reach the client, and how long it took. A client waits if it has to cancel
+    /// what it gives up on, or has waited longer for another call before it cancelled that. One that gets progress
+    /// notifications probably waits.
     fn judge(&self, id: &CallId, now: Instant) -> (Why, Duration) {
         let Some(call) = self.under_way.get(id) else { return (Why::Sent, Duration::ZERO) };
         let after = now.duration_since(call.arrival.at);
-        let is_doubtful = !call.must_cancel && (call.is_overtaken || after > LONG);
-        let why = match is_doubtful {
-            _ if call.cancelled.is_cancelled() => Why::Cancelled,
-            true => Why::InDoubt,
-            false => Why::Sent,
+        let has_patience = self.patience.get(&id.connection).is_some_and(|patience| *patience >= after);
+        let why = if call.cancelled.is_cancelled() {
+            Why::Cancelled
+        } else if call.must_cancel || has_patience {
+            Why::Sent
+        } else if call.is_overtaken && !call.has_progress {
+            Why::Overtaken
+        } else if call.is_overtaken || after > LONG && !call.has_progress {
+            Why::InDoubt
+        } else {
+            Why::Sent
         };
         (why, after)
     }
 
     /// Records an answer that is sent now, unless its request was cancelled. Returns the texts of earlier
     /// answers to send with it.
-    fn send(&mut self, id: &CallId, why: Why, own: Earlier, is_recall: bool) -> Vec<String> {
-        let call = self.under_way.remove(id);
+    fn send(&mut self, why: Why, mut answer: Sent) -> Vec<String> {
+        let call = self.under_way.remove(&answer.id);
         // It may have been cancelled since `judge`; later cancellations go to `take_back`.
         if why == Why::Cancelled || call.is_some_and(|call| call.cancelled.is_cancelled()) {
-            self.keep(own);
+            self.keep(Kept { earlier: answer.own, sent: None });
             return Vec::new();
         }
-        let mut repeated = if is_recall { self.last() } else { Vec::new() };
-        let mut carried = Vec::from(std::mem::take(&mut self.kept));
-        repeated.extend(carried.iter().map(Earlier::text));
+        let carried = std::mem::take(&mut self.kept);
+        let earlier = carried.iter().map(|kept| &kept.earlier);
+        let repeated: Vec<String> = if answer.is_recall {
+            self.last().chain(earlier).map(Earlier::short_text).collect()
+        } else {
+            earlier.map(Earlier::text).collect()
+        };
         if why == Why::Sent {
-            self.sent.push_back(Sent { id: id.clone(), at: Instant::now(), own, carried, is_recall });
-            if self.sent.len() > REMEMBERED {
-                self.sent.pop_front();
-            }
+            answer.carried.extend(carried.into_iter().map(|kept| kept.earlier));
+            self.remember(answer);
             return repeated;
         }
         // This answer may be lost, and the earlier ones in it.
-        carried.retain_mut(is_to_be_repeated);
-        self.kept = carried.into();
-        self.keep(own);
+        for mut kept in carried {
+            if kept.earlier.is_to_be_repeated() {
+                self.kept.push_back(kept);
+            } else if let Some(sent) = kept.sent {
+                self.remember_alone(sent, kept.earlier);
+            }
+        }
+        self.keep(Kept { earlier: answer.own, sent: Some((answer.id, answer.at)) });
         repeated
     }
 
-    /// The last answers that were sent, with those that they repeated, for a recall.
-    fn last(&self) -> Vec<String> {
-        let sent = self.sent.iter().filter(|sent| !sent.is_recall);
-        sent.flat_map(|sent| sent.carried.iter().chain([&sent.own])).map(Earlier::short_text).collect()
+    /// Remembers an answer that has probably arrived.
+    fn remember(&mut self, sent: Sent) {
+        self.sent.push_back(sent);
+        if self.sent.len() > REMEMBERED {
+            self.sent.pop_front();
+        }
     }
 
-    /// After a late cancellation, keeps a sent answer and those that it repeated.
+    fn remember_alone(&mut self, (id, at): (CallId, Instant), own: Earlier) {
+        self.remember(Sent { id, at, own, carried: Vec::new(), is_recall: false });
+    }
+
+    /// The last answers that were sent, with those that they repeated, for a recall.
+    fn last(&self) -> impl Iterator<Item = &Earlier> {
+        let sent = self.sent.iter().filter(|sent| !sent.is_recall);
+        sent.flat_map(|sent| sent.carried.iter().chain([&sent.own]))
+    }
+
+    /// Handles a cancellation, which may come after the answer.
+    fn cancelled(&mut self, id: &CallId, now: Instant) {
+        if let Some(call) = self.under_way.get(id) {
+            let waited = now.duration_since(call.arrival.at);
+            let patience = self.patience.entry(id.connection).or_default();
+            *patience = waited.max(*patience);
+        }
+        let is_own = |kept: &&mut Kept| kept.sent.as_ref().is_some_and(|(sent, _)| sent == id);
+        if let Some(kept) = self.kept.iter_mut().find(is_own) {
+            kept.earlier.lose();
+        }
+        self.take_back(id);
+    }
+
+    /// Keeps an answer that was sent in vain, and those that it repeated.
     fn take_back(&mut self, id: &CallId) {
         let place = self.sent.iter().position(|sent| sent.id == *id);
-        let Some(Sent { own, carried, .. }) = place.and_then(|place| self.sent.remove(place)) else { return };
+        let Some(Sent { mut own, carried, .. }) = place.and_then(|place| self.sent.remove(place)) else {
+            return;
+        };
+        own.lose();
         for earlier in carried.into_iter().rev() {
-            self.kept.push_front(earlier);
+            self.kept.push_front(Kept { earlier, sent: None });
         }
-        self.keep(own);
+        self.keep(Kept { earlier: own, sent: None });
     }
 
-    fn keep(&mut self, earlier: Earlier) {
-        self.kept.push_back(earlier);
+    fn keep(&mut self, kept: Kept) {
+        self.kept.push_back(kept);
         while self.kept.len() > KEPT {
             self.kept.pop_front();
             tracing::warn!("too many answers were not taken by the client; the oldest is given up");

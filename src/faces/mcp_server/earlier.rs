@@ -1,5 +1,6 @@
 //! An answer that may not have reached the client, as the next answer repeats it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
@@ -12,11 +13,14 @@ use crate::session::Session;
 /// text around it.
 const LOST_CHARS: usize = 6_000;
 
-/// How many characters of an answer that the client probably has are repeated.
+/// How many characters of an answer are repeated if its client has probably given up, but may have it.
 const DOUBTFUL_CHARS: usize = 500;
 
 /// How many characters of an answer that the model requests again are repeated: there may be several.
 const AGAIN_CHARS: usize = 2_000;
+
+/// How often an answer is repeated with answers that may be lost as well.
+const MOST_REPEATS: u32 = 2;
 
 /// How many characters of a call's code or name are shown.
 const SUBJECT_CHARS: usize = 60;
@@ -34,7 +38,9 @@ pub(super) enum Why {
     NotFetched,
     /// The client went away before it had the answer.
     ClientGone,
-    /// The client may have given up without a cancellation.
+    /// The client has sent another call meanwhile, as one does that has given up without a cancellation.
+    Overtaken,
+    /// The client may have given up without a cancellation, but probably has not.
     InDoubt,
 }
 
@@ -43,10 +49,16 @@ pub(super) enum Why {
 pub(super) struct Earlier {
     heading: String,
     excerpt: String,
-    /// The file with the whole answer, or why there is none.
-    rest: String,
+    /// How many characters the next answer repeats; `None` for a line that says where the answer is.
+    shown: Option<usize>,
+    /// Whether the call has failed.
+    pub(super) has_failed: bool,
+    /// The file with the whole answer.
+    file: Option<PathBuf>,
+    /// Why there is no such file.
+    trouble: String,
     /// How often it was sent with an answer that may itself be lost.
-    pub(super) times_repeated: u32,
+    times_repeated: u32,
 }
 
 /// An answer that no request will fetch.
@@ -69,16 +81,19 @@ impl Earlier {
             ),
             Why::NotFetched => format!("Answer of an earlier call, which became a task: {call}"),
             Why::NotTakenUp => format!("Answer of an earlier call that waited for approval: {call}"),
-            Why::InDoubt => {
+            Why::Overtaken | Why::InDoubt => {
                 format!(
                     "Answer of an earlier call, after {seconds} s, which may not have reached you: {call}"
                 )
             }
         };
-        Self { heading, excerpt: excerpt(text, chars_of(why)), rest: String::new(), times_repeated: 0 }
+        let shown = shown_chars(why);
+        let excerpt = excerpt(text, shown.unwrap_or(AGAIN_CHARS));
+        let trouble = String::new();
+        Self { heading, excerpt, shown, has_failed: false, file: None, trouble, times_repeated: 0 }
     }
 
-    /// The same, but the whole of a long answer is written to a file.
+    /// The same, but what the next answer does not repeat is in a file.
     pub(super) async fn with_file(
         call: &str,
         text: &str,
@@ -87,26 +102,56 @@ impl Earlier {
         session: &Session,
     ) -> Self {
         let mut earlier = Self::new(call, text, why, after);
-        if text.chars().nth(chars_of(why)).is_some() {
-            earlier.rest = match OutputFile::keep(session.workspace(), text).await {
-                Ok(path) => format!("; the whole is in {}", path.display()),
-                Err(error) => format!("; the whole could not be saved: {error}"),
-            };
+        if earlier.shown.is_none_or(|shown| text.chars().nth(shown).is_some()) {
+            match OutputFile::keep(session.workspace(), text).await {
+                Ok(path) => earlier.file = Some(path),
+                Err(error) => earlier.trouble = format!("; the whole could not be saved: {error}"),
+            }
         }
         earlier
     }
 
     /// Says that it may not have reached the client; in short if that is not likely.
     pub(super) fn doubt(&mut self, in_short: bool) {
+        if self.is_line() {
+            return;
+        }
         self.heading = self.heading.replacen(": ", ", which may not have reached you: ", 1);
         if in_short {
             self.excerpt = excerpt(&self.excerpt, DOUBTFUL_CHARS);
         }
     }
 
+    /// Notes that its client has not got it, which was in doubt.
+    pub(super) fn lose(&mut self) {
+        self.shown.get_or_insert(AGAIN_CHARS);
+    }
+
+    /// Whether the next answer only says where it is.
+    pub(super) fn is_line(&self) -> bool {
+        self.shown.is_none()
+    }
+
+    /// Whether it is repeated once more after an answer that may be lost has repeated it. A line is not: two answers in
+    /// doubt are rarely both lost.
+    pub(super) fn is_to_be_repeated(&mut self) -> bool {
+        self.times_repeated += 1;
+        !self.is_line() && self.times_repeated < MOST_REPEATS
+    }
+
     /// The text for the next answer.
     pub(super) fn text(&self) -> String {
-        self.with(&self.excerpt)
+        if self.shown.is_some() { self.with(&self.excerpt) } else { self.line() }
+    }
+
+    /// One line that says how the call ended, and where its answer is: the file, unless code has removed it.
+    fn line(&self) -> String {
+        let end = if self.has_failed { "it failed" } else { "it succeeded" };
+        let place = match self.file.as_ref().filter(|file| file.is_file()) {
+            Some(file) => format!("; its answer is in {}", file.display()),
+            None => "; a cell without code repeats its answer".to_owned(),
+        };
+        format!("[{}; {end}{place}]", self.heading)
     }
 
     /// The text for an answer to a recall.
@@ -115,14 +160,19 @@ impl Earlier {
     }
 
     fn with(&self, text: &str) -> String {
-        format!("[{}]\n{text}\n[End of the earlier answer{}]", self.heading, self.rest)
+        let rest = match &self.file {
+            Some(file) => format!("; the whole is in {}", file.display()),
+            None => self.trouble.clone(),
+        };
+        format!("[{}]\n{text}\n[End of the earlier answer{rest}]", self.heading)
     }
 }
 
-fn chars_of(why: Why) -> usize {
+fn shown_chars(why: Why) -> Option<usize> {
     match why {
-        Why::Sent | Why::Cancelled | Why::NotTakenUp | Why::NotFetched | Why::ClientGone => LOST_CHARS,
-        Why::InDoubt => DOUBTFUL_CHARS,
+        Why::Sent | Why::Cancelled | Why::NotTakenUp | Why::NotFetched | Why::ClientGone => Some(LOST_CHARS),
+        Why::Overtaken => Some(DOUBTFUL_CHARS),
+        Why::InDoubt => None,
     }
 }
 
@@ -183,9 +233,27 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_doubt_is_repeated_shorter_than_one_that_is_lost() {
-        let repeated = |why| Earlier::new("`tool`", &"x".repeat(7_000), why, Duration::from_secs(61)).text();
-        let (lost, doubtful) = (repeated(Why::Cancelled), repeated(Why::InDoubt));
+    fn an_answer_that_probably_arrived_is_named_in_one_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("0a1b2c3d.txt");
+        std::fs::write(&file, "").unwrap();
+        let text = format!("first\n{}", "x".repeat(7_000));
+        let mut earlier = Earlier::new("`tool`", &text, Why::InDoubt, Duration::from_secs(171));
+        earlier.file = Some(file.clone());
+        let begin = "[Answer of an earlier call, after 171 s, which may not have reached you: `tool`; it";
+        assert_eq!(earlier.text(), format!("{begin} succeeded; its answer is in {}]", file.display()));
+        let again = earlier.short_text();
+        assert!(again.contains("]\nfirst\nxxx") && again.chars().count() < AGAIN_CHARS + 300, "{again}");
+        std::fs::remove_file(file).unwrap();
+        earlier.has_failed = true;
+        assert_eq!(earlier.text(), format!("{begin} failed; a cell without code repeats its answer]"));
+    }
+
+    #[test]
+    fn an_answer_that_was_overtaken_is_repeated_shorter_than_one_that_is_lost() {
+        let text = "x".repeat(7_000);
+        let repeated = |why| Earlier::new("`tool`", &text, why, Duration::from_secs(61)).text();
+        let (lost, doubtful) = (repeated(Why::Cancelled), repeated(Why::Overtaken));
         assert!(lost.starts_with("[Answer of an earlier call, cancelled after 61 s: `tool`]\nxxx"), "{lost}");
         assert!(doubtful.contains("which may not have reached you: `tool`]\nxxx"), "{doubtful}");
         assert_eq!((lost.matches('x').count(), doubtful.matches('x').count()), (6_000, 500));

@@ -5,6 +5,7 @@ struct Play {
     state: State,
     now: Instant,
     must_cancel: bool,
+    has_progress: bool,
     is_recall: bool,
 }
 
@@ -14,7 +15,8 @@ fn call(id: i64) -> CallId {
 
 impl Play {
     fn new() -> Self {
-        Self { state: State::default(), now: Instant::now(), must_cancel: false, is_recall: false }
+        let (state, now) = (State::default(), Instant::now());
+        Self { state, now, must_cancel: false, has_progress: false, is_recall: false }
     }
 
     fn begin(&mut self, id: i64) {
@@ -29,6 +31,7 @@ impl Play {
             queue: queue_of(&request),
             cancelled: CancellationToken::new(),
             must_cancel: self.must_cancel,
+            has_progress: self.has_progress,
             is_overtaken: false,
         };
         self.state.begin(call(id), under_way);
@@ -45,8 +48,31 @@ impl Play {
             self.state.under_way[&request].cancelled.cancel();
         }
         let (why, after) = self.state.judge(&request, self.now);
-        let own = Earlier::new("`tool`", &format!("answer {id}"), why, after);
-        self.state.send(&request, why, own, self.is_recall)
+        self.send(why, id, after)
+    }
+
+    fn send(&mut self, why: Why, id: i64, after: Duration) -> Vec<String> {
+        let own = Earlier::new(&format!("`tool {id}`"), &format!("answer {id}"), why, after);
+        let (id, at, is_recall) = (call(id), self.now, self.is_recall);
+        self.state.send(why, Sent { id, at, own, carried: Vec::new(), is_recall })
+    }
+
+    /// Begins a call that takes `seconds` and is answered, without another one meanwhile.
+    fn run(&mut self, id: i64, seconds: u64) -> Vec<String> {
+        self.begin(id);
+        self.wait(seconds);
+        self.answer(id, false)
+    }
+
+    /// Sends the answer with this number; it names those in one line each.
+    #[track_caller]
+    fn names(&mut self, id: i64, expected: &[i64]) {
+        let named = self.answer(id, false);
+        assert_eq!(named.len(), expected.len(), "{named:?}");
+        for (named, number) in named.iter().zip(expected) {
+            let is_line = named.contains("may not have reached you") && named.lines().count() == 1;
+            assert!(is_line && named.contains(&format!("`tool {number}`; it succeeded")), "{named}");
+        }
     }
 
     #[track_caller]
@@ -119,28 +145,122 @@ fn cells_of_other_sessions_neither_overtake_nor_hold_up() {
 }
 
 #[test]
-fn a_call_that_takes_long_is_in_doubt() {
+fn a_call_that_takes_long_is_named_once() {
     let mut play = Play::new();
-    play.begin(1);
-    play.wait(61);
-    play.repeats(1, &[]);
+    play.run(1, 61);
+    for (id, expected) in [(2, &[1][..]), (3, &[])] {
+        // The time of a model, or of a client that has given up.
+        play.wait(3);
+        play.begin(id);
+        play.names(id, expected);
+    }
+}
+
+#[test]
+fn a_call_that_takes_long_after_another_one_names_that_alone() {
+    let mut play = Play::new();
+    for id in 1..=4 {
+        let named = play.run(id, 61);
+        play.wait(3);
+        assert_eq!(named.len(), usize::from(id > 1), "{named:?}");
+    }
+    play.begin(5);
+    play.names(5, &[4]);
+    play.is_recall = true;
+    play.begin(6);
+    play.repeats(6, &[1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_recall_repeats_what_a_line_would_only_name() {
+    let mut play = Play::new();
+    play.run(1, 61);
+    play.wait(3);
     play.begin(2);
+    play.is_recall = true;
     play.repeats(2, &[1]);
 }
 
 #[test]
-fn what_an_answer_in_doubt_repeats_is_repeated_once_more() {
+fn an_overtaken_answer_is_repeated_once_more_after_one_in_doubt() {
     let mut play = Play::new();
-    for id in 1..=4 {
+    play.begin(1);
+    for id in 2..=4 {
+        play.wait(2);
         play.begin(id);
-        play.wait(61);
-        let repeated = play.answer(id, false);
-        assert_eq!(repeated.len(), [0, 1, 2, 2][id as usize - 1], "{repeated:?}");
     }
-    play.begin(5);
-    play.repeats(5, &[3, 4]);
+    play.repeats(1, &[]);
+    play.repeats(2, &[1]);
+    play.repeats(3, &[1, 2]);
+    play.repeats(4, &[2, 3]);
+}
+
+#[test]
+fn a_request_at_once_shows_that_an_answer_has_arrived() {
+    for (after, expected) in [(20, &[][..]), (300, &[1])] {
+        let mut play = Play::new();
+        play.run(1, 61);
+        play.now += Duration::from_millis(after);
+        play.begin(2);
+        play.names(2, expected);
+        play.is_recall = true;
+        play.begin(3);
+        play.repeats(3, &[1, 2]);
+    }
+}
+
+#[test]
+fn a_request_of_another_client_shows_nothing() {
+    let mut play = Play::new();
+    play.run(1, 61);
+    play.state.settle_doubts(2, play.now);
+    play.wait(3);
+    play.begin(2);
+    play.names(2, &[1]);
+}
+
+#[test]
+fn who_gets_progress_waits_longer() {
+    let mut play = Play::new();
+    play.has_progress = true;
+    play.run(1, 3_600);
+    play.begin(2);
+    play.repeats(2, &[]);
+    // Another call may still mean that it has given up.
+    play.begin(3);
+    play.wait(2);
+    play.begin(4);
+    play.repeats(3, &[]);
+    play.names(4, &[3]);
+}
+
+#[test]
+fn who_has_waited_before_a_cancellation_waits_as_long_again() {
+    let mut play = Play::new();
+    play.begin(1);
+    play.wait(100);
+    play.state.cancelled(&call(1), play.now);
+    play.answer(1, true);
+    play.begin(2);
+    play.repeats(2, &[1]);
+    play.begin(3);
+    play.wait(99);
+    play.begin(4);
+    play.repeats(3, &[]);
+    play.repeats(4, &[]);
+    play.run(5, 101);
+    play.wait(3);
     play.begin(6);
-    play.repeats(6, &[]);
+    play.names(6, &[5]);
+}
+
+#[test]
+fn a_cancellation_that_crosses_an_answer_in_doubt_has_it_repeated() {
+    let mut play = Play::new();
+    play.run(1, 61);
+    play.state.cancelled(&call(1), play.now);
+    play.begin(2);
+    play.repeats(2, &[1]);
 }
 
 #[test]
@@ -192,8 +312,7 @@ fn a_cancellation_after_the_judgement_counts() {
     let request = call(1);
     let (why, after) = play.state.judge(&request, play.now);
     play.state.under_way[&request].cancelled.cancel();
-    let own = Earlier::new("`tool`", "answer 1", Why::Cancelled, after);
-    assert!(play.state.send(&request, why, own, false).is_empty());
+    assert!(play.send(why, 1, after).is_empty());
     play.begin(2);
     play.repeats(2, &[1]);
 }
