@@ -132,8 +132,6 @@ pub use kernels::sandbox::{
     PathProblem as SandboxPathProblem, PolicyError as SandboxPolicyError,
     PolicyProblem as SandboxPolicyProblem,
 };
-#[doc(hidden)]
-pub use session::notebook::{Export, ExportError, ExportFormat, export, read_notebook};
 pub use session::{KernelState, StartError};
 #[doc(hidden)]
 pub use tools::import::{Import, ImportError, ImportEvent, ImportLeft, ImportServer, ImportState, Importer};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::audit::AuditArgs;
-use super::export::ExportArgs;
 use super::import::ImportArgs;
+use super::notebook::NotebookArgs;
 use super::search::SearchArgs;
 use super::serve_args::{Backend, ServeArgs, SessionKeeperArgs};
 use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
@@ -85,8 +85,10 @@ pub(crate) enum Command {
     /// Ends with 0 if the log is whole, with 1 if something in it was edited, removed, inserted, cut or moved, or it cannot be
     /// read, and with 3 if it is whole as far as it goes: the log begins after other records, or a session has no last one.
     Audit(AuditArgs),
-    /// Export the notebook of a session as Python, Markdown or HTML
-    Export(ExportArgs),
+    /// Print the path of a session's notebook, for Jupyter's programs
+    ///
+    /// Of a kept session, or of one with `--notebook auto`: `jupyter nbconvert --to html --output-dir . "$(ipybox notebook)"`.
+    Notebook(NotebookArgs),
     /// Check whether ipybox can run here, with a sandbox or without, and how to fix what is missing
     ///
     /// Tries what it reports, and leaves nothing behind. Ends with 0 if ipybox can run: without a sandbox, and with one

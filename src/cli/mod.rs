@@ -5,12 +5,12 @@ mod args;
 mod attach;
 mod audit;
 mod doctor;
-mod export;
 mod greeting;
 mod import;
 mod json_rpc;
 mod logging;
 mod login;
+mod notebook;
 mod reply_args;
 mod search;
 mod serve_args;
@@ -71,7 +71,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Audit(args)) => audit::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
-        Some(Command::Export(args)) => export::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Notebook(args)) => notebook::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Import(args)) => import::run(args),
         Some(Command::JsonRpc) => unreachable!("it has a log of its own"),
         Some(Command::SandboxGateway) => Ok(ipybox::sandbox_gateway()),

@@ -97,8 +97,11 @@ pub enum Error {
         /// Why.
         why: String,
     },
-    /// There is no notebook to export.
-    #[error("find a notebook of `{}`: sessions write them with `--notebook auto`\nhint: name a file, or the id of a session", path.display())]
+    /// ipybox has made no notebook for this workspace.
+    #[error(
+        "find a notebook of `{}`: there is none\nhint: sessions write one there with `--notebook auto`, and it is there after the first cell",
+        path.display()
+    )]
     NoNotebook {
         /// The workspace.
         path: PathBuf,

@@ -33,8 +33,7 @@ use serde_json::json;
 pub(crate) use self::death::Death;
 pub(crate) use self::directory::private_directory;
 pub(crate) use self::fold::{
-    AttachmentId, FileRole, Fold, IMAGES, Image, Missing, Settled, ShownFile, Taken, Transcript,
-    is_placeholder,
+    AttachmentId, FileRole, Fold, Image, Missing, Settled, ShownFile, Taken, Transcript,
 };
 pub use self::gateway::{exec as sandbox_exec, run as sandbox_gateway};
 pub(crate) use self::inquiry::Inquiry;

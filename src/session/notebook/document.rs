@@ -75,7 +75,15 @@ pub(super) fn empty() -> Text {
             name: "python".to_owned(),
             version: None,
             codemirror_mode: None,
-            additional: HashMap::new(),
+            // `nbconvert` makes a Python file of a notebook that says so.
+            additional: [
+                ("file_extension", ".py"),
+                ("mimetype", "text/x-python"),
+                ("nbconvert_exporter", "python"),
+                ("pygments_lexer", "ipython3"),
+            ]
+            .map(|(key, value)| (key.to_owned(), json!(value)))
+            .into(),
         }),
         authors: None,
         additional: [(OURS.to_owned(), json!({ "format": 1 }))].into(),

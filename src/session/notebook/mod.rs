@@ -9,7 +9,6 @@
 //! A cell never waits for its notebook, and goes on if there is none.
 
 mod document;
-mod export;
 mod place;
 mod record;
 mod stream;
@@ -25,24 +24,14 @@ use std::time::{Instant, SystemTime};
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 
-pub use self::export::{Export, ExportError, ExportFormat, export};
 use self::place::Place;
 pub(crate) use self::record::Ended;
 use self::record::Record;
 use self::tape::Tape;
 use self::writer::Writer;
 use crate::approval::Calls;
-use crate::ground::files::small;
 use crate::ground::text::Redactor;
 use crate::kernels::kernel::{Content, PythonError};
-
-/// Reads a notebook that is to be exported. Blocks.
-///
-/// # Errors
-/// It is not a regular file, is larger than any that ipybox writes, or cannot be read.
-pub fn read_notebook(path: &Path) -> io::Result<Vec<u8>> {
-    small::read(path, place::READ_BYTES)
-}
 
 /// The notebook of a session.
 pub(crate) struct Notebook {

@@ -20,7 +20,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 pub(super) const MOST_BYTES: usize = 32 * 1024 * 1024;
 
 /// The largest file that is read: one that somebody has changed may be larger.
-pub(super) const READ_BYTES: u64 = MOST_BYTES as u64 / 8 * 9;
+const READ_BYTES: u64 = MOST_BYTES as u64 / 8 * 9;
 
 /// How long to wait for another process that writes it.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,7 +1,6 @@
 //! The output of cells, as the client gets it.
 
 pub(crate) mod displays;
-mod export;
 mod floods;
 pub(crate) mod images;
 pub(crate) mod long_output;

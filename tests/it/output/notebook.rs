@@ -295,3 +295,79 @@ async fn a_later_session_goes_on_with_the_file_and_one_beside_has_its_own() {
     let beside: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with("run-")).collect();
     assert_eq!(beside.len(), 2, "{beside:?}");
 }
+
+const SHOWN: &str = "from IPython.display import HTML, Markdown, Math, display
+import pandas
+display(Markdown('## A *heading*'), Math('x^2'))
+display(HTML('<script>alert(1)</script><b>bold</b>'))
+pandas.DataFrame({'city': ['Oslo', 'Rome'], 'people': [709000, 2749000]})";
+
+#[tokio::test]
+async fn nbconvert_makes_a_page_of_the_notebook_that_ipybox_names() {
+    let place = Place::new();
+    let mut client = ipybox(&place, &["--notebook", "auto"]).await;
+    client.cell(SHOWN).await.ok();
+    client.cell("import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.show()").await.ok();
+    client.cell("files = !echo listed\nprint(files)").await.ok();
+    client.stop().await;
+
+    let path = named(&place, &[]).unwrap();
+    assert_eq!(made(&place), [PathBuf::from(&path)]);
+    let id = path.strip_suffix(".ipynb").unwrap().rsplit('-').next().unwrap();
+    assert_eq!(named(&place, &[&id[..5]]).unwrap(), path);
+
+    let page = converted(&place, &path, &["--to", "html"], "html");
+    for part in [
+        "<h2 id=\"A-heading\">A <em>heading</em>",
+        "<th>city</th>",
+        "<td>Rome</td>",
+        "<b>bold</b>",
+        "src=\"data:image/png;base64,",
+    ] {
+        assert!(page.contains(part), "{part} is not in the page");
+    }
+    let page = converted(&place, &path, &["--to", "html", "--sanitize-html"], "html");
+    assert!(page.contains("<b>bold</b>") && !page.contains("<script>alert(1)"));
+    let code = converted(&place, &path, &["--to", "script"], "py");
+    assert!(code.contains("\ndisplay(Markdown('## A *heading*')"), "{code}");
+}
+
+#[test]
+fn a_notebook_that_is_not_there_is_not_named() {
+    let place = Place::new();
+    assert!(named(&place, &[]).unwrap_err().contains("sessions write one there with `--notebook auto`"));
+    assert!(named(&place, &["ffffffff"]).unwrap_err().contains("the session `ffffffff`: there is none"));
+}
+
+/// The path that `ipybox notebook` prints, or its error.
+fn named(place: &Place, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_ipybox"))
+        .arg("notebook")
+        .args(arguments)
+        .arg("--state-dir")
+        .arg(place.states())
+        .current_dir(place.workspace())
+        .env_clear()
+        .envs(environment())
+        .output()
+        .unwrap();
+    let [printed, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    if output.status.success() { Ok(printed.trim_end().to_owned()) } else { Err(error) }
+}
+
+/// What `jupyter nbconvert` makes of a notebook.
+#[track_caller]
+fn converted(place: &Place, notebook: &str, flags: &[&str], extension: &str) -> String {
+    let output = Command::new(tool("jupyter/bin/jupyter"))
+        .arg("nbconvert")
+        .args(flags)
+        .args(["--output", "made", "--output-dir"])
+        .arg(place.workspace())
+        .arg(notebook)
+        .env_clear()
+        .envs(environment())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    place.read(&format!("made.{extension}"))
+}

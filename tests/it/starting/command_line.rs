@@ -67,13 +67,9 @@ fn no_command_uses_state_that_other_users_can_change() {
         let flags = ["--workspace", workspace, "--state-dir", states];
         refused(&[command, &flags[..]].concat(), 1, &words);
     }
-    for command in [
-        &["login", "x"][..],
-        &["logout", "x"],
-        &["sessions"],
-        &["sessions", "end", "--all"],
-        &["export", "--to", "py"],
-    ] {
+    for command in
+        [&["login", "x"][..], &["logout", "x"], &["sessions"], &["sessions", "end", "--all"], &["notebook"]]
+    {
         refused(&[command, &["--state-dir", states]].concat(), 1, &words);
     }
     assert_eq!(std::fs::read_dir(states).unwrap().count(), 0);

@@ -15,7 +15,7 @@ use crate::kernels::kernel::message::MimeBundle;
 const HTML_CHARS: usize = 20_000;
 
 /// The MIME types of the images that are kept, the best first, and the extensions of their files.
-pub(crate) const IMAGES: [(&str, &str); 6] = [
+const IMAGES: [(&str, &str); 6] = [
     ("image/png", "png"),
     ("image/jpeg", "jpg"),
     ("image/gif", "gif"),
@@ -124,7 +124,7 @@ fn text<'a>(bundle: &'a MimeBundle, mime_type: &str) -> Option<&'a str> {
 
 /// `<Figure size 640x480 with 1 Axes>`, `<IPython.core.display.HTML object>`: adds nothing to the object
 /// itself.
-pub(crate) fn is_placeholder(text: &str) -> bool {
+fn is_placeholder(text: &str) -> bool {
     text.starts_with('<') && text.ends_with('>') && !text.contains('\n')
 }
 
