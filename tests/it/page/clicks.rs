@@ -27,10 +27,10 @@ async fn clicks_for_chosen_calls_never_answer_the_others() {
     let running = ipybox.start_cell(FOUR).await;
     browser
         .run(
-            "await page.waitForFunction(() => document.getElementById('target').textContent === 'All 4 that wait');
+            "await page.waitForFunction(() => document.getElementById('choose-label').textContent === 'Choose all 4');
              await page.focus('tr.row');
              for (const key of ['x', 'j', 'x']) await page.keyboard.press(key);
-             await page.waitForFunction(() => document.getElementById('target').textContent === '2 chosen');
+             await page.waitForFunction(() => document.querySelector('#bulk button.deny').textContent === 'Deny 2 chosen');
              // Two clicks at once, and one as soon as the chosen calls are over.
              await page.evaluate(() => new Promise((resolve) => {
                  const deny = document.querySelector('#bulk button.deny');
@@ -43,13 +43,92 @@ async fn clicks_for_chosen_calls_never_answer_the_others() {
                  deny.click();
                  deny.click();
              }));
-             await page.waitForFunction(() => document.querySelector('#bulk button.allow').ariaDisabled === 'false');
-             await page.waitForFunction(() => document.getElementById('target').textContent === 'All 2 that wait');
+             await page.waitForFunction(() => document.getElementById('choose-label').textContent === 'Choose all 2');
+             await page.click('#choose-all');
+             await page.waitForFunction(() => document.querySelector('#bulk button.allow').textContent === 'Allow all 2');
              await page.click('#bulk button.allow');
              await page.waitForFunction(() => document.querySelectorAll('tr.over').length === 4);",
         )
         .await;
     assert!(running.answer().await.ok().contains("2 of 4"));
+    ipybox.stop().await;
+}
+
+/// No row takes its time to be answered any more.
+const READY: &str = "page.waitForFunction(() =>
+    [...document.querySelectorAll('tr.row:not(.over) .allow')].every((button) => button.ariaDisabled === 'false'))";
+
+#[tokio::test]
+async fn an_answer_to_the_chosen_calls_is_one_alone_and_the_keys_go_on() {
+    let place = Place::new();
+    let (mut ipybox, _url, _visitor, mut browser) = start_with_both(&place).await;
+    let running = ipybox.start_cell(FOUR).await;
+    browser
+        .run(&format!(
+            "const over = (count) => page.waitForFunction(`document.querySelectorAll('tr.over').length === ${{count}}`);
+             await page.waitForFunction(() => document.getElementById('choose-label').textContent === 'Choose all 4');
+             // Nothing is chosen: the buttons are about nothing, and do nothing.
+             await page.focus('#bulk button.allow');
+             await page.keyboard.press('Enter');
+             await page.focus('tr.row');
+             await page.keyboard.press('x');
+             await page.waitForFunction(() => document.querySelector('#bulk button.allow').textContent === 'Allow 1 chosen');
+             await page.focus('#bulk button.allow');
+             for (const key of ['Enter', 'Enter']) await page.keyboard.press(key);
+             await over(1);
+             await {READY};
+             // The same keys again, as late as somebody likes.
+             for (const key of ['Enter', 'Space', 'Space', 'Enter']) await page.keyboard.press(key);
+             // A key that is held.
+             for (let each = 0; each < 3; each += 1) await page.keyboard.down('Enter');
+             await page.keyboard.up('Enter');
+             await page.focus('#bulk button.allow');
+             for (const key of ['Enter', 'Space']) await page.keyboard.press(key);
+             const words = await page.$eval('#bulk', (bar) => bar.innerText);
+             if (!words.includes('Choose all 3') || words.includes('Allow 1')) throw new Error(words);
+             // From the bar, the keys lead to the next call.
+             await page.keyboard.press('j');
+             await page.keyboard.press('d');
+             await over(2);
+             await page.click('#choose-all');
+             await page.waitForFunction(() => document.querySelector('#bulk button.deny').textContent === 'Deny all 2');
+             await page.click('#bulk button.deny');
+             await over(4);"
+        ))
+        .await;
+    assert!(running.answer().await.ok().contains("1 of 4"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_click_without_a_move_does_not_answer_a_call_that_has_come_under_the_pointer() {
+    let place = Place::new();
+    let (mut ipybox, _url, _visitor, mut browser) = start_with_both(&place).await;
+    let code = "from mcptools.files import change
+for name in 'ab':
+    try: change.run(path=name)
+    except Exception as error: print(name, 'denied')";
+    let running = ipybox.start_cell(code).await;
+    browser
+        .run(&format!(
+            "const row = (path) => page.waitForFunction(`document.querySelector('tr.row:not(.over)')?.ariaLabel.includes('${{path}}')`);
+             await row('a');
+             await {READY};
+             await page.click('tr.row button.deny');
+             // The second call has the place of the first one, and its buttons that of those that were clicked.
+             await row('b');
+             await {READY};
+             await page.mouse.down();
+             await page.mouse.up();
+             await page.waitForFunction(() => document.getElementById('failure').textContent.includes('Click again'));
+             if (await page.$('tr.over')) throw new Error('the second call is answered');
+             await page.mouse.down();
+             await page.mouse.up();
+             await page.waitForSelector('tr.over');"
+        ))
+        .await;
+    let printed = running.answer().await.ok();
+    assert!(printed.contains("a denied") && printed.contains("b denied"), "{printed}");
     ipybox.stop().await;
 }
 
@@ -88,6 +167,8 @@ first.join()";
              if (wasGuarded !== 'true') throw new Error('the row that was there took answers');
              await page.waitForFunction(() =>
                  [...document.querySelectorAll('tr.row .allow')].every((button) => button.ariaDisabled === 'false'));
+             await page.click('#choose-all');
+             await page.waitForFunction(() => document.querySelector('#bulk button.allow').textContent === 'Allow all 2');
              await page.click('#bulk button.allow');",
         )
         .await;

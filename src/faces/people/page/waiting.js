@@ -18,8 +18,9 @@ const rows = new Map();
 const waiting = new Set();
 const groups = new Map();
 let current = null;
-// The buttons for several calls: a timer runs while they take no answer.
-const bulk = { guard: null, buttons: [...document.querySelectorAll("#bulk button")] };
+// The buttons for the chosen calls. Each says what it would do to how many of them.
+const bulk = [...document.querySelectorAll("#bulk button")];
+for (const button of bulk) button.dataset.words = button.textContent;
 
 function showQuestion({ row: call, left_ms: left }) {
   if (rows.has(call.id)) return;
@@ -34,6 +35,7 @@ function showQuestion({ row: call, left_ms: left }) {
     canAnswer: call.scope !== null,
     isChosen: false,
     guard: null,
+    shift: 0,
     buttons: [],
     until: left === null ? null : performance.now() + left,
     element: make("tr", "row"),
@@ -58,8 +60,9 @@ function tablesFrom(group) {
   return tables.slice(tables.indexOf(group));
 }
 
-// Of a row, a table, or the buttons for several calls. Not by comparing times: some browsers round the time for pages.
+// Of a row or a table. Not by comparing times: some browsers round the time for pages.
 function guard(guarded) {
+  guarded.shift = shifts += 1;
   if (guarded.guard === null) {
     const buttons = guarded.buttons ?? [...guarded.rows].flatMap((row) => row.buttons);
     for (const button of buttons) setDisabled(button, true);
@@ -120,7 +123,7 @@ function groupOf(call) {
   element.append(about, table);
   find("groups").append(element);
   const parts = { element, same, head, body, label, from };
-  const group = { ...parts, name, first: call, names: new Map(), isSameFrom: true, rows: new Set(), columns: null, guard: null };
+  const group = { ...parts, name, first: call, names: new Map(), isSameFrom: true, rows: new Set(), columns: null, guard: null, shift: 0 };
   groups.set(name, group);
   return group;
 }
@@ -240,11 +243,31 @@ function buttons(row) {
     button.dataset.answer = answer;
     button.setAttribute("aria-label", `${words}: ${label(row)}`);
     if (answer === "grant") button.title = `${row.call.grant.choice}: ${row.call.grant.covers}`;
-    button.addEventListener("click", () => give([row], answer));
+    button.addEventListener("click", (event) => press(event, row, answer));
     row.buttons.push(button);
     all.append(button);
   }
   return all;
+}
+
+// How often rows have come or moved, and how often until the pointer moved last: a click without a move after that was meant
+// for what was in their place before.
+let shifts = 0;
+let aimed = 0;
+let pointed = "";
+document.addEventListener("pointermove", ({ screenX, screenY }) => {
+  if (pointed !== (pointed = `${screenX} ${screenY}`)) aimed = shifts;
+});
+
+// Answers by a button of a row. If a key presses it, it has the focus, which nothing takes from one row to another.
+function press(event, row, answer) {
+  const isByMouse = event.detail > 0 && event.pointerType !== "touch";
+  if (isByMouse && Math.max(row.shift, row.group.shift) > aimed) {
+    aimed = shifts;
+    fail("The call under the pointer has just come there, so that click has answered nothing. Click again to answer it.");
+    return;
+  }
+  give([row], answer);
 }
 
 const isReady = (row) => row.isOpen && row.canAnswer && !row.isSent && row.guard === null && row.group.guard === null;
@@ -279,8 +302,6 @@ function decide(id, how) {
   if (!row || !row.isOpen) return;
   row.isOpen = false;
   waiting.delete(row);
-  // A click that was meant for the chosen calls is not one for all others.
-  if (row.isChosen) guard(bulk);
   row.isChosen = false;
   row.box.checked = false;
   row.left.textContent = "";
@@ -322,13 +343,8 @@ function choose(chosen, isChosen) {
   refreshSoon();
 }
 
-// What the buttons for several calls are about: the chosen ones, or all. Those whose answer is on its way are still chosen, so
-// that the second click of two does not answer all others.
-function targets() {
-  const open = [...waiting];
-  const chosen = open.filter((row) => row.isChosen);
-  return (chosen.length ? chosen : open).filter(isReady);
-}
+// What the buttons for several calls are about: the chosen ones, and never others.
+const targets = () => [...waiting].filter((row) => row.isChosen && isReady(row));
 
 async function toggle(row) {
   if (row.full && !row.isOpen) {
@@ -407,8 +423,10 @@ function setCurrent(row) {
 }
 
 function onKey(event, row) {
-  if (event.ctrlKey || event.altKey || event.metaKey || event.repeat && event.key in KEYS) return;
+  if (event.ctrlKey || event.altKey || event.metaKey) return;
   const isOnRow = event.target === row.element;
+  // A key that is held moves on, and does nothing else.
+  if (event.repeat && (event.key in KEYS || ["x", " ", "Enter"].includes(event.key))) return event.preventDefault();
   if (event.key === "j" || event.key === "ArrowDown") move(row, 1);
   else if (event.key === "k" || event.key === "ArrowUp") move(row, -1);
   else if (event.key === "x" || (event.key === " " && isOnRow)) choose([row], !row.isChosen);
@@ -424,17 +442,29 @@ function move(row, by) {
   if (next) next.focus();
 }
 
+// From everywhere but a field, the keys lead to the calls.
 document.addEventListener("keydown", (event) => {
-  const isFree = document.activeElement === document.body || document.activeElement === find("waiting-title");
-  if (isFree && current && (event.key === "j" || event.key === "ArrowDown")) {
+  if (event.ctrlKey || event.altKey || event.metaKey) return;
+  const at = document.activeElement;
+  const isFree = at === document.body || at === find("waiting-title");
+  const isOutside = !find("groups").contains(at) && !at.matches("input[name], select");
+  if (event.repeat && event.key === "Enter" && at.matches("button")) event.preventDefault();
+  if (current && isOutside && (event.key === "j" || event.key === "k" || isFree && event.key === "ArrowDown")) {
     current.element.focus();
     event.preventDefault();
   }
 });
 
-for (const button of bulk.buttons) {
+// An answer to the chosen calls is one alone: none is chosen after it, and the focus goes on to the next call.
+for (const button of bulk) {
   button.addEventListener("click", () => {
-    if (bulk.guard === null) give(targets(), button.dataset.answer);
+    const given = targets();
+    if (!given.length) return;
+    choose(given, false);
+    give(given, button.dataset.answer);
+    const next = [...waiting].find((row) => row.canAnswer && !row.isSent);
+    if (next) setCurrent(next);
+    (next ? next.element : find("waiting-title")).focus();
   });
 }
 
@@ -444,17 +474,23 @@ find("choose-all").addEventListener("change", (event) => choose(waiting, event.t
 
 function refresh() {
   const open = [...waiting];
-  const here = open.filter((row) => row.canAnswer);
+  const here = open.filter((row) => row.canAnswer && !row.isSent);
   const title = open.length === 0 ? "Nothing waits" : open.length === 1 ? "A call waits" : `${open.length} calls wait`;
   if (find("waiting-title").textContent !== title) find("waiting-title").textContent = title;
   document.title = open.length && hearing ? `(${open.length}) ipybox` : "ipybox";
-  find("bulk").hidden = here.length < 2 && !rows.size;
+  find("bulk").hidden = !rows.size;
   find("keys").hidden = !rows.size;
   const about = targets();
-  const isChosen = about.some((row) => row.isChosen);
-  find("target").textContent = isChosen ? `${about.length} chosen` : about.length ? `All ${about.length} that wait` : "";
-  for (const button of bulk.buttons) setDisabled(button, !about.length || bulk.guard !== null);
-  find("choose-all").checked = here.length > 0 && here.every((row) => row.isChosen);
+  const isAll = here.length > 0 && here.every((row) => row.isChosen);
+  const chosen = isAll && about.length === here.length ? `all ${about.length}` : `${about.length} chosen`;
+  find("choose-label").textContent = here.length ? `Choose all ${here.length}` : "Choose all";
+  find("target").textContent = about.length || !here.length ? "" : "Choose calls to answer several at once";
+  for (const button of bulk) {
+    setDisabled(button, !about.length);
+    const words = button.dataset.words.replace(/(allow|deny)/i, (verb) => (about.length ? `${verb} ${chosen}` : verb));
+    if (button.textContent !== words) button.textContent = words;
+  }
+  find("choose-all").checked = isAll;
   for (const row of open) {
     const isDisabled = !isReady(row);
     for (const button of row.buttons) setDisabled(button, isDisabled);
