@@ -1,4 +1,5 @@
-"""Adds hints to errors about wrong names: of registered MCP servers, of their tools, and of the tools' members.
+"""Adds hints to errors about wrong names: of registered MCP servers, of their tools, and of the tools' members; and
+to those about packages that are not installed.
 
 Only names that are close to an existing one, or belong to a server's package, get a hint: for all others
 the exception itself is enough. Standard library only.
@@ -12,6 +13,10 @@ import pkgutil
 import re
 import sys
 
+from ipybox_loading import later
+
+missing = later("ipybox_missing")
+
 ROOT = "mcptools"
 RUNTIME = "ipybox_runtime"
 # ipybox's own functions.
@@ -23,18 +28,20 @@ MOST_NAMES = 8
 HOW_TO_REGISTER = "register one with `register_mcp_server`"
 
 
-def hint_for(error):
-    """The hint to add to the text of `error`, or None."""
+def hint_for(error, by_library):
+    """The hint to add to the text of `error`, or None. `by_library` says whether a library has raised it."""
     if isinstance(error, ImportError):
-        return of_import(error)
+        return of_import(error) or of_package(error)
+    if by_library:
+        # A name that a library does not find is no name of a tool, unless it looks for it in `mcptools`.
+        is_own_name = isinstance(error, AttributeError)
+        return (is_own_name and of_attribute(error)) or missing().of_message(error)
     if isinstance(error, UnboundLocalError):
         return None
     if isinstance(error, NameError):
         return of_name(getattr(error, "name", None))
     if isinstance(error, AttributeError):
-        if getattr(error, "obj", None) is sys.modules.get(ROOT, error):
-            return of_server(error.name, is_attribute=True)
-        return None
+        return of_attribute(error)
     if isinstance(error, TypeError) and NO_FUNCTION.search(str(error)):
         return of_called_module(error)
     return None
@@ -59,6 +66,24 @@ def of_import(error):
     if tool and server in servers():
         return of_tool(server, tool)
     return of_server(server)
+
+
+def of_attribute(error):
+    if getattr(error, "obj", None) is sys.modules.get(ROOT, error):
+        return of_server(error.name, is_attribute=True)
+    return None
+
+
+def of_package(error):
+    """The hint for a package that is not installed."""
+    name = error.name or ""
+    if f"{name}.".startswith(f"{ROOT}."):
+        return None
+    said = missing().of_message(error)
+    if said is None and isinstance(error, ModuleNotFoundError) and name:
+        return missing().of_module(error)
+    member = re.match(r"cannot import name '(\w+)'", str(error))
+    return missing().of_name(f"{name}.{member[1]}") if member else said
 
 
 def of_server(name, is_attribute=False):

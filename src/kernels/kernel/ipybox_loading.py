@@ -1,6 +1,6 @@
 """Patches modules when they are imported, so none is imported at the start only for that. Standard library only."""
 
-import importlib
+import importlib.util
 import os
 import sys
 import types
@@ -50,6 +50,23 @@ class _NamespaceLoader:
     @staticmethod
     def create_module(spec):
         return None
+
+
+def later(name):
+    """Return a function that returns one of our modules, which it imports when it is first called.
+
+    The module is found now: later, code could put another in its place.
+    """
+    spec = importlib.util.find_spec(name)
+
+    def load():
+        if name not in sys.modules:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            sys.modules[name] = module
+        return sys.modules[name]
+
+    return load
 
 
 class ImportingPackage(types.ModuleType):

@@ -15,6 +15,7 @@ import threading
 import traceback
 
 from ipybox_frames import (
+    LIBRARY,
     MOST_FRAMES,
     TOOL,
     USER,
@@ -74,15 +75,18 @@ def show_group(shell, exc_tuple):
 
 def hints(value):
     frames = kinds_of_frames(value.__traceback__)
-    # A name that a library does not find is no name of a tool, unless it looks for it in `mcptools`.
-    has_own_name = isinstance(value, (ImportError, AttributeError))
-    if not frames or (frames[-1][1] != USER and not has_own_name):
+    if not frames or (frames[-1][1] not in (USER, LIBRARY) and not has_own_name(value)):
         return []
     try:
-        hint = hint_for(value)
+        hint = hint_for(value, by_library=frames[-1][1] != USER)
     except Exception:  # noqa: BLE001 - what the user's code has made of imports must not hide the exception
         return []
     return [f"hint: {hint}"] if hint else []
+
+
+def has_own_name(value):
+    """Whether an exception says itself which name is missing, whoever looks for it."""
+    return isinstance(value, (ImportError, AttributeError))
 
 
 def shorten_native_tracebacks(shell):

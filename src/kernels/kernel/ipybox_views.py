@@ -5,9 +5,7 @@ representation, and a short text in place of a long one: the user sees the rest.
 loaded for the first: most clients have none. Standard library and IPython only.
 """
 
-import importlib.util
-import sys
-
+from ipybox_loading import later
 from IPython.utils.dir2 import get_real_method
 
 # The representation: the name of a file, a line break, and its content.
@@ -25,8 +23,7 @@ TABLES = (
     ("pyarrow.lib", "RecordBatch"),
 )
 
-# Found while the kernel starts: later, code could put another in its place.
-_viewing = importlib.util.find_spec("ipybox_viewing")
+viewing = later("ipybox_viewing")
 
 # Whether the client of the cell that runs has views.
 is_wanted = bool
@@ -50,16 +47,6 @@ def adjust(name, library):
         getattr(viewing(), name)(library)
     except Exception:  # noqa: BLE001, S110 - code that imports a library must get it
         pass
-
-
-def viewing():
-    """The module that makes views."""
-    name = _viewing.name
-    if name not in sys.modules:
-        module = importlib.util.module_from_spec(_viewing)
-        _viewing.loader.exec_module(module)
-        sys.modules[name] = module
-    return sys.modules[name]
 
 
 def with_view(data):

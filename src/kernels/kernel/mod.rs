@@ -51,9 +51,9 @@ use crate::kernels::sandbox::Sandbox;
 
 /// The modules for every kernel; [`launch`] and [`remote`] have further ones.
 #[rustfmt::skip]
-const SHARED_MODULES: [(&str, &str); 12] = python_modules![
+const SHARED_MODULES: [(&str, &str); 13] = python_modules![
     "ipybox_commands", "ipybox_files", "ipybox_frames", "ipybox_hints", "ipybox_input",
-    "ipybox_limits", "ipybox_loading", "ipybox_messages", "ipybox_shell", "ipybox_tracebacks",
+    "ipybox_limits", "ipybox_loading", "ipybox_messages", "ipybox_missing", "ipybox_shell", "ipybox_tracebacks",
     "ipybox_viewing", "ipybox_views",
 ];
 

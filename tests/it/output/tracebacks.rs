@@ -265,7 +265,6 @@ pub(crate) async fn wrong_names_are_answered_with_the_right_ones() {
     for code in [
         "weather",
         "echoes",
-        "import numpyy",
         "import os; os.ekko",
         "from os import ekko",
         "None()",
@@ -275,6 +274,64 @@ pub(crate) async fn wrong_names_are_answered_with_the_right_ones() {
     ] {
         let shown = ipybox.cell(code).await.error();
         assert!(!shown.contains("hint:"), "{code}\n{shown}");
+    }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+pub(crate) async fn a_missing_package_is_named() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    place.write("src/of_the_workspace.py", "");
+    place.write("uses_a_package.py", "import cv2");
+    for (code, hint) in [
+        ("import sklearn", r#"install_package("scikit-learn")"#),
+        ("from Crypto.Cipher import AES", r#"install_package("pycryptodome")"#),
+        ("import xarray as xr", r#"install_package("xarray")"#),
+        ("def f():\n    from skimage.io import imread\nf()", r#"install_package("scikit-image")"#),
+        ("import importlib; importlib.import_module('serial.tools')", r#"install_package("pyserial")"#),
+        // Of a module that several packages share, and in a module of the workspace.
+        ("import google.cloud.storage as storage", r#"install_package("google-cloud-storage")"#),
+        ("from google.cloud import pubsub_v1", r#"install_package("google-cloud-pubsub")"#),
+        ("from azure.storage.blob import BlobClient", r#"install_package("azure-storage-blob")"#),
+        ("import uses_a_package", r#"install_package("opencv-python-headless")"#),
+        // By what libraries say.
+        ("import pandas; pandas.DataFrame({'a': [1]}).to_excel('a.xlsx')", r#"install_package("openpyxl")"#),
+        ("pandas.DataFrame({'a': [1]}).to_hdf('a.h5', key='k')", r#"install_package("tables")"#),
+        (
+            "import altair; altair.Chart(pandas.DataFrame({'a': [1]})).mark_bar().save('a.png')",
+            r#"install_package("vl-convert-python")"#,
+        ),
+        (
+            "raise ImportError('This needs more: python -m pip install --upgrade \"dask[dataframe]\"')",
+            r#"install_package("dask[dataframe]")"#,
+        ),
+        // No package will do.
+        (
+            "import of_the_workspace",
+            "it is in `src/` of the workspace: `import sys; sys.path.insert(0, 'src')`",
+        ),
+        (
+            "import msvcrt",
+            "`msvcrt` belongs to Python's standard library, and is not in this build of it: no package brings it",
+        ),
+        ("import urllib2", "Python 3.0 and newer have no module `urllib2`: use `urllib.request`"),
+        ("import numpyy", r#"did you mean `numpy`? If not, install_package("numpyy")"#),
+    ] {
+        let shown = ipybox.cell(code).await.error();
+        assert!(shown.ends_with(&format!("\nhint: {hint}")), "{code}\n{shown}");
+    }
+    for code in [
+        "import pandas.there_is_none",
+        "from pandas import there_is_none",
+        "import json.there_is_none",
+        "import mcptools.there_is_none.either; 1",
+        "raise ValueError('pip install foo')",
+        "raise ImportError('try to pip install pandas')",
+        "raise ImportError('no')",
+    ] {
+        let shown = ipybox.cell(code).await.error();
+        assert!(!shown.contains("install_package"), "{code}\n{shown}");
     }
     ipybox.stop().await;
 }
