@@ -7,7 +7,7 @@ use etcetera::BaseStrategy as _;
 
 use super::Error;
 use crate::ground::env::{self, Variables};
-use crate::ground::files::{check_parents, check_private, create_private_directory, real_path};
+use crate::ground::files::{check_parents, check_private, create_private_directory, real_path, sweep_state};
 
 /// The real path of a workspace, which is created if it is missing.
 pub(crate) fn create_workspace(path: &Path) -> Result<PathBuf, Error> {
@@ -48,7 +48,7 @@ pub(crate) fn states_dir(named: Option<PathBuf>, variables: &Variables) -> Resul
     Ok(states)
 }
 
-/// Creates a directory in `states` for this user alone.
+/// Creates a directory in `states` for this user alone, and removes from it what processes have left that died.
 ///
 /// # Errors
 /// It cannot be created, or other users can change it.
@@ -56,7 +56,9 @@ pub(crate) fn create_in(states: &Path, directory: &Path, variables: &Variables) 
     let failed = |source| Error::StateDir { path: states.to_owned(), source };
     create_private_directory(directory).map_err(failed)?;
     // Another user may have created one of them meanwhile.
-    check(states, &[directory], variables)
+    check(states, &[directory], variables)?;
+    sweep_state(directory);
+    Ok(())
 }
 
 /// Checks whether only this user can change or replace `directories`, which are in `states` and may be missing.

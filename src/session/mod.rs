@@ -436,6 +436,7 @@ impl Tools {
             }
             None => Registry::in_directory(&config.state_dir, connector.clone()),
         };
+        registry.settle(&config.workspace);
         registry.report_placeholders(&config.variables);
         let at_start = offered_at_start(config, &connector)?;
         // The registry of an application does not know the vault.

@@ -217,36 +217,25 @@ impl Offers {
             slot = self.slots.acquire() => slot,
             () = self.stop.cancelled() => return,
         };
-        if let Err(error) = kept.put().await {
-            return self.failed(name, &format!("its secrets cannot be kept: {error}"));
-        }
         let registry = &self.registrar.registry;
-        let before = registry.parameters_of(name).unwrap_or_else(|error| {
-            tracing::warn!(server = %name, %error, "secrets that a server no longer uses may be left");
-            None
-        });
-        let candidate = registry.imported(name, kept.parameters.clone(), notes.clone());
+        let keeping = match kept.begin(registry, name).await {
+            Ok(keeping) => keeping,
+            Err(error) => return self.failed(name, &format!("its secrets cannot be kept: {error}")),
+        };
+        let candidate = registry.imported(name, keeping.parameters().clone(), notes.clone());
         let registered = match candidate {
             Ok(candidate) => tokio::select! {
                 registered = self.generate(candidate, name) => registered,
-                () = self.stop.cancelled() => return kept.withdraw(registry, name).await,
+                () = self.stop.cancelled() => return keeping.end().await,
             },
             Err(error) => Err(error),
         };
         drop(slot);
         record_end(Some(on_record), &registered, |(registration, ..)| json!(registration.modules));
+        keeping.end().await;
         match registered {
-            Ok(done) => {
-                kept.put_back().await;
-                self.adopt(name, done).await;
-                if let Some(before) = before {
-                    kept.forget_those_of(&before).await;
-                }
-            }
-            Err(error) => {
-                self.failed(name, &describe(&error));
-                kept.withdraw(registry, name).await;
-            }
+            Ok(done) => self.adopt(name, done).await,
+            Err(error) => self.failed(name, &describe(&error)),
         }
     }
 

@@ -392,6 +392,15 @@ impl Connector {
         Ok(account.forget().await?)
     }
 
+    /// As [`log_out`](Self::log_out), of a server that nobody uses any more. Blocks.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn forget_login(&self, parameters: &ServerParameters) -> Result<bool, LoginError> {
+        let account = self.account(parameters).map_err(Box::new)?.ok_or(LoginError::NoLogin)?;
+        Ok(account.forget_kept()?)
+    }
+
     fn http_client(&self, url: &reqwest::Url) -> Result<reqwest::Client, Error> {
         let proxies = Proxies::to(url);
         let kept = if proxies == Proxies::None { &self.loopback } else { &self.http };

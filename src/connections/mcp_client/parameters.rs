@@ -11,6 +11,7 @@ use super::fields::Fields;
 use super::oauth_parameters::Login;
 use super::parameters_error::{LONGEST_TIMEOUT_SECS, ParametersError};
 use super::pasted::{self, Adopted};
+use crate::ground::env::SECRET;
 use crate::ground::text::visible::{line, word};
 use crate::ground::text::without_user;
 
@@ -142,6 +143,13 @@ impl ServerParameters {
             object.insert("timeout".to_owned(), json!(timeout.as_secs_f64()));
         }
         object
+    }
+
+    /// The names of the kept secrets that they refer to.
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        let text = Value::Object(self.to_json()).to_string();
+        let names = text.split("${").skip(1).filter_map(|part| part.split_once('}'));
+        names.map(|(name, _)| name.to_owned()).filter(|name| name.starts_with(SECRET)).collect()
     }
 
     /// The target of the server, in one line: its command line, or its URL without user name and password.

@@ -56,9 +56,25 @@ struct Current {
     failed: Option<(Instant, String)>,
 }
 
+/// A token that was got, and of which version of the store it is.
+struct Got {
+    token: Token,
+    version: Option<Stamp>,
+}
+
+impl From<Token> for Got {
+    /// Of a client by itself, whose token is not kept.
+    fn from(token: Token) -> Self {
+        Self { token, version: None }
+    }
+}
+
 impl Accounts {
     /// Accounts that are kept in a state directory, or in memory alone.
     pub(crate) fn new(directory: Option<PathBuf>, redactor: Redactor) -> Self {
+        if let Some(Err(error)) = directory.as_deref().map(Store::settle) {
+            tracing::warn!(error = %error, "a login of an earlier process is not complete yet");
+        }
         Self { directory, redactor, open: Mutex::default(), tasks: TaskTracker::new() }
     }
 
@@ -123,18 +139,16 @@ impl Account {
     }
 
     /// The token that is kept, renewed if needed, or that of a client.
-    async fn fetched(self: &Arc<Self>) -> Result<Option<Token>, Error> {
-        Ok(match self.server.settings.needs_user() {
-            true => match blocking(&self.server.store, Store::load).await? {
-                None => None,
-                Some(secret) => match Token::of(&secret.credentials) {
-                    Some(token) if token.is_fresh() => Some(token),
-                    Some(token) => Some(Box::pin(self.renew(&token)).await?),
-                    None => None,
-                },
-            },
+    async fn fetched(self: &Arc<Self>) -> Result<Option<Got>, Error> {
+        if !self.server.settings.needs_user() {
             // Most such servers ask for a token at once; one that does not says so by its first answer.
-            false => Some(Box::pin(machine::token(&self.server, None)).await?),
+            return Ok(Some(Box::pin(machine::token(&self.server, None)).await?.into()));
+        }
+        let (version, token) = blocking(&self.server.store, kept_token).await?;
+        Ok(match token {
+            Some(token) if token.is_fresh() => Some(Got { token, version }),
+            Some(token) => Some(Box::pin(self.renew(&token)).await?),
+            None => None,
         })
     }
 
@@ -156,7 +170,9 @@ impl Account {
         }
         current.check_failure()?;
         let got = match (self.server.settings.needs_user(), refused) {
-            (false, _) => Box::pin(machine::token(&self.server, Some(challenge))).await.map(Some),
+            (false, _) => {
+                Box::pin(machine::token(&self.server, Some(challenge))).await.map(|token| Some(token.into()))
+            }
             (true, Some(refused)) => Box::pin(self.renew(refused)).await.map(Some),
             (true, None) => Ok(None),
         };
@@ -199,6 +215,16 @@ impl Account {
         blocking(&self.server.store, Store::clear).await
     }
 
+    /// Forgets the login that is kept; a token in memory is of an earlier version then. Returns whether there was one. Blocks.
+    ///
+    /// # Errors
+    /// The store cannot be changed.
+    pub(crate) fn forget_kept(&self) -> Result<bool, Error> {
+        let store = &self.server.store;
+        let _lock = store.lock().map_err(Error::Store)?;
+        store.clear().map_err(Error::Store)
+    }
+
     /// Forgets the token in memory: another one was saved.
     pub(super) async fn reload(&self) {
         *self.current.lock().await = Current::default();
@@ -217,43 +243,50 @@ impl Account {
         current.token.as_ref()
     }
 
-    fn keep(&self, current: &mut Current, got: Result<Option<Token>, Error>) -> Result<Option<Token>, Error> {
-        if let Ok(Some(token)) = &got {
+    fn keep(&self, current: &mut Current, got: Result<Option<Got>, Error>) -> Result<Option<Token>, Error> {
+        if let Ok(Some(Got { token, .. })) = &got {
             self.redact(&token.secret);
         }
         let failed = match &got {
             Err(Error::Unavailable(why) | Error::Discovery(why)) => Some((Instant::now(), why.clone())),
             _ => None,
         };
-        let (token, is_known) = (got.as_ref().ok().cloned().flatten(), got.is_ok());
-        // A renewal has written the store. What another process writes after we have looked is looked at the next time.
-        let version = if token.is_some() { self.server.store.stamp() } else { current.version };
+        let is_known = got.is_ok();
+        // A renewal has written the store. What another process writes after that is looked at the next time.
+        let version = match &got {
+            Ok(Some(Got { version: Some(version), .. })) => Some(*version),
+            _ => current.version,
+        };
+        let got = got.map(|got| got.map(|Got { token, .. }| token));
+        let token = got.as_ref().ok().cloned().flatten();
         *current = Current { token, is_known, version, failed };
         got
     }
 
     /// Renews a token in a task of its own: a call that is cancelled meanwhile does not lose the new one.
-    async fn renew(self: &Arc<Self>, stale: &Token) -> Result<Token, Error> {
+    async fn renew(self: &Arc<Self>, stale: &Token) -> Result<Got, Error> {
         let (account, stale) = (Arc::clone(self), stale.clone());
         let renewing = self.tasks.spawn(async move { account.renew_now(&stale).await });
         renewing.await.unwrap_or_else(|error| Err(Error::Unavailable(error.to_string())))
     }
 
     /// Renews a token by the refresh token, unless another process has done so.
-    async fn renew_now(&self, stale: &Token) -> Result<Token, Error> {
+    async fn renew_now(&self, stale: &Token) -> Result<Got, Error> {
         let _lock = blocking(&self.server.store, Store::lock).await?;
+        let version = self.server.store.stamp();
         let secret = blocking(&self.server.store, Store::load).await?;
         let Some(secret) = secret else { return Err(ended("it was logged out")) };
         if let Some(token) = Token::of(&secret.credentials).filter(|token| token != stale && token.is_fresh())
         {
-            return Ok(token);
+            return Ok(Got { token, version });
         }
         let renewed = self.refreshed(secret).await;
         if let Err(Error::Ended(_)) = &renewed {
             // Nothing that is kept is of use any more.
             blocking(&self.server.store, Store::end).await?;
         }
-        renewed
+        // Nobody else writes it as long as we have its lock.
+        renewed.map(|token| Got { token, version: self.server.store.stamp() })
     }
 
     async fn refreshed(&self, secret: Secret) -> Result<Token, Error> {
@@ -289,6 +322,13 @@ impl Account {
         tracing::info!(server = %super::http::shown(&self.server.url), "the token for an MCP server was renewed");
         Ok(Token::lasting(renewed.access_token().secret().clone(), renewed.expires_in()))
     }
+}
+
+/// The token that is kept. The version comes first: should another process write in between, the next call looks again.
+fn kept_token(store: &Store) -> std::io::Result<(Option<Stamp>, Option<Token>)> {
+    let version = store.stamp();
+    let secret = store.load()?;
+    Ok((version, secret.and_then(|secret| Token::of(&secret.credentials))))
 }
 
 fn ended(why: &str) -> Error {

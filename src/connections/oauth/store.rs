@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use super::Error;
 use super::token::expires_at;
 use crate::ground::env::vault::Vault;
-use crate::ground::files::{Stamp, StateFile, create_private_directory, lock};
+use crate::ground::files::{Journal, JournalNote, Stamp, StateFile, create_private_directory, lock};
 use crate::ground::web::bare;
 
 /// How long to wait for another process that renews the same token.
@@ -83,6 +83,12 @@ struct Document {
     logins: BTreeMap<String, KnownLogin>,
 }
 
+/// A login that begins or ends, as the journal notes it.
+#[derive(Serialize, Deserialize)]
+struct LoginChange {
+    key: String,
+}
+
 /// Where one login is kept. Its methods block.
 pub(crate) struct Store {
     key: String,
@@ -126,8 +132,12 @@ impl Store {
         match &self.place {
             Place::Directory(directory) => {
                 create_private_directory(directory)?;
+                let is_first = !self.look()?.is_some_and(|login| login.is_logged_in);
+                let note = is_first.then(|| self.note_change(directory)).transpose()?;
                 Vault::in_directory(directory).put(&self.entry(), &serde_json::to_string(&secret)?)?;
-                self.change(directory, |login| login.has(&secret))
+                self.change(directory, |login| login.has(&secret))?;
+                note.into_iter().for_each(JournalNote::remove);
+                Ok(())
             }
             Place::Memory(place) => {
                 *place.lock() = Some(Box::new(secret));
@@ -140,9 +150,11 @@ impl Store {
     pub(super) fn clear(&self) -> io::Result<bool> {
         match &self.place {
             Place::Directory(directory) => {
-                let was_there = Vault::in_directory(directory).remove(&self.entry())?;
+                let note = self.note_change(directory)?;
                 file_of(directory)
                     .change(|document: &mut Document| drop(document.logins.remove(&self.key)))?;
+                let was_there = Vault::in_directory(directory).remove(&self.entry())?;
+                note.remove();
                 Ok(was_there)
             }
             Place::Memory(place) => Ok(place.lock().take().is_some()),
@@ -153,8 +165,11 @@ impl Store {
     pub(super) fn end(&self) -> io::Result<()> {
         match &self.place {
             Place::Directory(directory) => {
+                let note = self.note_change(directory)?;
+                self.change(directory, |login| login.is_logged_in = false)?;
                 Vault::in_directory(directory).remove(&self.entry())?;
-                self.change(directory, |login| login.is_logged_in = false)
+                note.remove();
+                Ok(())
             }
             Place::Memory(_) => self.clear().map(drop),
         }
@@ -221,9 +236,30 @@ impl Store {
         })
     }
 
+    /// Notes that a login begins or ends: its tokens are in the vault only if `logins.json` says that there are some.
+    fn note_change(&self, directory: &Path) -> io::Result<JournalNote> {
+        journal_in(directory).note(&LoginChange { key: self.key.clone() })
+    }
+
+    /// Removes the tokens of logins that a process had not noted, or had forgotten already, when it died.
+    pub(super) fn settle(directory: &Path) -> io::Result<()> {
+        for (note, LoginChange { key }) in journal_in(directory).left()? {
+            let store = Self::new(key, String::new(), Some(directory));
+            if !store.look()?.is_some_and(|login| login.is_logged_in) {
+                Vault::in_directory(directory).remove(&store.entry())?;
+            }
+            note.remove();
+        }
+        Ok(())
+    }
+
     fn entry(&self) -> String {
         format!("login {}", self.key)
     }
+}
+
+fn journal_in(directory: &Path) -> Journal {
+    Journal::in_directory(directory.join("logins.journal"))
 }
 
 impl KnownLogin {
@@ -289,4 +325,44 @@ pub(super) async fn blocking<T: Send + 'static>(
     let store = Arc::clone(store);
     let done = tokio::task::spawn_blocking(move || work(&store)).await;
     done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(Error::Store)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret() -> Secret {
+        let tokens = serde_json::json!({"access_token": "t1", "token_type": "bearer"});
+        let credentials = StoredCredentials::new(
+            "client".to_owned(),
+            Some(serde_json::from_value(tokens).unwrap()),
+            Vec::new(),
+            None,
+        );
+        Secret { credentials, client_secret: None, token_endpoint: None }
+    }
+
+    #[test]
+    fn tokens_that_a_process_left_when_it_died_are_removed_unless_they_are_of_a_login() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path();
+        let store = Store::new("key".to_owned(), "https://a.example/".to_owned(), Some(state));
+        let kept = || Vault::in_directory(state).get("login key").unwrap();
+        // It died between the vault and the document.
+        drop(store.note_change(state).unwrap());
+        Vault::in_directory(state).put("login key", "t0").unwrap();
+        Store::settle(state).unwrap();
+        assert_eq!(kept(), None);
+        // After the document.
+        store.save(secret()).unwrap();
+        drop(store.note_change(state).unwrap());
+        Store::settle(state).unwrap();
+        assert!(kept().is_some() && store.load().unwrap().is_some());
+        // Between the document and the vault, at the end.
+        drop(store.note_change(state).unwrap());
+        store.change(state, |login| login.is_logged_in = false).unwrap();
+        Store::settle(state).unwrap();
+        assert_eq!(kept(), None);
+        assert!(journal_in(state).is_empty());
+    }
 }

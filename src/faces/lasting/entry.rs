@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 use super::likeness::{JSON_BYTES, Likeness};
 use crate::config::sessions_dir;
+use crate::ground::files::replacement::{PRIVATE, parent_of, replace};
 use crate::ground::files::{check_private, create_private_directory, if_there, lock, small};
 
 /// The longest path of a socket: 104 bytes on macOS and 108 on Linux, with the byte that ends it.
@@ -115,9 +116,9 @@ impl Entry {
     }
 
     pub(super) fn describe(&self, description: &Description) -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(&self.path)?;
-        serde_json::to_writer(&mut file, description)?;
-        file.persist(self.description()).map_err(|error| error.error).map(drop)
+        let path = self.description();
+        let (directory, name) = parent_of(&path)?;
+        replace(&directory, name, PRIVATE, &serde_json::to_vec(description)?)
     }
 
     /// What the entry says; `None` if it is new or nothing that ipybox has written.

@@ -4,6 +4,7 @@
 //! `IPYBOX_KEYRING=off` uses the file alone. All functions block: a keyring may ask its user for a password.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +46,18 @@ impl Vault {
         }
     }
 
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Has one process at a time, as long as the result lives, decide which names secrets get.
+    ///
+    /// # Errors
+    /// Another process has the turn for longer than a keyring may take.
+    pub(crate) fn turn(&self) -> io::Result<File> {
+        self.file.turn(2 * KEYRING_TIMEOUT)
+    }
+
     /// The secret under `key`.
     ///
     /// # Errors
@@ -77,22 +90,19 @@ impl Vault {
     /// Removes the secret under `key`. Returns whether there was one.
     ///
     /// # Errors
-    /// The file cannot be read or written, or the keyring has the secret and does not remove it.
+    /// The file cannot be read or written. A keyring that cannot be used counts as one without the secret.
     pub(crate) fn remove(&self, key: &str) -> io::Result<bool> {
-        let mut is_removed = false;
+        // The keyring first: as long as the file has a newer one, an older one of the keyring is hidden.
+        let in_keyring = self.with_entry(key, |entry| entry.delete_credential());
+        let mut is_removed = matches!(in_keyring, Ok(Some(())));
         if self.file.read::<Document>()?.secrets.contains_key(key) {
             self.file
-                .change(|document: &mut Document| is_removed = document.secrets.remove(key).is_some())?;
+                .change(|document: &mut Document| is_removed |= document.secrets.remove(key).is_some())?;
         }
-        match self.with_entry(key, |entry| entry.delete_credential()) {
-            Ok(Some(())) => Ok(true),
-            Ok(None) => Ok(is_removed),
-            Err(error) if is_removed => {
-                tracing::debug!(%error, "the keyring was not searched for a removed secret");
-                Ok(true)
-            }
-            Err(_) => Ok(is_removed),
+        if let Err(error) = in_keyring {
+            tracing::debug!(%error, "the keyring was not searched for a removed secret");
         }
+        Ok(is_removed)
     }
 
     /// The name of the keyring's entry for `key`: the same however the state directory is named.

@@ -8,8 +8,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use cap_std::fs::Dir;
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
+
+use super::replacement::{Replacement, sweep};
 
 /// Opens a regular file below `root` for reading. No part of `path` may be a symbolic link, also one that stays inside: the
 /// stranger may not be allowed to read what we can. For the same reason the file may have no second name.
@@ -65,17 +68,11 @@ pub(crate) fn make_directory(root: &Path, path: &Path) -> io::Result<OwnedFd> {
 /// # Errors
 /// As for [`std::fs::write`].
 pub(crate) fn put(root: &Path, directory: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let place = make_directory(root, Path::new(directory))?;
-    let spare = format!(".{:08x}", uuid::Uuid::new_v4().as_fields().0);
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-    let mut file = File::from(rustix::fs::openat(&place, &spare, flags, mode)?);
-    let done = file.write_all(bytes).and_then(|()| Ok(rustix::fs::renameat(&place, &spare, &place, name)?));
-    if done.is_err() {
-        // The error says more than one of the removal.
-        rustix::fs::unlinkat(&place, &spare, AtFlags::empty()).ok();
-    }
-    done
+    let place = Dir::from_std_file(make_directory(root, Path::new(directory))?.into());
+    sweep(&place);
+    let mut fresh = Replacement::file(&place, 0o644)?;
+    fresh.as_file().write_all(bytes)?;
+    fresh.put(name).map(drop)
 }
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);

@@ -3,7 +3,7 @@
 //! It is replaced atomically; one that is damaged, or of a newer version, is refused and never overwritten.
 
 use std::fs::{File, TryLockError};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::replacement::{PRIVATE, parent_of, replace};
 use super::small::{self, if_there};
 
 /// The format of the files.
@@ -23,8 +24,6 @@ const LARGEST: u64 = 256 * 1024 * 1024;
 /// How long to wait for another process that writes the file; writing takes milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How often other processes may be faster.
-const ATTEMPTS: usize = 16;
 
 /// A file, and beside it `<name>.lock`. Its methods block.
 #[derive(Debug)]
@@ -54,12 +53,17 @@ impl StateFile {
 
     /// The document in the file; the default if there is no file.
     pub(crate) fn read<T: DeserializeOwned + Default>(&self) -> io::Result<T> {
+        Ok(self.find()?.unwrap_or_default())
+    }
+
+    /// The document in the file; `None` if there is no file.
+    pub(crate) fn find<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
         let content =
             if_there(small::read(&self.path, LARGEST)).map_err(|error| self.failed("read", &error))?;
-        let Some(content) = content else { return Ok(T::default()) };
+        let Some(content) = content else { return Ok(None) };
         let document: Document<T> = serde_json::from_slice(&content).map_err(|error| self.damaged(error))?;
         match document.version {
-            VERSION => Ok(document.content),
+            VERSION => Ok(Some(document.content)),
             other => Err(self.damaged(format!("version {other} is not {VERSION}"))),
         }
     }
@@ -81,11 +85,16 @@ impl StateFile {
         let _lock = self.lock().map_err(|error| self.failed("locked", &error))?;
         let mut content = self.read()?;
         change(&mut content);
+        self.put(content)
+    }
+
+    /// Replaces the document, whatever it is: nobody else writes it.
+    pub(crate) fn put<T: Serialize>(&self, content: T) -> io::Result<()> {
         self.write(&Document { version: VERSION, content }).map_err(|error| self.failed("written", &error))
     }
 
     /// Has one process at a time, as long as the result lives, change this file together with others. Waits at most for
-    /// `limit`.
+    /// `limit`; [`io::ErrorKind::TimedOut`] if another process has the turn for so long.
     pub(crate) fn turn(&self, limit: Duration) -> io::Result<File> {
         lock(&self.path.with_extension("turn"), limit).map_err(|error| self.failed("locked", &error))
     }
@@ -105,13 +114,8 @@ impl StateFile {
     }
 
     fn write<T: Serialize>(&self, document: &Document<T>) -> io::Result<()> {
-        let directory = self.path.parent().unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
-        serde_json::to_writer_pretty(&mut file, document)?;
-        file.flush()?;
-        file.as_file().sync_all()?;
-        file.persist(&self.path)?;
-        Ok(())
+        let (directory, name) = parent_of(&self.path)?;
+        replace(&directory, name, PRIVATE, &serde_json::to_vec_pretty(document)?)
     }
 }
 
@@ -139,20 +143,6 @@ pub(crate) fn lock(path: &Path, limit: Duration) -> io::Result<File> {
 /// The error of who has waited for another process for all of `limit`.
 pub(crate) fn held_too_long(limit: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("another process has held it for {limit:?}"))
-}
-
-/// Tries again as long as it fails because another process `was_faster`, a few times.
-pub(crate) fn persist<T>(
-    was_faster: impl Fn(&io::Error) -> bool,
-    mut attempt: impl FnMut() -> io::Result<T>,
-) -> io::Result<T> {
-    for _ in 1..ATTEMPTS {
-        match attempt() {
-            Err(error) if was_faster(&error) => {}
-            done => return done,
-        }
-    }
-    attempt()
 }
 
 #[cfg(test)]

@@ -57,14 +57,33 @@ pub(crate) fn remove_tree(directory: &Path) -> io::Result<()> {
         return Err(io::ErrorKind::NotADirectory.into());
     }
     set_permissions(directory, Permissions::from_mode(0o700))?;
-    let top = Dir::open_ambient_dir(directory, cap_std::ambient_authority())?;
+    empty(&Dir::open_ambient_dir(directory, cap_std::ambient_authority())?)?;
+    remove_dir(directory)
+}
+
+/// As [`remove_tree`], of the directory `name` in `directory`.
+///
+/// # Errors
+/// As there.
+pub(crate) fn remove_tree_in(directory: &Dir, name: &str) -> io::Result<()> {
+    if !directory.symlink_metadata(name)?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    let open = cap_std::fs::Permissions::from_std(Permissions::from_mode(0o700));
+    directory.set_permissions(name, open)?;
+    empty(&directory.open_dir(name)?)?;
+    directory.remove_dir(name)
+}
+
+/// Removes all that is in a directory.
+fn empty(top: &Dir) -> io::Result<()> {
     let mut waiting = BTreeSet::new();
-    take_apart(&top, &top, &mut waiting)?;
+    take_apart(top, top, &mut waiting)?;
     while let Some(name) = waiting.pop_first() {
-        take_apart(&top.open_dir(&name)?, &top, &mut waiting)?;
+        take_apart(&top.open_dir(&name)?, top, &mut waiting)?;
         top.remove_dir(&name)?;
     }
-    remove_dir(directory)
+    Ok(())
 }
 
 /// Removes the files of `directory`, and moves its directories to `top`, by names that are added to `waiting`.

@@ -8,10 +8,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use cap_std::fs::Dir;
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
 use super::manifest::{Conditions, Content, KEPT_FOR, Manifest};
+use crate::ground::files::replacement::{PRIVATE, Replacement};
 use crate::ground::files::{StateFile, create_private_directory, if_there, is_at, lock, persist};
 
 const MANIFEST: &str = "manifest.json";
@@ -113,8 +115,8 @@ impl Directory {
     }
 
     /// A new file for a value that is about to arrive.
-    pub(super) fn create(&self) -> io::Result<tempfile::NamedTempFile> {
-        tempfile::NamedTempFile::new_in(&self.path)
+    pub(super) fn create(&self) -> io::Result<Replacement> {
+        Replacement::file(&Dir::open_ambient_dir(&self.path, cap_std::ambient_authority())?, PRIVATE)
     }
 
     /// Where the value with this digest is.
@@ -148,7 +150,9 @@ pub(super) fn others(base: &Path, conditions: &Conditions, python: &str) -> Vec<
     for entry in entries.filter(|entry| *entry.file_name() != *own) {
         let path = entry.path();
         let file = path.join(MANIFEST);
-        let written = std::fs::metadata(&file).and_then(|metadata| metadata.modified());
+        // A session that died at its start has left none.
+        let written = std::fs::metadata(&file).or_else(|_| std::fs::metadata(&path));
+        let written = written.and_then(|metadata| metadata.modified());
         let age = written.ok().and_then(|written| SystemTime::now().duration_since(written).ok());
         if age.is_some_and(|age| age > KEPT_FOR)
             && let Ok(old) = Directory::own(&path)

@@ -7,13 +7,14 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::manifest::VARIABLE_BYTES;
 use super::{Checkpoint, Error};
+use crate::ground::files::replacement::Replacement;
 
 /// A value that is arriving. Dropping it leaves nothing.
 pub(crate) struct Receiving {
     checkpoint: Arc<Checkpoint>,
     number: u64,
     /// Removes the file when it is dropped.
-    path: Option<tempfile::TempPath>,
+    fresh: Option<Replacement>,
     file: tokio::fs::File,
     digest: Sha256,
     bytes: u64,
@@ -32,12 +33,13 @@ impl Receiving {
         if saving.is_receiving {
             return Err(Error::Occupied);
         }
-        let (file, path) = open.directory.create().map_err(Error::Disk)?.into_parts();
+        let mut fresh = open.directory.create().map_err(Error::Disk)?;
+        let file = fresh.as_file().try_clone().map_err(Error::Disk)?;
         saving.is_receiving = true;
         Ok(Self {
             checkpoint: Arc::clone(checkpoint),
             number,
-            path: Some(path),
+            fresh: Some(fresh),
             file: tokio::fs::File::from_std(file),
             digest: Sha256::new(),
             bytes: 0,
@@ -75,9 +77,9 @@ impl Receiving {
         let digest = format!("{:x}", std::mem::take(&mut self.digest).finalize());
         let state = self.checkpoint.state.lock();
         let is_asked = state.saving.as_ref().is_some_and(|saving| saving.number == self.number);
-        let open = state.open.as_ref().filter(|_| is_asked).ok_or(Error::NotAsked)?;
-        if let Some(path) = self.path.take() {
-            path.persist(open.directory.value(&digest)).map_err(|error| Error::Disk(error.error))?;
+        state.open.as_ref().filter(|_| is_asked).ok_or(Error::NotAsked)?;
+        if let Some(fresh) = self.fresh.take() {
+            fresh.put(&digest).map_err(Error::Disk)?;
         }
         drop(state);
         Ok(())

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::contents;
 use super::probe::Facts;
+use crate::ground::files::replacement::{PRIVATE, parent_of, replace};
 use crate::ground::files::{if_there, small};
 
 /// Where one record is kept.
@@ -90,13 +91,8 @@ impl RecordFile {
             facts: facts.clone(),
             stamp: Stamp::of(python)?,
         };
-        let text = serde_json::to_vec_pretty(&record)?;
-        // Written to another file and renamed, so that nobody reads half a record.
-        let directory = self.path.parent().unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
-        io::Write::write_all(&mut file, &text)?;
-        file.persist(&self.path)?;
-        Ok(())
+        let (directory, name) = parent_of(&self.path)?;
+        replace(&directory, name, PRIVATE, &serde_json::to_vec_pretty(&record)?)
     }
 
     /// Removes the record before the environment is changed.

@@ -11,10 +11,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, Timespec, Timestamps, renameat_with, utimensat};
 use rustix::io::Errno;
 
 use super::policy::is_directory;
+use crate::ground::files::replacement::{Replacement, sweep};
 use crate::ground::files::{held_too_long, if_there, is_at};
 
 /// When stubs were last changed, by which they are known. Archives have files of 1970's first second, so it is another.
@@ -96,8 +98,10 @@ enum Shared {
 /// As for creating it, [`io::ErrorKind::AlreadyExists`] among them.
 fn make(path: &Path, kind: Kind) -> io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("/"));
-    let unnamed = tempfile::Builder::new().prefix(".ipybox-").tempdir_in(parent)?;
-    let fresh = unnamed.path().join("stub");
+    let directory = Dir::open_ambient_dir(parent, cap_std::ambient_authority())?;
+    sweep(&directory);
+    let unnamed = Replacement::directory(&directory)?;
+    let fresh = parent.join(unnamed.name()).join("stub");
     make_in_place(&fresh, kind)?;
     match renameat_with(CWD, &fresh, CWD, path, RenameFlags::NOREPLACE) {
         // A file system that cannot do it, such as NFS.

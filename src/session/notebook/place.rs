@@ -4,7 +4,6 @@
 //! nothing but a regular file is read, and a notebook is replaced as a whole, by a file that is renamed. Whoever writes
 //! holds the lock of the file that has the name.
 
-use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -12,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::document::{self, Document, SEPARATOR, Text};
+use crate::ground::files::replacement::{PRIVATE, PUBLIC, Replacement, sweep};
 use crate::ground::files::{create_private_directory, if_there};
 use crate::kernels::output::{Kept, directory_below};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
@@ -105,6 +105,7 @@ impl Place {
     /// Whether it could be appended to, as far as one can see. Blocks.
     pub(super) fn check(&self) -> io::Result<()> {
         let directory = self.directory()?;
+        sweep(&directory);
         if_there(self.open(&directory))?.map_or(Ok(()), |file| document(&content(&file)?).map(drop))
     }
 
@@ -137,31 +138,13 @@ impl Place {
         current: &File,
         write: impl FnOnce(&mut File) -> io::Result<Known>,
     ) -> io::Result<Known> {
-        let name = self.name();
-        let mut temporary = OsString::from(".");
-        temporary.push(name);
-        temporary.push(".tmp");
-        // Left by a process that was killed: whoever holds the lock is alone.
-        match directory.remove_file(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
         let mode = current.metadata()?.mode();
-        let mut options = OpenOptions::new();
-        let mut file =
-            directory.open_with(&temporary, options.write(true).create_new(true).mode(0o600))?.into_std();
-        let written = write(&mut file).and_then(|known| {
-            // As the user has set it.
-            file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode & 0o777))?;
-            directory.rename(&temporary, directory, name)?;
-            Ok(Known { stamp: Stamp::of(&file)?, ..known })
-        });
-        if written.is_err()
-            && let Err(error) = directory.remove_file(&temporary)
-        {
-            tracing::debug!(%error, "could not remove half a notebook");
-        }
-        written
+        let mut fresh = Replacement::file(directory, PRIVATE)?;
+        let known = write(fresh.as_file())?;
+        // As the user has set it.
+        fresh.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode & 0o777))?;
+        let file = fresh.put(self.name())?;
+        Ok(Known { stamp: Stamp::of(&file)?, ..known })
     }
 
     /// The file with the name, locked; it is made if there is none.
@@ -190,9 +173,12 @@ impl Place {
     }
 
     fn make(&self, directory: &Dir) -> io::Result<()> {
-        let mode = if matches!(self.root, Root::Private(_)) { 0o600 } else { 0o666 };
-        let mut options = OpenOptions::new();
-        match directory.open_with(self.name(), options.write(true).create_new(true).mode(mode)) {
+        let mode = if matches!(self.root, Root::Private(_)) { PRIVATE } else { PUBLIC };
+        let mut fresh = Replacement::file(directory, mode)?;
+        // Nobody finds a file that is no notebook.
+        let Text { begin, tail, .. } = document::empty();
+        fresh.as_file().write_all([begin, tail].concat().as_bytes())?;
+        match fresh.put_if_missing(self.name()) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             _ => Ok(()),
         }

@@ -3,12 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::formats::{Found, replace_secrets};
 use crate::connections::mcp_client::ServerParameters;
 use crate::ground::env::SECRET;
 use crate::ground::env::vault::Vault;
+use crate::ground::files::JournalNote;
 use crate::ground::text::quoted;
 use crate::tools::registry::Registry;
 
@@ -25,10 +26,19 @@ pub(crate) struct Kept {
     vault: Arc<Vault>,
 }
 
+/// The secrets of a server while it is registered. If dropped before its end, a later start removes what is not used.
+pub(crate) struct SecretKeeping {
+    kept: Kept,
+    noted: Option<(Vec<String>, JournalNote)>,
+    registry: Registry,
+}
+
 #[derive(Clone)]
 struct Secret {
     /// Its key in the vault, `secret:NAME`.
     key: String,
+    /// The key that it has unless another value has it.
+    first: String,
     value: String,
     /// Whether the vault does not have it yet.
     is_new: bool,
@@ -67,74 +77,75 @@ impl Kept {
         self.secrets.iter().map(|secret| secret.key.as_str()).collect()
     }
 
-    /// Writes the secrets that the vault does not have yet.
-    pub(crate) async fn put(&self) -> io::Result<()> {
-        self.with_new(|vault, secret| vault.put(&secret.key, &secret.value)).await
+    /// Keeps the secrets that the vault does not have yet, for the server `name` that is about to be registered.
+    pub(crate) async fn begin(&self, registry: &Registry, name: &str) -> io::Result<SecretKeeping> {
+        let (kept, registry, name) = (self.clone(), registry.clone(), name.to_owned());
+        // Off the runtime's threads: the vault blocks.
+        tokio::task::spawn_blocking(move || kept.begin_now(registry, &name)).await?
     }
 
-    /// Writes those that are gone again: another session, which failed to register the same server, has withdrawn them
-    /// before this one had registered it.
-    pub(crate) async fn put_back(&self) {
-        let put_back = self.with_new(|vault, secret| match vault.get(&secret.key)? {
-            Some(_) => Ok(()),
-            None => vault.put(&secret.key, &secret.value),
-        });
-        if let Err(error) = put_back.await {
-            tracing::warn!(%error, "the secrets of a server that was registered may be lost");
+    fn begin_now(mut self, registry: Registry, name: &str) -> io::Result<SecretKeeping> {
+        let before = registry.parameters_of(name)?.map(|before| before.secrets()).unwrap_or_default();
+        if self.secrets.is_empty() && before.is_empty() {
+            return Ok(SecretKeeping { kept: self, noted: None, registry });
         }
+        let vault = Arc::clone(&self.vault);
+        let _turn = vault.turn()?;
+        let new = self.rename_taken()?;
+        let names: Vec<String> = self.secrets.iter().map(|secret| secret.key.clone()).chain(before).collect();
+        let note = registry.note_secrets(&vault, name, &names)?;
+        let put = new.iter().try_for_each(|secret| vault.put(&secret.key, &secret.value));
+        if let Err(error) = put {
+            registry.forget_secrets(&vault, &names, note)?;
+            return Err(error);
+        }
+        Ok(SecretKeeping { kept: self, noted: Some((names, note)), registry })
     }
 
-    /// Removes them again: the server `name` was not registered. If another session has registered it with the same
-    /// secrets, or does so at this moment, they stay.
-    pub(crate) async fn withdraw(&self, registry: &Registry, name: &str) {
-        let (registry, name) = (registry.clone(), name.to_owned());
-        let removed = self.with_new(move |vault, Secret { key, value, .. }| {
-            // In doubt it stays.
-            let is_used = || match registry.parameters_of(&name) {
-                Ok(registered) => registered.is_some_and(|server| names_in(&server).contains(key)),
-                Err(_) => true,
-            };
-            if is_used() {
-                return Ok(());
+    /// Gives other names to secrets whose names another session has given to other values meanwhile. Returns those that the
+    /// vault does not have.
+    fn rename_taken(&mut self) -> io::Result<Vec<Secret>> {
+        let mut new = Vec::new();
+        for number in 0..self.secrets.len() {
+            let before = self.secrets[number].clone();
+            if !before.is_new {
+                continue;
             }
-            vault.remove(key)?;
-            if is_used() { vault.put(key, value) } else { Ok(()) }
-        });
-        if let Err(error) = removed.await {
-            tracing::warn!(%error, "the secrets of a server that was not registered are still kept");
+            let others = self.secrets.iter().filter(|other| other.key != before.key).cloned();
+            let others: Vec<Secret> = others.collect();
+            let now = named(&before.first, &before.value, &others, &self.vault)?;
+            if now.key != before.key {
+                let text = Value::Object(self.parameters.to_json()).to_string();
+                let text = text.replace(&format!("${{{}}}", before.key), &format!("${{{}}}", now.key));
+                let object: Map<String, Value> = serde_json::from_str(&text)?;
+                self.parameters = ServerParameters::parse(&object).map_err(io::Error::other)?;
+            }
+            new.extend(now.is_new.then(|| now.clone()));
+            self.secrets[number] = now;
         }
-    }
-
-    /// Off the runtime's threads: the vault blocks.
-    async fn with_new(
-        &self,
-        act: impl Fn(&Vault, &Secret) -> io::Result<()> + Send + 'static,
-    ) -> io::Result<()> {
-        let new: Vec<Secret> = self.secrets.iter().filter(|secret| secret.is_new).cloned().collect();
-        if new.is_empty() {
-            return Ok(());
-        }
-        let vault = Arc::clone(&self.vault);
-        tokio::task::spawn_blocking(move || new.iter().try_for_each(|secret| act(&vault, secret))).await?
-    }
-
-    /// Removes the secrets that the server had `before` and does not have any more.
-    pub(crate) async fn forget_those_of(&self, before: &ServerParameters) {
-        let kept = names_in(&self.parameters);
-        let gone: Vec<String> = names_in(before).into_iter().filter(|name| !kept.contains(name)).collect();
-        let vault = Arc::clone(&self.vault);
-        let removing = move || gone.iter().try_for_each(|name| vault.remove(name).map(drop));
-        if !matches!(tokio::task::spawn_blocking(removing).await, Ok(Ok(()))) {
-            tracing::warn!("secrets that a server does not use any more are still kept");
-        }
+        Ok(new)
     }
 }
 
-/// The names of the kept secrets that parameters refer to.
-fn names_in(parameters: &ServerParameters) -> Vec<String> {
-    let text = Value::Object(parameters.to_json()).to_string();
-    let names = text.split("${").skip(1).filter_map(|part| part.split_once('}'));
-    names.map(|(name, _)| name.to_owned()).filter(|name| name.starts_with(SECRET)).collect()
+impl SecretKeeping {
+    /// The parameters by which the server is registered.
+    pub(crate) fn parameters(&self) -> &ServerParameters {
+        &self.kept.parameters
+    }
+
+    /// Removes those of the secrets that the server had before or was to have, and that no registration names.
+    pub(crate) async fn end(self) {
+        let Self { kept, noted, registry } = self;
+        let Some((names, note)) = noted else { return };
+        let forgetting = move || {
+            let _turn = kept.vault.turn()?;
+            registry.forget_secrets(&kept.vault, &names, note)
+        };
+        let forgotten = tokio::task::spawn_blocking(forgetting).await;
+        if let Err(error) = forgotten.unwrap_or_else(|panic| Err(panic.into())) {
+            tracing::warn!(%error, "secrets that no server uses are still kept");
+        }
+    }
 }
 
 /// Finds the name for a secret of the server `server`.
@@ -145,19 +156,23 @@ fn secret(server: &str, found: &Found<'_>, others: &[Secret], vault: &Vault) -> 
         _ => '_',
     };
     let part: String = found.key.chars().take(KEY_CHARS).map(plain).collect();
-    let first = format!("{SECRET}{server}.{part}");
+    named(&format!("{SECRET}{server}.{part}"), found.value, others, vault)
+}
+
+/// The name for a value: `first`, or that with the first number that no other value has.
+fn named(first: &str, value: &str, others: &[Secret], vault: &Vault) -> io::Result<Secret> {
     for number in 1..=MOST_VALUES {
-        let key = if number == 1 { first.clone() } else { format!("{first}-{number}") };
-        let value = match others.iter().find(|other| other.key == key) {
+        let key = if number == 1 { first.to_owned() } else { format!("{first}-{number}") };
+        let known = match others.iter().find(|other| other.key == key) {
             Some(other) => Some(other.value.clone()),
             None => vault.get(&key)?,
         };
-        let is_new = value.is_none();
-        if is_new || value.as_deref() == Some(found.value) {
-            return Ok(Secret { key, value: found.value.to_owned(), is_new });
+        let is_new = known.is_none();
+        if is_new || known.as_deref() == Some(value) {
+            return Ok(Secret { key, first: first.to_owned(), value: value.to_owned(), is_new });
         }
     }
-    Err(io::Error::other(format!("{} has had {MOST_VALUES} values", quoted(&first))))
+    Err(io::Error::other(format!("{} has had {MOST_VALUES} values", quoted(first))))
 }
 
 #[cfg(test)]
@@ -177,55 +192,92 @@ mod tests {
         Kept::of("s", parameters, vault).unwrap()
     }
 
-    #[tokio::test]
-    async fn the_same_secret_has_the_same_name_and_another_one_another() {
-        let directory = tempfile::tempdir().unwrap();
-        let vault = Arc::new(Vault::in_directory(directory.path()));
-        let first = kept("one1", &vault);
-        assert_eq!(first.names(), ["secret:s.A_TOKEN", "secret:s.B_TOKEN", "secret:s.args.1"]);
-        assert_eq!(vault.get("secret:s.A_TOKEN").unwrap(), None);
-        first.put().await.unwrap();
-        assert_eq!(vault.get("secret:s.A_TOKEN").unwrap().as_deref(), Some("one1"));
-        assert!(kept("one1", &vault).parameters == first.parameters);
-        let second = kept("two2", &vault);
-        assert_eq!(second.names(), ["secret:s.A_TOKEN-2", "secret:s.B_TOKEN-2", "secret:s.args.1"]);
-        second.put().await.unwrap();
-        let registry = registry(directory.path());
-        second.withdraw(&registry, "s").await;
-        assert_eq!(vault.get("secret:s.A_TOKEN").unwrap().as_deref(), Some("one1"));
-        assert_eq!(vault.get("secret:s.A_TOKEN-2").unwrap(), None);
-        assert_eq!(vault.get("secret:s.args.1").unwrap().as_deref(), Some("t1t2"));
-    }
-
     fn registry(state: &Path) -> Registry {
         let connector = Connector::new(Arc::new(Variables::load(state)), state.to_owned());
         Registry::in_directory(state, connector)
     }
 
-    fn register(state: &Path, kept: &Kept) {
-        let servers = json!({"s": {"parameters": kept.parameters.to_json()}});
+    fn register(state: &Path, keeping: &SecretKeeping) {
+        let servers = json!({"s": {"parameters": keeping.parameters().to_json()}});
         let document = json!({"version": 1, "servers": servers}).to_string();
         std::fs::write(state.join("servers.json"), document).unwrap();
+    }
+
+    async fn begin(kept: &Kept, state: &Path) -> SecretKeeping {
+        kept.begin(&registry(state), "s").await.unwrap()
+    }
+
+    #[track_caller]
+    fn check(vault: &Vault, secret: &str, expected: Option<&str>) {
+        assert_eq!(vault.get(&format!("secret:s.{secret}")).unwrap().as_deref(), expected, "{secret}");
+    }
+
+    #[tokio::test]
+    async fn the_same_secret_has_the_same_name_and_another_one_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path();
+        let vault = Arc::new(Vault::in_directory(state));
+        let first = kept("one1", &vault);
+        assert_eq!(first.names(), ["secret:s.A_TOKEN", "secret:s.B_TOKEN", "secret:s.args.1"]);
+        check(&vault, "A_TOKEN", None);
+        let keeping = begin(&first, state).await;
+        register(state, &keeping);
+        keeping.end().await;
+        check(&vault, "A_TOKEN", Some("one1"));
+        assert!(kept("one1", &vault).parameters == first.parameters);
+        let second = kept("two2", &vault);
+        assert_eq!(second.names(), ["secret:s.A_TOKEN-2", "secret:s.B_TOKEN-2", "secret:s.args.1"]);
+        // It is not registered.
+        let keeping = begin(&second, state).await;
+        check(&vault, "A_TOKEN-2", Some("two2"));
+        keeping.end().await;
+        check(&vault, "A_TOKEN", Some("one1"));
+        check(&vault, "A_TOKEN-2", None);
+        check(&vault, "args.1", Some("t1t2"));
+        // It is.
+        let keeping = begin(&second, state).await;
+        register(state, &keeping);
+        keeping.end().await;
+        check(&vault, "A_TOKEN", None);
+        check(&vault, "A_TOKEN-2", Some("two2"));
+    }
+
+    #[tokio::test]
+    async fn two_sessions_with_different_values_keep_both() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path();
+        let vault = Arc::new(Vault::in_directory(state));
+        let [first, second] = ["one1", "two2"].map(|token| kept(token, &vault));
+        assert_eq!(first.names(), second.names());
+        let [first, second] = [begin(&first, state).await, begin(&second, state).await];
+        check(&vault, "A_TOKEN", Some("one1"));
+        check(&vault, "A_TOKEN-2", Some("two2"));
+        register(state, &second);
+        first.end().await;
+        second.end().await;
+        check(&vault, "A_TOKEN", None);
+        check(&vault, "A_TOKEN-2", Some("two2"));
+        check(&vault, "args.1", Some("t1t2"));
     }
 
     /// Of two sessions that offer the same server, one registers it, and the other fails to: before, or after.
     async fn check_kept_for_the_other(is_before: bool) {
         let directory = tempfile::tempdir().unwrap();
-        let vault = Arc::new(Vault::in_directory(directory.path()));
+        let state = directory.path();
+        let vault = Arc::new(Vault::in_directory(state));
         let [first, second] = [kept("one1", &vault), kept("one1", &vault)];
-        first.put().await.unwrap();
-        second.put().await.unwrap();
+        let [first, second] = [begin(&first, state).await, begin(&second, state).await];
         if is_before {
-            second.withdraw(&registry(directory.path()), "s").await;
-            assert_eq!(vault.get("secret:s.A_TOKEN").unwrap(), None);
+            second.end().await;
+            register(state, &first);
+            first.end().await;
+        } else {
+            register(state, &first);
+            first.end().await;
+            second.end().await;
         }
-        register(directory.path(), &first);
-        first.put_back().await;
-        if !is_before {
-            second.withdraw(&registry(directory.path()), "s").await;
-        }
-        for name in first.names() {
-            assert!(vault.get(name).unwrap().is_some(), "{name}");
+        for name in ["A_TOKEN", "B_TOKEN", "args.1"] {
+            assert!(vault.get(&format!("secret:s.{name}")).unwrap().is_some(), "{name}");
         }
     }
 
@@ -233,5 +285,23 @@ mod tests {
     async fn a_session_that_fails_withdraws_nothing_that_another_has_registered() {
         check_kept_for_the_other(true).await;
         check_kept_for_the_other(false).await;
+    }
+
+    #[tokio::test]
+    async fn secrets_of_a_session_that_died_are_removed_unless_they_are_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path();
+        let vault = Arc::new(Vault::in_directory(state));
+        let keeping = begin(&kept("one1", &vault), state).await;
+        registry(state).settle(state);
+        check(&vault, "A_TOKEN", Some("one1"));
+        drop(keeping);
+        registry(state).settle(state);
+        check(&vault, "A_TOKEN", None);
+        let keeping = begin(&kept("one1", &vault), state).await;
+        register(state, &keeping);
+        drop(keeping);
+        registry(state).settle(state);
+        check(&vault, "A_TOKEN", Some("one1"));
     }
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::formats::{Client, Contents, Left, Offered, Place, Reader, Surroundings, Unreadable, merge};
-pub(crate) use self::kept::Kept;
+pub(crate) use self::kept::{Kept, SecretKeeping};
 pub(crate) use self::register::AT_ONCE;
 pub use self::register::{ImportEvent, Importer};
 pub(crate) use self::start::{AtStart, StartError, StartServer, offered_at_start};

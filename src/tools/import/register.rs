@@ -3,7 +3,7 @@
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 
-use super::{ImportServer, Kept};
+use super::{ImportServer, SecretKeeping};
 use crate::config::{self, Config, Settings};
 use crate::connections::mcp_client::Connector;
 use crate::ground::text::describe;
@@ -36,7 +36,7 @@ pub struct Importer {
     registry: Registry,
     connector: Connector,
     /// Those whose secrets are in the vault, and who are not registered yet.
-    under_way: Mutex<Vec<(String, Kept)>>,
+    under_way: Mutex<Vec<(String, SecretKeeping)>>,
 }
 
 impl Importer {
@@ -49,6 +49,7 @@ impl Importer {
         let connector = config.connector().in_foreground();
         connector.keep_apart(config.guard());
         let registry = Registry::in_directory(&config.state_dir, connector.clone());
+        registry.settle(config.workspace());
         registry.report_placeholders(config.variables());
         Ok(Self { config, registry, connector, under_way: Mutex::default() })
     }
@@ -79,43 +80,24 @@ impl Importer {
         progress: crate::connections::mcp_client::Progress<'_>,
     ) -> Result<(usize, Vec<String>), String> {
         let ImportServer { name, kept, .. } = server;
-        let failed = |error: &dyn std::error::Error| describe(error);
-        let before = self.registry.parameters_of(name).map_err(|error| failed(&error))?;
-        self.begun(name, kept);
+        let keeping = kept.begin(&self.registry, name).await;
+        let keeping = keeping.map_err(|error| format!("keep its secrets: {}", describe(&error)))?;
+        let parameters = keeping.parameters().clone();
+        self.under_way.lock().push((name.clone(), keeping));
         let registered = async {
-            kept.put().await.map_err(|error| format!("keep its secrets: {error}"))?;
-            let candidate = self.registry.imported(name, kept.parameters.clone(), Vec::new());
-            let candidate = candidate.map_err(|error| failed(&error))?;
+            let candidate = self.registry.imported(name, parameters, Vec::new())?;
             let packages = Packages::of_workspace(self.config.workspace());
-            self.registry.register(candidate, packages, progress).await.map_err(|error| failed(&error))
+            self.registry.register(candidate, packages, progress).await
         };
-        match registered.await {
-            Ok((registration, open)) => {
-                self.ended(name);
-                kept.put_back().await;
-                open.close().await;
-                if let Some(before) = before {
-                    kept.forget_those_of(&before).await;
-                }
-                let notes = [registration.notes, registration.warnings, registration.drift].concat();
-                Ok((registration.modules.len(), notes))
-            }
-            Err(words) => {
-                self.ended(name);
-                kept.withdraw(&self.registry, name).await;
-                Err(words)
-            }
+        let registered = registered.await;
+        let keeping = self.under_way.lock().extract_if(.., |(known, _)| known == name).next();
+        if let Some((_, keeping)) = keeping {
+            keeping.end().await;
         }
-    }
-
-    fn begun(&self, name: &str, kept: &Kept) {
-        let mut under_way = self.under_way.lock();
-        under_way.push((name.to_owned(), kept.clone()));
-    }
-
-    fn ended(&self, name: &str) {
-        let mut under_way = self.under_way.lock();
-        under_way.retain(|(known, _)| known != name);
+        let (registration, open) = registered.map_err(|error| describe(&error))?;
+        open.close().await;
+        let notes = [registration.notes, registration.warnings, registration.drift].concat();
+        Ok((registration.modules.len(), notes))
     }
 
     /// Ends the servers that are still starting, and removes the secrets of those that were not registered.
@@ -123,8 +105,8 @@ impl Importer {
         self.connector.end_starts();
         self.connector.starts_ended().await;
         let left = std::mem::take(&mut *self.under_way.lock());
-        for (name, kept) in left {
-            kept.withdraw(&self.registry, &name).await;
+        for (_, keeping) in left {
+            keeping.end().await;
         }
     }
 }

@@ -114,7 +114,8 @@ pub async fn apigen(
     let path = root_dir.join(server_name);
     let write_error = |source| ApigenError::Write { path: path.clone(), source };
     std::fs::create_dir_all(root_dir).map_err(write_error)?;
-    Packages::new(root_dir, ".").replace(server_name, &package).map_err(write_error)?.confirm();
+    let written = Packages::new(root_dir, ".").write(server_name, &package).map_err(write_error)?;
+    written.put().map_err(write_error)?;
     warnings.extend(generate::warnings(&package));
     Ok(ApigenReport { modules: package.modules.into_iter().map(|module| module.name).collect(), warnings })
 }

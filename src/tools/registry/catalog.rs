@@ -10,32 +10,16 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::definitions::{DefinitionStore, Version};
+use super::records::{ServerRecord, ServerRecords};
 use super::search::{Error, Index};
-use super::store::Store;
 use crate::ground::files::Stamp;
 use crate::tools::codegen::Tool;
 use crate::tools::servers::Query;
 
-/// What a state directory, or a registry in memory, keeps of its servers.
-pub(super) struct Kept {
-    pub(super) servers: Arc<Store>,
-    pub(super) definitions: Arc<DefinitionStore>,
-}
-
-impl Kept {
-    pub(super) fn in_directory(state_directory: &Path) -> Self {
-        Self {
-            servers: Arc::new(Store::in_directory(state_directory)),
-            definitions: Arc::new(DefinitionStore::in_directory(state_directory)),
-        }
-    }
-}
-
 /// The tools of all servers that code can call.
 pub(super) struct Catalog {
     /// The first that has a name says what it means.
-    pub(super) places: Vec<Kept>,
+    pub(super) places: Vec<Arc<ServerRecords>>,
     /// One search at a time, since the first has to make the index.
     indexed: Mutex<Indexed>,
 }
@@ -48,18 +32,18 @@ struct Indexed {
     index: Index,
 }
 
-/// The names that a place has.
+/// The names that a place has, with the versions of their definitions.
 #[derive(Default)]
 struct Names {
     stamp: Option<Stamp>,
-    names: Vec<String>,
+    versions: BTreeMap<String, Option<String>>,
 }
 
 /// The servers that are registered, with the place and the version of their definitions.
-type Versions = BTreeMap<String, (usize, Option<Version>)>;
+type Versions = BTreeMap<String, (usize, Option<String>)>;
 
 impl Catalog {
-    pub(super) fn new(places: impl IntoIterator<Item = Kept>) -> Self {
+    pub(super) fn new(places: impl IntoIterator<Item = Arc<ServerRecords>>) -> Self {
         Self { places: places.into_iter().collect(), indexed: Mutex::default() }
     }
 
@@ -76,15 +60,13 @@ impl Catalog {
             // Each version is looked up before what it is the version of: in doubt the next search reads again.
             let stamp = place.servers.stamp()?;
             if stamp.is_none() || stamp != known.stamp {
-                *known = Names { stamp, names: place.servers.names()? };
+                *known = Names { stamp, versions: place.servers.versions()? };
             }
         }
         let mut versions = Versions::new();
-        for (number, (place, known)) in self.places.iter().zip(&indexed.names).enumerate() {
-            for name in &known.names {
-                if !versions.contains_key(name) {
-                    versions.insert(name.clone(), (number, place.definitions.version(name)?));
-                }
+        for (number, known) in indexed.names.iter().enumerate() {
+            for (name, version) in &known.versions {
+                versions.entry(name.clone()).or_insert_with(|| (number, version.clone()));
             }
         }
         if indexed.versions != versions {
@@ -97,10 +79,13 @@ impl Catalog {
     fn index(&self, versions: &Versions) -> Index {
         let mut servers: Vec<(&str, Vec<Tool>)> = Vec::with_capacity(versions.len());
         for (name, (number, _)) in versions {
-            match self.places[*number].definitions.get(name) {
-                Ok(definitions) => servers.push((name, definitions.tools)),
+            let record = self.places[*number].get(name).transpose();
+            match record.map(|record| record.and_then(|ServerRecord { definitions, .. }| definitions)) {
+                Some(Ok(definitions)) => servers.push((name, definitions.tools)),
+                // Removed just now.
+                None => {}
                 // The others can be found all the same, and the next registration of this one reports it.
-                Err(error) => tracing::warn!(%error, "the tools of a server cannot be searched"),
+                Some(Err(error)) => tracing::warn!(%error, "the tools of a server cannot be searched"),
             }
         }
         Index::new(servers.iter().map(|(name, tools)| (*name, tools.as_slice())))
@@ -112,5 +97,5 @@ impl Catalog {
 /// # Errors
 /// The query is out of bounds or names an unknown server, or the files cannot be read.
 pub fn search(state_directory: &Path, query: &Query) -> Result<String, Error> {
-    Catalog::new([Kept::in_directory(state_directory)]).search(query)
+    Catalog::new([Arc::new(ServerRecords::in_directory(state_directory))]).search(query)
 }

@@ -9,17 +9,24 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::drift;
-
-use crate::ground::files::{Stamp, StateFile, if_there};
+use super::store::StoredServer;
+use crate::ground::files::{StateFile, create_private_directory, if_there};
 use crate::tools::codegen::{Observed, ResourcesAndPrompts, Tool};
 use crate::tools::servers::ToolDefinition;
+
+/// How much of the digest of definitions names their version.
+const VERSION_CHARS: usize = 16;
 
 /// What a server has, as it was when its package was generated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Definitions {
     pub(super) tools: Vec<Tool>,
+    /// What the server says of itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) description: Option<String>,
     /// The server's resource templates and prompts.
     #[serde(flatten)]
     pub(super) others: ResourcesAndPrompts,
@@ -60,25 +67,8 @@ impl Definitions {
     }
 }
 
-/// What distinguishes the definitions of a server from earlier ones.
-#[derive(Debug, Clone)]
-pub(super) enum Version {
-    File(Stamp),
-    /// The definitions themselves, so that no others come to lie in their place.
-    Memory(Arc<Definitions>),
-}
-
-impl PartialEq for Version {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::File(one), Self::File(other)) => one == other,
-            (Self::Memory(one), Self::Memory(other)) => Arc::ptr_eq(one, other),
-            _ => false,
-        }
-    }
-}
-
-/// Where definitions are kept. Writers hold the turns of the registry and of its store.
+/// Where definitions are kept. Each version is a file of its own, which is never changed: a registration names its version.
+/// Writers hold the turns of the registry and of its store.
 pub(super) enum DefinitionStore {
     Directory(PathBuf),
     /// As long as the process lives.
@@ -94,57 +84,56 @@ impl DefinitionStore {
         Self::Directory(state_directory.join("definitions"))
     }
 
-    /// Forgets the definitions of `server`, a valid package name.
-    pub(super) fn remove(&self, server: &str) -> io::Result<()> {
+    /// This version of the definitions of `server`, a valid package name; `None` if there is none.
+    pub(super) fn get(&self, server: &str, version: Option<&str>) -> io::Result<Option<Definitions>> {
+        let name = file_name(server, version);
+        match self {
+            Self::Directory(directory) => StateFile::new(directory.join(name)).find(),
+            Self::Memory(known) => {
+                let known = known.lock();
+                Ok(known.get(&name).map(|held| Definitions::clone(held)))
+            }
+        }
+    }
+
+    /// Stores definitions of `server`, and returns their version. Blocks.
+    pub(super) fn put(&self, server: &str, definitions: &Definitions) -> io::Result<String> {
+        let digest = format!("{:x}", Sha256::digest(serde_json::to_vec(definitions)?));
+        let version = digest[..VERSION_CHARS].to_owned();
+        let name = file_name(server, Some(&version));
         match self {
             Self::Directory(directory) => {
-                if_there(std::fs::remove_file(directory.join(format!("{server}.json")))).map(drop)
+                create_private_directory(directory)?;
+                StateFile::new(directory.join(name)).put(definitions)?;
             }
-            Self::Memory(servers) => {
-                servers.lock().remove(server);
-                Ok(())
-            }
+            Self::Memory(known) => drop(known.lock().insert(name, Arc::new(definitions.clone()))),
         }
+        Ok(version)
     }
 
-    /// The definitions of `server`, a valid package name; empty if it was never registered.
-    pub(super) fn get(&self, server: &str) -> io::Result<Definitions> {
-        match self {
-            Self::Directory(directory) => file(directory, server).read(),
-            Self::Memory(servers) => {
-                let servers = servers.lock();
-                Ok(servers.get(server).map(|held| Definitions::clone(held)).unwrap_or_default())
-            }
-        }
-    }
-
-    /// The version of the definitions of `server`; `None` if it was never registered.
-    pub(super) fn version(&self, server: &str) -> io::Result<Option<Version>> {
-        match self {
-            Self::Directory(directory) => Ok(file(directory, server).stamp()?.map(Version::File)),
-            Self::Memory(servers) => {
-                let servers = servers.lock();
-                Ok(servers.get(server).map(|held| Version::Memory(Arc::clone(held))))
-            }
-        }
-    }
-
-    /// Stores the definitions of `server`. Blocks.
-    pub(super) fn put(&self, server: &str, definitions: Definitions) -> io::Result<()> {
+    /// Removes the versions of `server` but for the one that a registration names.
+    pub(super) fn keep_only(&self, server: &str, registered: Option<&StoredServer>) -> io::Result<()> {
+        let kept = registered.map(|registered| file_name(server, registered.definitions.as_deref()));
+        let is_other = |name: &str| {
+            let is_ours = name.split_once('.').is_some_and(|(of, _)| of == server);
+            is_ours && kept.as_deref() != Some(name)
+        };
         match self {
             Self::Directory(directory) => {
-                std::fs::create_dir_all(directory)?;
-                file(directory, server).change(|document| *document = definitions)
+                for entry in if_there(std::fs::read_dir(directory))?.into_iter().flatten() {
+                    let entry = entry?;
+                    if entry.file_name().to_str().is_some_and(is_other) {
+                        if_there(std::fs::remove_file(entry.path()))?;
+                    }
+                }
             }
-            Self::Memory(servers) => {
-                let mut servers = servers.lock();
-                servers.insert(server.to_owned(), Arc::new(definitions));
-                Ok(())
-            }
+            Self::Memory(known) => known.lock().retain(|name, _| !is_other(name)),
         }
+        Ok(())
     }
 }
 
-fn file(directory: &Path, server: &str) -> StateFile {
-    StateFile::new(directory.join(format!("{server}.json")))
+/// The name of a version's file. Earlier versions of ipybox had one file for each server.
+fn file_name(server: &str, version: Option<&str>) -> String {
+    version.map_or_else(|| format!("{server}.json"), |version| format!("{server}.{version}.json"))
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::Registry;
 use super::packages::Packages;
+use super::records::{NotChanged, ServerRecord, Successor};
 use crate::tools::codegen::{self, ObserveError, Options};
 
 /// Why no type was inferred. The module is unchanged.
@@ -45,13 +46,17 @@ impl Registry {
     ) -> Result<String, InferError> {
         let store_error = |source| InferError::Store { module: module.to_owned(), source };
         let _turn = self.turn.blocking_lock();
-        let _turn_of_processes = self.store.turn().map_err(store_error)?;
+        let _turn_of_processes = self.records.turn(&self.connector).map_err(store_error)?;
         // The name becomes a file name, so it is validated first.
         let is_name = codegen::validate_package_name(server).is_ok();
-        let definitions = is_name.then(|| self.definitions.get(server)).transpose().map_err(store_error)?;
-        let Some(mut definitions) = definitions.filter(|definitions| !definitions.tools.is_empty()) else {
+        let record = if is_name { self.records.get(server).map_err(store_error)? } else { None };
+        let Some(ServerRecord { server: registered, definitions }) = record else {
             return Err(InferError::UnknownServer { name: server.to_owned() });
         };
+        let mut definitions = definitions.map_err(store_error)?;
+        if definitions.tools.is_empty() {
+            return Err(InferError::UnknownServer { name: server.to_owned() });
+        }
         let names = codegen::module_names(&definitions.tools);
         let Some(position) = names.iter().position(|name| name == module) else {
             let (server, module) = (server.to_owned(), module.to_owned());
@@ -60,19 +65,23 @@ impl Registry {
         let tool = &mut definitions.tools[position];
         tool.observed.get_or_insert_default().observe(results)?;
         let (text, classes) = codegen::generate_observed(tool, Options::default());
-        packages.replace_module(server, module, &text).map_err(|source| InferError::Write {
-            server: server.to_owned(),
-            module: module.to_owned(),
-            source,
+        let place = || packages.replace_module(server, module, &text);
+        let (before, after) = (Some(&registered), registered.clone());
+        let successor = Successor { name: server, before, after, definitions: &definitions, packages };
+        let replaced = self.records.replace(successor, place);
+        replaced.map_err(|why| match why {
+            NotChanged::Store(source) => store_error(source),
+            NotChanged::Package(source) => {
+                InferError::Write { server: server.to_owned(), module: module.to_owned(), source }
+            }
         })?;
-        self.definitions.put(server, definitions).map_err(store_error)?;
         Ok(classes)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{install_tools, registry_in};
+    use super::super::tests::{definitions_in, install_tools, registry_in};
     use super::*;
 
     #[test]
@@ -92,8 +101,8 @@ mod tests {
                     });
                 }
             });
-            let kept = registry_in(state).definitions.get("s").unwrap().tools;
-            registry_in(state).definitions.remove("s").unwrap();
+            let kept = definitions_in(state).tools;
+            registry_in(state).records.servers.put("s", None).unwrap();
             kept.iter().any(|tool| tool.observed.is_none())
         });
         assert_eq!(lost.count(), 0, "of 15");

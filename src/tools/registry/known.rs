@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat};
@@ -9,7 +10,8 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use serde_json::{Map, json};
 
-use super::{DefinitionStore, Packages, Registry};
+use super::records::ServerChange;
+use super::{Packages, Registry};
 use crate::approval::Standing;
 use crate::approval::provenance::Label;
 use crate::config::{Config, Settings};
@@ -137,6 +139,7 @@ impl KnownServers {
         let connector = config.connector().in_foreground();
         let state_directory = config.state_dir.clone();
         let registry = Registry::in_directory(&state_directory, connector.clone());
+        registry.settle(config.workspace());
         let answers = Standing::of_workspace(&state_directory);
         Ok(Self { registry, connector, answers, state_directory, workspace: config.workspace().to_owned() })
     }
@@ -177,8 +180,8 @@ impl KnownServers {
         let logins = oauth::Store::known(&self.state_directory)?;
         let labels = self.answers.labels();
         let mut servers = Vec::new();
-        for (name, tools) in self.registry.store.tools()? {
-            let Some(stored) = self.registry.store.get(&name)? else { continue };
+        for (name, tools) in self.registry.records.servers.tools()? {
+            let Some(stored) = self.registry.records.servers.get(&name)? else { continue };
             let login = login_of(&stored.parameters, &logins).map(LoginState::of);
             let label = labels.of(&name);
             servers.push(KnownServer {
@@ -229,38 +232,17 @@ impl KnownServers {
         Ok(self.answers.label(&name, label)?)
     }
 
-    /// Removes a registration with its package, its login and its label.
+    /// Removes a registration with its package, its login, its label and its secrets.
     ///
     /// # Errors
-    /// There is no such server, or what is kept cannot be changed.
+    /// There is no such server, or what is kept cannot be changed. What then is left of it is removed later.
     pub async fn remove(&self, name: &str) -> Result<(), KnownServerError> {
-        let Named { name, parameters } = self.find(name)?;
-        if !self.is_shared(&name, &parameters)?
-            && let Err(error) = self.connector.log_out(&parameters).await
-            && !matches!(error, LoginError::NoLogin | LoginError::Parameters(_))
-        {
-            return Err(failed("log out of", &name, &error));
-        }
-        self.answers.label(&name, None)?;
-        let _turn = self.registry.store.turn()?;
-        self.registry.store.put(&name, None)?;
-        DefinitionStore::in_directory(&self.state_directory).remove(&name)?;
-        Ok(Packages::of_workspace(&self.workspace).remove(&name)?)
-    }
-
-    /// Whether another name means the same server, and so has the same login.
-    fn is_shared(&self, name: &str, parameters: &ServerParameters) -> io::Result<bool> {
-        for other in self.registry.store.names()?.into_iter().filter(|other| other != name) {
-            if self
-                .registry
-                .store
-                .get(&other)?
-                .is_some_and(|stored| stored.parameters.reach == parameters.reach)
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let Named { name: server, parameters } = self.find(name)?;
+        let packages = Packages::of_workspace(&self.workspace);
+        let change = ServerChange::Removal { server, packages, parameters: parameters.to_json() };
+        let (records, connector) = (Arc::clone(&self.registry.records), self.connector.clone());
+        let removing = tokio::task::spawn_blocking(move || records.remove(&change, &connector));
+        Ok(removing.await.unwrap_or_else(|panic| Err(panic.into()))?)
     }
 
     /// The server that `target` names: a registered one, one that has asked for a login, or any URL.
@@ -268,8 +250,8 @@ impl KnownServers {
         let is_url = target.contains("://");
         let shown = without_user(target);
         let mut known = Vec::new();
-        for name in self.registry.store.names()? {
-            let Some(stored) = self.registry.store.get(&name)? else { continue };
+        for name in self.registry.records.servers.names()? {
+            let Some(stored) = self.registry.records.servers.get(&name)? else { continue };
             if name == target || is_url && stored.parameters.summary() == shown {
                 return Ok(Named { name, parameters: stored.parameters });
             }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::catalog::{Catalog, Kept};
+use super::catalog::Catalog;
 use super::packages::Packages;
+use super::records::{ServerRecord, ServerRecords};
 use super::store::StoredServer;
 use super::{Registry, drift, generate};
 use crate::connections::mcp_client;
@@ -25,26 +26,24 @@ pub(super) struct Lookup {
 impl Lookup {
     /// `others` are the state directories of other workspaces.
     pub(super) fn new(registry: Registry, packages: Packages, others: &[PathBuf]) -> Self {
-        let others = others.iter().map(|state| Kept::in_directory(state));
-        let own =
-            Kept { servers: Arc::clone(&registry.store), definitions: Arc::clone(&registry.definitions) };
-        let catalog = Catalog::new(std::iter::once(own).chain(others));
+        let others = others.iter().map(|state| Arc::new(ServerRecords::in_directory(state)));
+        let catalog = Catalog::new(std::iter::once(Arc::clone(&registry.records)).chain(others));
         Self { registry, packages, catalog }
     }
 }
 
 impl ServerLookup for Lookup {
     fn find(&self, name: &str) -> io::Result<Option<Registered>> {
-        for Kept { servers, definitions } in &self.catalog.places {
-            if let Some(StoredServer { parameters, annotations, for_apps }) = servers.get(name)? {
-                // Without them no earlier answer holds.
-                let definitions =
-                    definitions.get(name).map(|known| known.by_tool()).unwrap_or_else(|error| {
-                        tracing::warn!(%error, "the definitions of an MCP server's tools cannot be read");
-                        Default::default()
-                    });
-                return Ok(Some(Registered { parameters, annotations, for_apps, definitions }));
-            }
+        self.registry.records.settle(&self.registry.connector);
+        for place in &self.catalog.places {
+            let Some(ServerRecord { server, definitions }) = place.get(name)? else { continue };
+            let StoredServer { parameters, annotations, for_apps, .. } = server;
+            // Without them no earlier answer holds.
+            let definitions = definitions.map(|known| known.by_tool()).unwrap_or_else(|error| {
+                tracing::warn!(%error, "the definitions of an MCP server's tools cannot be read");
+                Default::default()
+            });
+            return Ok(Some(Registered { parameters, annotations, for_apps, definitions }));
         }
         Ok(None)
     }
@@ -58,11 +57,11 @@ impl ServerLookup for Lookup {
     }
 
     fn changes(&self, name: &str, tools: Vec<mcp_client::Tool>) -> Vec<String> {
-        let known = || {
-            let registered = self.registry.store.get(name)?;
-            Ok::<_, io::Error>((registered, self.registry.definitions.get(name)?))
+        let Ok(Some(ServerRecord { server: registered, definitions: Ok(known) })) =
+            self.registry.records.get(name)
+        else {
+            return Vec::new();
         };
-        let Ok((Some(registered), known)) = known() else { return Vec::new() };
         let tools: Vec<_> =
             tools.into_iter().filter(|tool| !tool.is_for_apps).map(generate::to_codegen).collect();
         drift::changes(&registered.annotations, &known.tools, &tools)

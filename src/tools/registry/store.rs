@@ -1,4 +1,5 @@
-//! The file of registrations: `servers.json` in the state directory.
+//! The file of registrations: `servers.json` in the state directory. What it says holds; the definitions and the package of a
+//! server follow it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -14,10 +15,8 @@ use crate::approval::ToolAnnotations;
 use crate::connections::mcp_client::ServerParameters;
 use crate::ground::files::{Stamp, StateFile};
 
-/// How long to wait for another process that registers a server. Its package may be large.
-const TURN_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// A stored registration.
+#[derive(Clone)]
 pub(super) struct StoredServer {
     /// As the user gave them: placeholders unresolved, so no secret is written to disk.
     pub(super) parameters: ServerParameters,
@@ -25,6 +24,8 @@ pub(super) struct StoredServer {
     pub(super) annotations: BTreeMap<String, ToolAnnotations>,
     /// The tools that were left out, since they are for apps only.
     pub(super) for_apps: BTreeSet<String>,
+    /// The version of its definitions; `None` of an earlier version of ipybox.
+    pub(super) definitions: Option<String>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -39,6 +40,8 @@ struct Entry {
     tools: Vec<ToolEntry>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     for_apps: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    definitions: Option<String>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -67,7 +70,7 @@ impl Store {
 
     /// The registration of `name`.
     pub(super) fn get(&self, name: &str) -> io::Result<Option<StoredServer>> {
-        let Some(Entry { parameters, tools, for_apps }) = self.entries()?.remove(name) else {
+        let Some(Entry { parameters, tools, for_apps, definitions }) = self.entries()?.remove(name) else {
             return Ok(None);
         };
         let parameters = ServerParameters::parse(&parameters).map_err(|error| match self {
@@ -75,7 +78,7 @@ impl Store {
             Self::Memory(_) => io::Error::other(error),
         })?;
         let annotations = tools.into_iter().map(|tool| (tool.name, tool.annotations)).collect();
-        Ok(Some(StoredServer { parameters, annotations, for_apps }))
+        Ok(Some(StoredServer { parameters, annotations, for_apps, definitions }))
     }
 
     /// How many tools each server has, by its name.
@@ -92,6 +95,11 @@ impl Store {
                 Ok(document.servers.keys().cloned().collect())
             }
         }
+    }
+
+    /// The version of each server's definitions, by its name.
+    pub(super) fn versions(&self) -> io::Result<BTreeMap<String, Option<String>>> {
+        Ok(self.entries()?.into_iter().map(|(name, entry)| (name, entry.definitions)).collect())
     }
 
     /// The version of the file, if there is one.
@@ -123,10 +131,10 @@ impl Store {
     }
 
     /// Has one process at a time, as long as the result lives, change a registration with its definitions and its package.
-    /// Blocks.
-    pub(super) fn turn(&self) -> io::Result<Option<File>> {
+    /// Waits at most for `limit`. Blocks.
+    pub(super) fn turn(&self, limit: Duration) -> io::Result<Option<File>> {
         match self {
-            Self::File(file) => file.turn(TURN_TIMEOUT).map(Some),
+            Self::File(file) => file.turn(limit).map(Some),
             Self::Memory(_) => Ok(None),
         }
     }
@@ -147,6 +155,7 @@ impl Entry {
             parameters: record.parameters.to_json(),
             tools: tools.map(|(name, &annotations)| ToolEntry { name: name.clone(), annotations }).collect(),
             for_apps: record.for_apps.clone(),
+            definitions: record.definitions.clone(),
         }
     }
 }
@@ -165,6 +174,7 @@ mod tests {
             parameters: ServerParameters::parse(&parameters).unwrap(),
             annotations: BTreeMap::from([("t".to_owned(), annotations())]),
             for_apps: BTreeSet::from(["u".to_owned()]),
+            definitions: Some("1".to_owned()),
         }
     }
 
