@@ -2,6 +2,8 @@
 
 pub(crate) mod calls;
 pub(crate) mod content;
+#[cfg(target_os = "linux")]
+mod durability;
 mod imports;
 pub(crate) mod inference;
 mod mcp_config;
