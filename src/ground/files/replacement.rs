@@ -22,6 +22,8 @@ pub(crate) const PUBLIC: u32 = 0o666;
 const ATTEMPTS: usize = 16;
 /// How deep below the state of a workspace documents lie: those of saved variables are the deepest.
 const STATE_LEVELS: usize = 2;
+/// How the names of Python environments begin.
+const ENVIRONMENT: &str = "python";
 /// How many files are flushed at once. The file system writes them together.
 const FLUSHED_AT_ONCE: usize = 16;
 
@@ -223,7 +225,10 @@ fn sweep_levels(directory: &Dir, levels: usize) {
         return;
     }
     for entry in directory.entries().into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir())
+        // An installer may be at work in an environment, and its temporary files have such names too.
+        let is_environment = entry.file_name().to_string_lossy().starts_with(ENVIRONMENT);
+        if !is_environment
+            && entry.file_type().is_ok_and(|kind| kind.is_dir())
             && let Ok(below) = entry.open_dir()
         {
             sweep_levels(&below, levels - 1);
@@ -356,8 +361,14 @@ mod tests {
         assert_eq!(entries(place.path()), [".ipybox-new", ".tmpabc123", "file", "package"]);
         assert_eq!(entries(&place.path().join("package")), ["module.py"]);
         assert_eq!(entries(outside.path()), ["kept"]);
+        let [saved, environment] = ["saved/1", "python/bin"].map(|name| place.path().join(name));
+        for directory in [&saved, &environment] {
+            std::fs::create_dir_all(directory).unwrap();
+            std::fs::write(directory.join(".tmpabc123"), "").unwrap();
+        }
         sweep_state(place.path());
-        assert_eq!(entries(place.path()), [".ipybox-new", "file", "package"]);
+        assert_eq!(entries(place.path()), [".ipybox-new", "file", "package", "python", "saved"]);
+        assert_eq!((entries(&saved).len(), entries(&environment).len()), (0, 1));
     }
 
     #[test]
