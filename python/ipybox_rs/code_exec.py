@@ -437,14 +437,14 @@ class CodeExecutor(Started):
             await self._running().request("revoke_grant", id=_checks.count("id", id))
         )
 
-    async def install_package(self, package: str) -> str:
-        """Installs a Python package where the kernel finds it; it can be imported at once.
+    async def install_package(self, package: str | Sequence[str]) -> str:
+        """Installs Python packages where the kernel finds them; they can be imported at once.
 
         Args:
-            package: A requirement: `requests`, `numpy>=1.20`, `git+https://…`.
+            package: One requirement or several: `requests`, `pandas numpy>=1.20`, `git+https://…`, or a list of them.
 
         Returns:
-            The installer's output.
+            What was installed, in one line.
 
         Raises:
             InstallError: The package cannot be installed; the message has the installer's output.
@@ -453,7 +453,10 @@ class CodeExecutor(Started):
         try:
             return str(
                 await session.request(
-                    "install_package", package=_checks.text("package", package)
+                    "install_package",
+                    package=_checks.text("package", package)
+                    if isinstance(package, str)
+                    else _checks.texts("package", package),
                 )
             )
         except KernelUnavailableError as error:

@@ -76,6 +76,15 @@ pub(crate) enum InstallError {
     /// It is not permitted.
     #[error(transparent)]
     Denied(#[from] Denied),
+    /// One of several is not permitted, so that none is installed.
+    #[error("install `{package}`, and the packages beside it")]
+    OneDenied {
+        /// The requirement.
+        package: String,
+        /// Why not.
+        #[source]
+        denied: Denied,
+    },
     /// The client no longer wants it.
     #[error("install: cancelled")]
     Cancelled,

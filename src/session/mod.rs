@@ -15,6 +15,7 @@ mod checkpoint;
 mod end;
 mod error;
 mod follow;
+mod installation;
 pub(crate) mod notebook;
 mod offers;
 mod phase;
@@ -22,7 +23,6 @@ mod queue;
 mod records;
 mod registrar;
 mod remote_packages;
-mod replaced;
 pub(crate) mod site;
 mod worker;
 
@@ -43,19 +43,17 @@ pub(crate) use self::end::End;
 pub use self::end::KernelState;
 pub use self::error::StartError;
 pub(crate) use self::error::{Error, InstallError, RegisterError};
+pub(crate) use self::installation::packages;
 pub(crate) use self::notebook::Ended;
 use self::offers::Offers;
 pub(crate) use self::phase::Phase;
 pub(crate) use self::queue::Pending;
 use self::queue::Queue;
 use self::records::{notebook, open_audit};
-use self::registrar::{Registrar, permit, record_end};
-use self::replaced::note_on_replaced;
+use self::registrar::{Registrar, record_end};
 use self::site::Installer;
 use self::worker::CellTools;
-use crate::approval::{
-    Action, Approver, Audit, ChosenBy, Effect, Face, Gate, GivenGrant, PastDecision, Policy, Standing, Target,
-};
+use crate::approval::{Approver, Audit, Effect, Face, Gate, GivenGrant, PastDecision, Policy, Standing};
 use crate::config::Config;
 use crate::ground::files::TemporaryDirectory;
 use crate::kernels::kernel::{Inquiry, Insight};
@@ -318,64 +316,65 @@ impl Session {
         self.queue.refresh_imports(server).await;
     }
 
-    /// Installs a package where the kernel finds it. Returns the installer's output, and a note if packages were replaced.
-    /// The user of a `client` decides; an application decides by itself, and passes `None`.
+    /// Installs packages where the kernel finds them: each text is one requirement, or several. Returns what was done, in
+    /// one line. The user of a `client` decides; an application decides by itself, and passes `None`.
     ///
     /// # Errors
     /// The installation is denied, fails, or is cancelled.
     pub(crate) async fn install(
         &self,
-        package: &str,
+        packages: &[String],
         client: Option<Client<'_>>,
         progress: Progress<'_>,
     ) -> Result<String, InstallError> {
-        let installing = self.install_if_permitted(package, client, progress);
+        let installing = self.install_if_permitted(packages, client, progress);
         let installed = Client::unless_cancelled(client, installing).await;
-        let output = installed.ok_or(InstallError::Cancelled)??;
+        let summary = installed.ok_or(InstallError::Cancelled)??;
         self.queue.refresh_imports(None).await;
-        Ok(match note_on_replaced(&output) {
-            Some(note) => format!("{}\n{note}", output.trim_end()),
-            None => output,
-        })
+        Ok(summary)
     }
 
     async fn install_if_permitted(
         &self,
-        package: &str,
+        packages: &[String],
         client: Option<Client<'_>>,
         progress: Progress<'_>,
     ) -> Result<String, InstallError> {
         // Nobody is asked about what cannot be done.
-        self.installer.check(package)?;
+        let requirements = self.installer.requirements(packages)?;
         let on_record = match client {
             Some(Client { approver, .. }) => {
-                let action =
-                    Action::ours("install_package", [("package_name", json!(package))], Target::Host);
-                Some(permit(&self.gate, action, approver, ChosenBy::Trusted).await?)
+                installation::permit_all(&self.gate, &requirements, approver).await?
             }
-            None => None,
+            None => Vec::new(),
         };
         let installed = match &self.installer {
             _ if self.queue.is_stopping() => Err(InstallError::Session(Box::new(Error::Stopped))),
             Installer::Local(installer) => {
-                installer.install(package, progress).await.map_err(InstallError::from)
+                installer.install(&requirements, progress).await.map_err(InstallError::from)
             }
-            Installer::Remote { .. } => self.install_remotely(package, progress).await,
+            Installer::Remote { .. } => self.install_remotely(&requirements, progress).await,
         };
-        record_end(on_record, &installed, |output| json!(output));
+        for call in on_record {
+            record_end(Some(call), &installed, |summary| json!(summary));
+        }
         installed
     }
 
-    /// Queues a cell in which the remote kernel installs the package itself.
-    async fn install_remotely(&self, package: &str, progress: Progress<'_>) -> Result<String, InstallError> {
+    /// Queues a cell in which the remote kernel installs the packages itself.
+    async fn install_remotely(
+        &self,
+        requirements: &[String],
+        progress: Progress<'_>,
+    ) -> Result<String, InstallError> {
         progress("installing where the Jupyter server runs the kernel");
         let cancel = self.cell_token();
         // If the caller drops this future, the installation is cancelled.
         let _guard = cancel.clone().drop_guard();
-        let outcome = self.execute(remote_packages::cell(package.trim(), cancel)).await.outcome().await;
+        let outcome = self.execute(remote_packages::cell(requirements, cancel)).await.outcome().await;
         let outcome = outcome.map_err(|error| InstallError::Session(Box::new(error)))?;
-        remote_packages::output_or_reason(outcome)
-            .map_err(|why| InstallError::Remote(format!("install `{package}`: {why}")))
+        remote_packages::summary_or_reason(outcome, requirements)
+            .map_err(|why| InstallError::Remote(format!("install `{}`: {why}", requirements.join(" "))))
     }
 
     /// The interpreter of the kernel; waits until its environment is ready.

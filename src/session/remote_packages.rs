@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cell::{Cell, Outcome};
 use super::end::End;
+use crate::kernels::environment;
 
 /// How long an installation may take.
 const TIMEOUT: Duration = Duration::from_secs(3600);
@@ -14,20 +15,27 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 /// How many characters of the installer's output are returned.
 const OUTPUT_CHARS: usize = 20_000;
 
-/// The cell that installs `package`, a requirement that has been checked.
-pub(super) fn cell(package: &str, cancel: CancellationToken) -> Cell {
-    // A JSON string literal is also a Python one.
-    let code = format!("__import__('ipybox_packages').install({})", Value::from(package));
+/// The cell that installs `requirements`, which have been checked.
+pub(super) fn cell(requirements: &[String], cancel: CancellationToken) -> Cell {
+    // A list of strings in JSON is also one of Python.
+    let code = format!("__import__('ipybox_packages').install({})", Value::from(requirements));
     Cell::ours(code, TIMEOUT, OUTPUT_CHARS, cancel, "packages are installed without tools")
 }
 
-/// The installer's output, or why the package was not installed.
-pub(super) fn output_or_reason(outcome: Outcome) -> Result<String, String> {
-    let said = outcome.shown.text.excerpt.trim().to_owned();
+/// What was installed and where, or why `requirements` were not installed.
+pub(super) fn summary_or_reason(outcome: Outcome, requirements: &[String]) -> Result<String, String> {
+    let said = outcome.shown.text.excerpt.trim();
     let why = match (&outcome.end, &outcome.error) {
-        (End::Finished, None) => return Ok(said),
+        (End::Finished, None) => {
+            // The last line is that of `ipybox_packages.py`.
+            let (output, place) = said.rsplit_once('\n').unwrap_or(("", said));
+            return Ok(format!("{}\n{place}", environment::summarised(output, requirements, |_| None))
+                .trim()
+                .to_owned());
+        }
         (End::Finished, Some(error)) => format!("{}: {}", error.name, error.value),
         (end, _) => end.words(),
     };
+    let said = environment::explained(said, requirements);
     Err(if said.is_empty() { why } else { format!("{why}\n{said}") })
 }

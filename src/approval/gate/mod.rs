@@ -130,14 +130,23 @@ impl Gate {
         context.around(self.decide(action, &approver)).await
     }
 
-    /// Decides about the calls of a batch, side by side. Each is decided about and recorded as any other.
+    /// Decides about the calls of a batch of code.
     pub(crate) async fn decide_batch(
         &self,
         title: &str,
         actions: Vec<Action>,
     ) -> Vec<Result<(Permit, OpenCall), Denied>> {
         let (approver, context) = self.current();
-        let approver = &approver;
+        context.around(self.decide_together(title, actions, &approver)).await
+    }
+
+    /// Decides about several actions, side by side. Each is decided about and recorded as any other.
+    pub(crate) async fn decide_together(
+        &self,
+        title: &str,
+        actions: Vec<Action>,
+        approver: &Approver,
+    ) -> Vec<Result<(Permit, OpenCall), Denied>> {
         let places = Batch::places(title, actions.len());
         let deciding = places.zip(actions).map(|(place, action)| {
             let action = Action { batch: Some(place.clone()), ..action };
@@ -147,7 +156,7 @@ impl Gate {
                 decided
             }
         });
-        context.around(futures::future::join_all(deciding)).await
+        futures::future::join_all(deciding).await
     }
 
     /// Decides about `action`, and records the decision before it takes effect. If the policy says to ask,

@@ -17,6 +17,7 @@ use crate::faces::library::{
     CodeExecutor, KernelClient,
 };
 use crate::ground::telemetry::Context;
+use crate::session;
 
 /// How much output one event holds at most, apart from one chunk.
 const EVENT_BYTES: usize = 64 * 1024;
@@ -84,7 +85,8 @@ pub(super) struct Run {
 #[serde(deny_unknown_fields)]
 pub(super) struct Install {
     session: u64,
-    package: String,
+    #[serde(deserialize_with = "session::packages")]
+    package: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -204,7 +206,7 @@ impl Sessions {
     }
 
     pub(super) async fn install_package(&self, install: Install) -> Result<Value, Failure> {
-        Ok(json!(self.executor(install.session)?.install_package(&install.package).await?))
+        Ok(json!(self.executor(install.session)?.install_packages(&install.package).await?))
     }
 
     pub(super) async fn register_mcp_server(&self, register: Register) -> Result<Value, Failure> {

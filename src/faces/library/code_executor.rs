@@ -160,15 +160,23 @@ impl CodeExecutor {
         self.session.revoke_grant(id)
     }
 
-    /// Installs a Python package into the environment that runs the kernel: `requests`, `numpy>=1.20`,
-    /// `git+https://…`. It can be imported at once. Returns the installer's output.
+    /// Installs Python packages into the environment that runs the kernel: `requests`, `pandas numpy>=1.20`,
+    /// `git+https://…`. They can be imported at once. Returns what was installed, in one line.
     ///
     /// # Errors
-    /// [`CodeExecutionError::Unavailable`] with the installer's output if the package cannot be installed, or
+    /// [`CodeExecutionError::Unavailable`] with the installer's output if a package cannot be installed, or
     /// with the reason why there is no environment.
     pub async fn install_package(&self, package: &str) -> Result<String, CodeExecutionError> {
-        let output = self.session.install(package, None, &|_| {}).await;
-        output.map_err(CodeExecutionError::unavailable)
+        self.install_packages(&[package]).await
+    }
+
+    /// As [`install_package`](Self::install_package), with a list: a path in it may have spaces.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn install_packages(&self, packages: &[impl AsRef<str>]) -> Result<String, CodeExecutionError> {
+        let packages: Vec<String> = packages.iter().map(|package| package.as_ref().to_owned()).collect();
+        self.session.install(&packages, None, &|_| {}).await.map_err(CodeExecutionError::unavailable)
     }
 
     /// Kills the kernel, closes all connections, completes the audit log, and waits until no process is left. Code that runs or waits ends with an

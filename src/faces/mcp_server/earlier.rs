@@ -178,8 +178,13 @@ fn shown_chars(why: Why) -> Option<usize> {
 
 /// The name of a call: its tool, and the beginning of its code, or its server or package.
 pub(super) fn name_of(tool: &str, arguments: Option<&JsonObject>) -> String {
+    let text_of = |value: &Value| match value {
+        Value::Array(items) => Some(items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")),
+        value => value.as_str().map(str::to_owned),
+    };
     let subject =
-        ["code", "server_name", "package_name"].iter().find_map(|name| arguments?.get(*name)?.as_str());
+        ["code", "server_name", "package_name"].iter().find_map(|name| text_of(arguments?.get(*name)?));
+    let subject = subject.as_deref();
     let line = subject.and_then(|subject| subject.trim().lines().next()).unwrap_or_default();
     let begin: String = line.chars().take(SUBJECT_CHARS).collect();
     let is_cut = subject.is_some_and(|subject| subject.trim().len() > begin.len());
@@ -229,6 +234,7 @@ mod tests {
         check_name(json!({"code": ""}), "`tool`");
         check_name(json!({"code": 5}), "`tool`");
         check_name(json!({"server_params": {}, "server_name": "time"}), "`tool`, \"time\"");
+        check_name(json!({"package_name": ["six", "rich"]}), "`tool`, \"six rich\"");
         check_name(json!({}), "`tool`");
     }
 

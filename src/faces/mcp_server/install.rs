@@ -6,14 +6,15 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::{Call, McpServer, Progress, parse, reply, schema};
-use crate::session::{Client, InstallError};
+use crate::session::{self, Client, InstallError};
 
 pub(super) const NAME: &str = "install_package";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    package_name: String,
+    #[serde(deserialize_with = "session::packages")]
+    package_name: Vec<String>,
 }
 
 pub(super) fn definition() -> Tool {
@@ -21,12 +22,11 @@ pub(super) fn definition() -> Tool {
         "type": "object",
         "properties": {
             "package_name": {
-                "type": "string",
-                "description": "What to install: `requests`, `numpy>=1.20.0`, `httpx[http2]`, or `git+https://…`",
+                "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+                "description": "One or several: `requests`, `pandas numpy>=1.20`, `httpx[http2]`, `git+https://…`",
             },
         },
         "required": ["package_name"],
-        "additionalProperties": false,
     });
     Tool::new(NAME, DESCRIPTION, schema(input)).with_title("Install a Python package").with_annotations(
         ToolAnnotations::new().read_only(false).destructive(false).idempotent(true).open_world(true),
@@ -34,9 +34,8 @@ pub(super) fn definition() -> Tool {
 }
 
 const DESCRIPTION: &str = "\
-Install a Python package into the environment that runs the kernel. It can be imported at once and survives \
-`reset`. Takes a name with optional version and extras, or a URL; options are refused. Returns the \
-installer's output; a failed installation is an error.";
+Install Python packages into the environment that runs the kernel. They can be imported at once and survive `reset`. \
+Returns what was installed.";
 
 pub(super) async fn call(
     server: &McpServer,

@@ -79,7 +79,7 @@ fn text_of(path: &Path) -> io::Result<String> {
 }
 
 /// The one spelling of a name (PEP 503).
-fn normalized(name: &str) -> String {
+pub(super) fn normalized(name: &str) -> String {
     let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
     Vec::from_iter(parts).join("-").to_ascii_lowercase()
 }

@@ -6,7 +6,7 @@
 //! ```text
 //! --python  → named   → probe → record          (used as it is, or refused)
 //! otherwise → managed → record | create → probe (one environment per workspace)
-//! install   → requirement → lock → installer → run
+//! install   → several → requirement → lock → installer → run → summary
 //! ```
 
 mod contents;
@@ -24,7 +24,9 @@ mod record;
 mod requirement;
 mod run;
 mod search;
+mod several;
 mod shared;
+mod summary;
 mod transcript;
 
 use std::collections::BTreeMap;
@@ -33,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use examine::{Outlook, examine, find_uv};
-pub(crate) use install::{InstallError, check_host, check_requirement};
+pub(crate) use install::{InstallError, check_host, explained, requirements, summarised};
 use installer::Installer;
 use managed_place::ManagedPlace;
 use probe::{Facts, ProbeError};

@@ -1,5 +1,5 @@
-//! Parses the requirement of an installation, and refuses everything that is not exactly one. Pure, except
-//! for checking whether a local path exists.
+//! Parses a requirement of an installation, and refuses everything that is not exactly one. Pure, except for checking
+//! whether a local path exists.
 
 use std::path::{Path, PathBuf};
 
@@ -28,8 +28,12 @@ pub(crate) enum RequirementError {
         "install `{input}`: installer options such as `{option}` are not allowed\nhint: give the requirement alone"
     )]
     Option { input: String, option: String },
-    #[error("install `{input}`: one package at a time\nhint: call again for `{rest}`")]
-    Several { input: String, rest: String },
+    #[error(
+        "install `{input}`: a command is no requirement\nhint: give the requirements alone, as in `pandas seaborn`"
+    )]
+    Command { input: String },
+    #[error("install {count} packages: at most {most} at a time")]
+    TooMany { count: usize, most: usize },
     #[error(
         "install `{input}`: not a requirement\nhint: as in `requests`, `numpy>=1.20`, `httpx[http2]`, \
          `git+https://host/repository`, `name @ https://host/file.whl` or `./directory`"
@@ -45,31 +49,63 @@ pub(crate) enum RequirementError {
 /// control included) and a path that begins with `/`, `./` or `../`, relative to `workspace`.
 pub(super) fn parse(input: &str, workspace: &Path) -> Result<String, RequirementError> {
     let text = input.trim();
-    let owned = || text.to_owned();
     if text.is_empty() {
         return Err(RequirementError::Empty);
     }
     if text.len() > LIMIT_BYTES {
         return Err(RequirementError::TooLong);
     }
-    if text.chars().any(char::is_control) {
-        return Err(RequirementError::ControlCharacter { input: text.escape_debug().to_string() });
-    }
-    if let Some(option) = text.split_whitespace().find(|word| word.starts_with('-')) {
-        return Err(RequirementError::Option { input: owned(), option: option.to_owned() });
-    }
+    check_characters(text)?;
     if is_path(text) {
         return local_path(text, workspace);
     }
-    let rest = if is_url(text) { after_url(text) } else { after_requirement(text) };
-    match rest {
-        Some(rest) if rest.is_empty() || rest.starts_with(';') => Ok(owned()),
-        Some(rest) if is_another(rest) => Err(RequirementError::Several {
-            input: owned(),
-            rest: rest.trim_start_matches([',', ' ']).to_owned(),
-        }),
-        _ => Err(RequirementError::Malformed { input: owned() }),
+    match after_one(text) {
+        Some("") => Ok(text.to_owned()),
+        _ => Err(RequirementError::Malformed { input: text.to_owned() }),
     }
+}
+
+/// Refuses what is in no requirement: control characters and options.
+pub(super) fn check_characters(text: &str) -> Result<(), RequirementError> {
+    if text.chars().any(char::is_control) {
+        return Err(RequirementError::ControlCharacter { input: text.escape_debug().to_string() });
+    }
+    match text.split_whitespace().find(|word| word.starts_with('-')) {
+        Some(option) => Err(RequirementError::Option { input: text.to_owned(), option: option.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+/// Splits `text`, which is trimmed, after its first requirement. A path ends at white space unless there is a longer one.
+pub(super) fn first<'a>(text: &'a str, workspace: &Path) -> Result<(&'a str, &'a str), RequirementError> {
+    let word = || text.split(char::is_whitespace).next().unwrap_or_default();
+    if is_path(text) {
+        let first = if local_path(text, workspace).is_ok() { text } else { word().trim_end_matches(',') };
+        return Ok((first, &text[first.len()..]));
+    }
+    let rest = after_one(text);
+    let first = rest.map_or("", |rest| &text[..text.len() - rest.len()]);
+    let is_apart =
+        |rest: &str| rest.is_empty() || rest.starts_with(',') || first.ends_with(char::is_whitespace);
+    match rest {
+        Some(rest) if is_apart(rest) => Ok((first.trim_end(), rest)),
+        _ => Err(RequirementError::Malformed { input: word().to_owned() }),
+    }
+}
+
+/// The name in a requirement; `None` if it is only a URL or a path.
+pub(super) fn name_of(requirement: &str) -> Option<&str> {
+    let text = requirement.trim();
+    if is_path(text) || is_url(text) {
+        return None;
+    }
+    Some(text[..text.len() - after_name(text)?.len()].trim_end())
+}
+
+/// The rest of `text` after its first requirement; `None` if it begins with none.
+fn after_one(text: &str) -> Option<&str> {
+    let rest = if is_url(text) { after_url(text) } else { after_requirement(text) }?;
+    rest.strip_prefix(';').map_or(Some(rest), after_marker)
 }
 
 fn is_path(text: &str) -> bool {
@@ -144,7 +180,8 @@ fn after_versions(text: &str) -> Option<&str> {
 
 /// A URL ends with white space; `${NAME}`, which uv would fill, is not allowed in it.
 fn after_url(text: &str) -> Option<&str> {
-    let (url, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let url = text.split(char::is_whitespace).next().unwrap_or_default().trim_end_matches(',');
+    let rest = &text[url.len()..];
     let (scheme, address) = url.split_once("://")?;
     let is_known = match scheme.split_once('+') {
         Some((system, transport)) => {
@@ -161,10 +198,40 @@ fn after_url(text: &str) -> Option<&str> {
     (is_known && is_url && !hides_option).then(|| rest.trim_start())
 }
 
-/// Whether another requirement follows, with a comma before it or not.
-fn is_another(rest: &str) -> bool {
-    let rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
-    rest.starts_with(|first: char| first.is_ascii_alphanumeric())
+/// The rest after a marker of PEP 508: comparisons with `and` and `or` between them.
+fn after_marker(text: &str) -> Option<&str> {
+    let mut rest = after_comparison(text.trim_start())?;
+    while let Some(next) = ["and", "or"].iter().find_map(|word| after_word(rest, word)) {
+        rest = after_comparison(next)?;
+    }
+    Some(rest)
+}
+
+fn after_comparison(text: &str) -> Option<&str> {
+    if let Some(inside) = text.strip_prefix('(') {
+        return Some(after_marker(inside)?.strip_prefix(')')?.trim_start());
+    }
+    let rest = after_operand(text)?;
+    let rest = match COMPARISONS.iter().find_map(|comparison| rest.strip_prefix(comparison)) {
+        Some(rest) => rest.trim_start(),
+        None => after_word(after_word(rest, "not").unwrap_or(rest), "in")?,
+    };
+    after_operand(rest)
+}
+
+/// The rest after a quoted text, or the name of a variable.
+fn after_operand(text: &str) -> Option<&str> {
+    if let Some(quote) = text.chars().next().filter(|first| matches!(first, '\'' | '"')) {
+        return Some(text[1..].split_once(quote)?.1.trim_start());
+    }
+    let (name, rest) =
+        split_where(text, |character| character.is_ascii_alphanumeric() || matches!(character, '_' | '.'));
+    (!name.is_empty()).then(|| rest.trim_start())
+}
+
+fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+    let rest = text.strip_prefix(word)?;
+    rest.starts_with([' ', '(', '\'', '"']).then(|| rest.trim_start())
 }
 
 fn split_where(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
@@ -232,17 +299,21 @@ mod tests {
     }
 
     #[test]
-    fn one_package_at_a_time() {
+    fn it_is_exactly_one() {
         check_refused("", "Empty");
         check_refused(" \n ", "Empty");
-        check_refused("requests numpy", "Several");
-        check_refused("requests, numpy", "Several");
-        check_refused("numpy>=1.20, <2 pandas", "Several");
-        check_refused("numpy>=1.20, pandas", "Several");
-        check_refused("pip install requests", "Several");
-        check_refused("git+https://host/r numpy", "Several");
-        let message = parse("requests, numpy", Path::new("/")).unwrap_err().to_string();
-        assert!(message.ends_with("call again for `numpy`"), "{message}");
+        check_refused("requests numpy", "Malformed");
+        check_refused("requests, numpy", "Malformed");
+        check_refused("git+https://host/r numpy", "Malformed");
+        check_refused("tomli; python_version < '3.11' six", "Malformed");
+    }
+
+    #[test]
+    fn a_requirement_has_a_name_unless_it_is_a_url_or_a_path() {
+        let names =
+            ["numpy >= 1.20", "httpx[http2]", "a-b @ https://host/a.whl", "x;os_name=='nt'"].map(name_of);
+        assert_eq!(names, [Some("numpy"), Some("httpx"), Some("a-b"), Some("x")]);
+        assert_eq!(["git+https://host/r", "./x", "."].map(name_of), [None, None, None]);
     }
 
     #[test]

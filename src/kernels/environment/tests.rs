@@ -183,8 +183,11 @@ async fn an_environment_is_made_repaired_and_recalled() {
     let state = State::new();
     let environment = state.prepare(None, inherited()).await.unwrap();
     assert!(environment.python().starts_with(state.directory.path()));
-    let output = is_send(environment.install("six", &|_| (), None)).await.unwrap();
-    assert!(output.contains("six"), "{output}");
+    let six = ["six==1.16.0".to_owned()];
+    let said = is_send(environment.install(&six, &|_| (), None)).await.unwrap();
+    assert_eq!(said, "Installed six 1.16.0");
+    let said = environment.install(&six, &|_| (), None).await.unwrap();
+    assert_eq!(said, "Already there: six 1.16.0");
 
     // Recalled: not even uv is needed.
     state.reported.lock().unwrap().clear();
@@ -205,12 +208,13 @@ async fn an_environment_is_made_repaired_and_recalled() {
     let site_packages = ipython.parent().unwrap();
     assert!(site_packages.join("six.py").exists());
 
-    let failed = environment.install("nonexistent-package-of-nobody", &|_| (), None).await.unwrap_err();
-    assert!(
-        matches!(&failed, InstallError::Failed { output, .. } if output.contains("nonexistent-package")),
-        "{failed}"
-    );
-    let failed = environment.install("pydantic<2", &|_| (), None).await.unwrap_err().to_string();
+    let several = ["six==1.17.0".to_owned(), "nonexistent-package-of-nobody".to_owned()];
+    let failed = environment.install(&several, &|_| (), None).await.unwrap_err();
+    let end = "Not possible: `nonexistent-package-of-nobody`\nNone of the packages was installed";
+    assert!(matches!(&failed, InstallError::Failed { output, .. } if output.ends_with(end)), "{failed}");
+    assert_eq!(environment.version_of("six").as_deref(), Some("1.16.0"));
+    let failed =
+        environment.install(&["pydantic<2".to_owned()], &|_| (), None).await.unwrap_err().to_string();
     let hint = "hint: ipybox itself requires ipython>=8 and pydantic>=2.6 in this environment; nothing has been changed";
     assert!(failed.ends_with(hint), "{failed}");
 }

@@ -51,16 +51,19 @@ pub(crate) enum InstallError {
 }
 
 impl Installer {
-    /// Checks that a package can be installed at all, from an allowed source.
+    /// The requirements in `packages`, each of which is one or several, if they can be installed at all, from an allowed
+    /// source.
     ///
     /// # Errors
-    /// It cannot.
-    pub(crate) fn check(&self, package: &str) -> Result<(), InstallError> {
+    /// They cannot.
+    pub(crate) fn requirements(&self, packages: &[String]) -> Result<Vec<String>, InstallError> {
         match self {
-            Self::Local(installer) => Ok(installer.check(package)?),
+            Self::Local(installer) => Ok(installer.requirements(packages)?),
             Self::Remote { workspace } => {
-                check_no_path(package)?;
-                Ok(environment::check_requirement(package, workspace)?)
+                packages.iter().try_for_each(|package| check_no_path(package))?;
+                let requirements = environment::requirements(packages, workspace)?;
+                requirements.iter().try_for_each(|requirement| check_no_path(requirement))?;
+                Ok(requirements)
             }
         }
     }
@@ -110,26 +113,31 @@ impl LocalInstaller {
         Self { environment, workspace: config.workspace.clone(), sandbox }
     }
 
-    fn check(&self, package: &str) -> Result<(), environment::InstallError> {
-        environment::check_requirement(package, &self.workspace)?;
-        let Some(Installations { confinement, .. }) = &self.sandbox else { return Ok(()) };
-        environment::check_host(package, &confinement.variables, |host| confinement.installs_from(host))
+    fn requirements(&self, packages: &[String]) -> Result<Vec<String>, environment::InstallError> {
+        let requirements = environment::requirements(packages, &self.workspace)?;
+        if let Some(Installations { confinement, .. }) = &self.sandbox {
+            let is_allowed = |host: &str| confinement.installs_from(host);
+            for requirement in &requirements {
+                environment::check_host(requirement, &confinement.variables, is_allowed)?;
+            }
+        }
+        Ok(requirements)
     }
 
-    /// Installs a package into the Python environment, once that is ready. Returns the installer's output.
+    /// Installs requirements into the Python environment, once that is ready. Returns what was done, in one line.
     ///
     /// # Errors
-    /// There is no environment, or the package cannot be installed into it.
+    /// There is no environment, or one of them cannot be installed into it.
     pub(crate) async fn install(
         &self,
-        package: &str,
+        requirements: &[String],
         progress: Progress<'_>,
     ) -> Result<String, InstallError> {
         let environment = self.environment.get(progress).await.map_err(Error::Environment)?;
         let sandboxed =
             self.sandbox.as_ref().map(|with| Installation { with, prefixes: environment.prefixes() });
         let sandbox = sandboxed.as_ref().map(|sandboxed| sandboxed as &dyn SandboxRunner);
-        Ok(environment.install(package, progress, sandbox).await?)
+        Ok(environment.install(requirements, progress, sandbox).await?)
     }
 }
 

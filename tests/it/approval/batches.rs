@@ -126,6 +126,27 @@ with mcptools.batch('x') as batch:
 }
 
 #[tokio::test]
+async fn several_packages_are_one_question_and_none_is_installed_if_one_is_denied() {
+    let place = Place::new();
+    let mut ipybox = place.start(&["--approval", "ask", "--approval-timeout", "300"]).await;
+    ipybox.initialize_with(json!({"elicitation": {}})).await;
+    let installing =
+        ipybox.start_call("install_package", json!({"package_name": "toolz zipp>=3 [brackets"})).await;
+    let refused = installing.answer().await.error();
+    assert!(refused.contains("install `[brackets`: not a requirement"), "{refused}");
+    let installing =
+        ipybox.start_call("install_package", json!({"package_name": ["toolz", "zipp>=3"]})).await;
+    let only = json!({"decision": "allow only the rows named below", "rows": "1"});
+    let question = give(&mut ipybox, only).await;
+    assert!(question.contains("these 2 calls") && question.contains("'Install 2 packages'"), "{question}");
+    assert!(question.contains("1 | 'toolz'\n2 | 'zipp>=3'"), "{question}");
+    let denied = installing.answer().await.error();
+    assert!(denied.contains("Failed to install `zipp>=3`, and the packages beside it: "), "{denied}");
+    assert!(ipybox.cell("import toolz").await.error().contains("ModuleNotFoundError"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn without_questions_a_batch_just_runs() {
     let place = Place::new();
     let mut ipybox = start(&place, &[]).await;

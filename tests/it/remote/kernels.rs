@@ -141,7 +141,10 @@ async fn packages_are_installed_where_the_kernel_is() {
     let jupyter = Jupyter::of(Server::JupyterServer).spec("venv", &argv).start().await;
     let mut ipybox = start(&place, jupyter.url(), &["--kernel-name", "venv"]).await;
     let said = ipybox.install("six").await.ok();
-    assert!(said.contains("Installed on ") && said.contains(target.to_str().unwrap()), "{said}");
+    assert!(said.starts_with("Installed six ") && said.contains("\nOn "), "{said}");
+    assert!(said.contains(target.to_str().unwrap()) && said.lines().count() == 2, "{said}");
+    let said = ipybox.call("install_package", json!({"package_name": ["six", "toolz"]})).await.ok();
+    assert!(said.starts_with("Installed toolz ") && said.contains("; already there: six 1"), "{said}");
     let found = ipybox.cell("import six\nsix.__file__").await.ok();
     assert!(found.contains(target.to_str().unwrap()), "{found}");
     let error = ipybox.install("no-such-package-of-anybody").await.error();

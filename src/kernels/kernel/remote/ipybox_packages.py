@@ -11,12 +11,12 @@ import sys
 
 
 class InstallationError(Exception):
-    """The package is not installed; the installer's output was printed."""
+    """The packages are not installed; the installer's output was printed."""
 
 
-def install(requirement):
-    """Install a requirement by pip, or by uv if there is no pip, and print the installer's output."""
-    command = [*installer(), "--", requirement]
+def install(requirements):
+    """Install requirements by pip, or by uv if there is no pip, and print the installer's output."""
+    command = [*installer(), "--", *requirements]
     variables = {"NO_COLOR": "1", "GIT_TERMINAL_PROMPT": "0", "UV_NO_PROGRESS": "1"}
     with permitted(command):
         process = subprocess.Popen(
@@ -42,7 +42,7 @@ def install(requirement):
         raise InstallationError(f"the installer ended with status {status}")
     importlib.invalidate_caches()
     print(
-        f"Installed on {platform.node()} in {sys.prefix}, the environment of the remote kernel."
+        f"On {platform.node()} in {sys.prefix}, the environment of the remote kernel."
     )
 
 
