@@ -2,32 +2,52 @@
 
 use std::collections::BTreeMap;
 
+use crate::config::Site;
 use crate::ground::text::backticked;
 use crate::session::Session;
 
-/// What a model should know before it sees the tools.
+/// What a model should know before it sees the tools. Every conversation pays for it: what the tools themselves say, or
+/// answers when it matters, is not here.
 const INSTRUCTIONS: &str = "\
-Runs Python in a stateful IPython kernel and lets that Python call the tools of other MCP servers.
+Runs Python in a stateful IPython kernel that can call the tools of other MCP servers.
 
-1. `register_mcp_server` connects to an MCP server once and writes a typed Python API for its tools to \
-`mcptools/<server_name>/` in the workspace, one module per tool.
-2. `execute_ipython_cell` runs code that uses it:
-   from mcptools.<server_name> import <tool_name>
-   result = <tool_name>.run(<tool_name>.Params(...))
-   `print(<tool_name>)` shows its parameters and result; `from mcptools import search; search(\"what to do\")` finds tools \
-and shows how they are called. `run` returns a `Result` model where the tool declares \
-one, else a string, whose `attachments` are images and files. Where the strings are JSON, \
-`ipybox_runtime.infer_result(<tool_name>, result)` gives the module a `run_parsed` that returns a model.
-
-Combine several tool calls in one cell with loops and conditions, and print only what you need: \
-intermediate results stay out of your context. Servers registered earlier work without registering again.";
+Register a server once with `register_mcp_server`. In `execute_ipython_cell` combine calls of its tools with loops and \
+conditions, and print only what you need: intermediate results stay out of your context.";
 
 /// How many registered servers the instructions list: some 250 tokens.
 const LISTED_SERVERS: usize = 40;
 
-/// The instructions for clients of this session.
-pub(super) fn of(session: &Session) -> String {
-    INSTRUCTIONS.to_owned() + &registered(&session.servers()) + &offered(&session.offered())
+/// The most that the instructions have in a sandbox without network, if no server is registered.
+#[cfg(test)]
+pub(super) const LONGEST_CHARS: usize = 560;
+
+/// How many hosts are named that a sandbox can reach.
+const LISTED_HOSTS: usize = 8;
+
+/// The instructions for clients of this session, whose kernels run at this site.
+pub(super) fn of(session: &Session, site: &Site) -> String {
+    let sandbox = match site {
+        Site::Sandboxed { confinement, .. } => sandboxed(&confinement.policy.allowed_domains()),
+        Site::Local | Site::Remote(_) => String::new(),
+    };
+    INSTRUCTIONS.to_owned() + &sandbox + &registered(&session.servers()) + &offered(&session.offered())
+}
+
+/// The part of the instructions about a sandbox, whose code can reach these hosts.
+fn sandboxed(hosts: &[String]) -> String {
+    let network = match hosts.len() {
+        0 => "without network".to_owned(),
+        1..=LISTED_HOSTS => format!("whose network is {}", backticked(hosts)),
+        count => format!(
+            "whose network is {} and {} more hosts",
+            backticked(&hosts[..LISTED_HOSTS]),
+            count - LISTED_HOSTS
+        ),
+    };
+    format!(
+        "\n\nThe kernel is in a sandbox {network}: code writes in the workspace only, where files that configure programs are \
+         read-only (empty ones stand for missing ones). Packages come by `install_package`, not pip."
+    )
 }
 
 /// The part of the instructions that lists the registered servers. Only their names, which ipybox validates:
@@ -60,6 +80,20 @@ fn offered(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_instructions_without_servers_are_short() {
+        let chars = INSTRUCTIONS.chars().count() + sandboxed(&[]).chars().count();
+        assert!(chars <= LONGEST_CHARS, "{chars}");
+    }
+
+    #[test]
+    fn a_model_knows_which_hosts_a_sandbox_reaches() {
+        let hosts: Vec<String> = (0..9).map(|number| format!("h{number}.test")).collect();
+        assert!(sandboxed(&[]).contains("in a sandbox without network: "));
+        assert!(sandboxed(&hosts[..1]).contains("in a sandbox whose network is `h0.test`: "));
+        assert!(sandboxed(&hosts).contains("`h7.test` and 1 more hosts: "));
+    }
 
     #[test]
     fn a_new_session_knows_what_is_registered() {

@@ -26,9 +26,11 @@ def main():
     import ipybox_limits
 
     ipybox_limits.limit(**settings["limits"])
-    if not settings["has_unix_sockets"]:
+    if settings["is_sandboxed"]:
         import ipybox_processes
+        import ipybox_sandbox
 
+        # Sockets of the Unix family are denied there.
         ipybox_processes.install()
     import ipybox_files
     import ipybox_input
@@ -53,6 +55,8 @@ def main():
     if not is_free:
         is_only_escape = settings["shell_commands"] == "only_escape"
         ipybox_commands.ask_first(kernel.shell, is_only_escape)
+    if settings["is_sandboxed"]:
+        ipybox_sandbox.install(kernel.shell)
     if settings["has_checkpoints"]:
         ipybox_checkpoint.prepare(kernel.shell, host)
         kernel.save_variables = ipybox_checkpoint.save

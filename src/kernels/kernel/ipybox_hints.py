@@ -23,9 +23,18 @@ RUNTIME = "ipybox_runtime"
 OWN = ("search", "batch")
 # Python's error for calling a module, which may be a tool's.
 NO_FUNCTION = re.compile(r"'(module|ToolModule)' object is not callable")
+# Python's error for using a result as a dict or a list.
+NO_CONTAINER = re.compile(
+    r"'(\w+)' object (?:is not (?:subscriptable|iterable)|does not support item)"
+    r"|argument of type '(\w+)' is not|object of type '(\w+)' has no len"
+)
 # How many names a hint lists.
 MOST_NAMES = 8
 HOW_TO_REGISTER = "register one with `register_mcp_server`"
+
+
+def of_place(error):
+    """The hint to add to an error that has to do with where the kernel is, wherever it was raised; a sandbox has some."""
 
 
 def hint_for(error, by_library):
@@ -44,7 +53,27 @@ def hint_for(error, by_library):
         return of_attribute(error)
     if isinstance(error, TypeError) and NO_FUNCTION.search(str(error)):
         return of_called_module(error)
+    if isinstance(error, TypeError):
+        return of_result(NO_CONTAINER.search(str(error)))
     return None
+
+
+def of_result(found):
+    """How the fields of a tool's result are read, if the class that was `found` is one of results."""
+    name = found and next(filter(None, found.groups()))
+    modules = [
+        module
+        for path, module in list(sys.modules.items())
+        if path.startswith(f"{ROOT}.")
+    ]
+    classes = [vars(module).get(name) for module in modules] if name else []
+    fields = [
+        tuple(kind.model_fields) for kind in classes if hasattr(kind, "model_fields")
+    ]
+    if not fields:
+        return None
+    shown = f": {listed(fields[0])}" if len(set(fields)) == 1 and fields[0] else ""
+    return f"the fields of a tool's result are attributes, as in `result.field`{shown}"
 
 
 def of_import(error):
@@ -103,6 +132,7 @@ def of_server(name, is_attribute=False):
 def of_tool(server, name):
     known = tools(server)
     near = nearest(name, known)
+    number = count(server)
     package = f"{ROOT}.{server}"
     guess = f"did you mean {listed(near)}? " if near else ""
     others = [other for other in servers() if other != server and name in tools(other)]
@@ -110,8 +140,10 @@ def of_tool(server, name):
         guess = (
             f"`{name}` is a tool of {listed(f'{ROOT}.{other}' for other in others)}; "
         )
-    count = f"the {len(known)} tools" if len(known) != 1 else "the one tool"
-    return f"{guess}`import {package}; print({package})` shows {count} of `{server}`"
+    all_of_them = f"the {number} tools" if number != 1 else "the one tool"
+    return (
+        f"{guess}`import {package}; print({package})` shows {all_of_them} of `{server}`"
+    )
 
 
 def of_name(name):
@@ -176,6 +208,13 @@ def tools(server):
     places = [os.path.join(location, server) for location in locations()]
     names = (info.name for info in pkgutil.iter_modules(places))
     return sorted(name for name in names if not name.startswith("_"))
+
+
+def count(server):
+    """How many tools a server has: the modules for its resources and prompts are none."""
+    from ipybox_modules import tool_modules
+
+    return len(tool_modules(importlib.import_module(f"{ROOT}.{server}")))
 
 
 def locations():

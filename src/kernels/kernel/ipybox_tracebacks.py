@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 
+import ipybox_hints
 from ipybox_frames import (
     LIBRARY,
     MOST_FRAMES,
@@ -26,7 +27,6 @@ from ipybox_frames import (
     kinds_of_frames,
     without,
 )
-from ipybox_hints import hint_for
 
 # A shorter message may occur in another one by chance.
 SHORTEST_QUOTATION = 12
@@ -75,10 +75,12 @@ def show_group(shell, exc_tuple):
 
 def hints(value):
     frames = kinds_of_frames(value.__traceback__)
-    if not frames or (frames[-1][1] not in (USER, LIBRARY) and not has_own_name(value)):
-        return []
+    is_named = frames and (frames[-1][1] in (USER, LIBRARY) or has_own_name(value))
     try:
-        hint = hint_for(value, by_library=frames[-1][1] != USER)
+        hint = ipybox_hints.of_place(value)
+        if hint is None and is_named:
+            by_library = frames[-1][1] != USER
+            hint = ipybox_hints.hint_for(value, by_library=by_library)
     except Exception:  # noqa: BLE001 - what the user's code has made of imports must not hide the exception
         return []
     return [f"hint: {hint}"] if hint else []

@@ -153,7 +153,7 @@ impl OwnKernel {
                 "private_directory": launch.program.private_directory,
                 "limits": launch.limits.or(launch.default_limits),
                 "shell_commands": launch.shell_commands,
-                "has_unix_sockets": sandbox.is_none(),
+                "is_sandboxed": sandbox.is_some(),
                 "has_checkpoints": launch.has_checkpoints,
             }),
         )?;

@@ -251,6 +251,14 @@ pub(crate) async fn wrong_names_are_answered_with_the_right_ones() {
             "a tool is called by the function of its module: `probe.echo.run(...)`",
         ),
         (
+            "from mcptools.probe import add\nadd.run(a=1, b=2)['total']",
+            "the fields of a tool's result are attributes, as in `result.field`: `total`",
+        ),
+        (
+            "'total' in add.run(a=1, b=2) or len(add.run(a=1, b=2))",
+            "the fields of a tool's result are attributes, as in `result.field`: `total`",
+        ),
+        (
             "from mcptools.probe import CLIENT\nCLIENT.run_sync(tool_name='eco', tool_args={})",
             "`probe` was registered without it; did you mean `echo`?",
         ),
@@ -271,6 +279,7 @@ pub(crate) async fn wrong_names_are_answered_with_the_right_ones() {
         "import json; json.loads('{')",
         "print(x); x = 1",
         "{}['echo']",
+        "class Own: pass\nOwn()['total']",
     ] {
         let shown = ipybox.cell(code).await.error();
         assert!(!shown.contains("hint:"), "{code}\n{shown}");

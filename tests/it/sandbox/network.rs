@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 
+use super::session::uninitialized;
 use crate::support::{Ipybox, Place, equipped, kernel_python};
 
 /// A web server of the test's, reached from inside by the policy's leave only.
@@ -271,4 +272,63 @@ with_each_backend! {
     nothing_is_reached_unless_it_is_named
     what_is_named_is_reached_and_nothing_else
     names_are_not_looked_up_and_datagrams_go_nowhere
+}
+
+/// What the end of an error says where code meets the limits of its sandbox.
+async fn check_hints(backend: &str) {
+    let place = Place::new();
+    let mut ipybox = uninitialized(&place, backend, &[], &[]).await;
+    let greeting = ipybox.initialize_with(json!({})).await;
+    let instructions = greeting["instructions"].as_str().unwrap();
+    assert!(
+        instructions.contains("The kernel is in a sandbox without network: "),
+        "{backend}: {instructions}"
+    );
+    for (code, hint) in [
+        ("open('/planted', 'w')", "code writes below `"),
+        (
+            "import pathlib\npathlib.Path('.bashrc').write_text('x')",
+            "files are protected that configure programs",
+        ),
+        (
+            "import urllib.request\nurllib.request.urlopen('https://example.org')",
+            "only hosts that the user has allowed",
+        ),
+        ("import socket\nsocket.create_connection(('127.0.0.1', 9))", "no service of this machine"),
+    ] {
+        let text = ipybox.cell(code).await.error();
+        let last = text.lines().last().unwrap();
+        assert!(
+            last.starts_with("hint: the kernel is in a sandbox") && last.contains(hint),
+            "{backend}: {text}"
+        );
+    }
+    for code in [
+        "!pip install six",
+        "%pip install six",
+        "name = 'six'\n!uv pip install {name}",
+        "x = !python -m pip install six",
+    ] {
+        let text = ipybox.cell(code).await.error();
+        assert!(
+            text.contains("The tool `install_package` can") && text.lines().count() < 12,
+            "{backend}: {text}"
+        );
+    }
+    let text = ipybox.cell("word = 'pip'\n!echo {word} is there\nopen('own', 'w').close()").await.ok();
+    assert_eq!(text, "pip is there", "{backend}");
+    let missing = ipybox.cell("open('missing')").await.error();
+    assert!(missing.ends_with("'missing'"), "{backend}: {missing}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn srt_code_is_told_where_it_meets_its_sandbox() {
+    check_hints("srt").await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn bwrap_code_is_told_where_it_meets_its_sandbox() {
+    check_hints("bwrap").await;
 }

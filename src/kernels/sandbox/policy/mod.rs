@@ -189,6 +189,13 @@ impl Policy {
         self.document.contains_key(key)
     }
 
+    /// The hosts that code can reach.
+    pub(crate) fn allowed_domains(&self) -> Vec<String> {
+        let domains =
+            self.document.get("network").and_then(|network| network.get("allowedDomains")?.as_array());
+        domains.into_iter().flatten().filter_map(|domain| domain.as_str().map(str::to_owned)).collect()
+    }
+
     /// The document: two policies with the same text allow the same in the same workspace.
     pub(crate) fn text(&self) -> String {
         Value::Object(self.document.clone()).to_string()

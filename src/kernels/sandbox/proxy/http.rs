@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, V
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1 as client;
+use hyper::ext::ReasonPhrase;
 use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
@@ -177,6 +178,10 @@ impl Error {
         };
         let mut response = Response::new(Either::Right(Full::from(format!("{self}\n"))));
         *response.status_mut() = status;
+        // Clients show the status line, and nothing else, of a tunnel that was refused.
+        if let Ok(reason) = ReasonPhrase::try_from(self.to_string()) {
+            response.extensions_mut().insert(reason);
+        }
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
         headers.insert(PROXY_ERROR, HeaderValue::from_static(kind));

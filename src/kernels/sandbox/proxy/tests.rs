@@ -126,7 +126,7 @@ async fn connect_opens_tunnels_to_what_is_allowed() {
 #[tokio::test]
 async fn what_is_refused_is_explained() {
     let network = usual().await;
-    let blocked = ["403 Forbidden", "x-proxy-error: blocked-by-ipybox-sandbox"];
+    let blocked = ["HTTP/1.1 403 `", "x-proxy-error: blocked-by-ipybox-sandbox"];
     for (request, reason) in [
         (
             "CONNECT example.org:443 HTTP/1.1\r\n\r\n",
