@@ -172,13 +172,13 @@ impl Audience {
     /// A cell is given to the kernel.
     pub(super) fn begin(self: &Arc<Self>, code: &str, author: Author) -> Live {
         let cell = self.cells.fetch_add(1, Ordering::Relaxed);
-        // The kernel does not count blank ones.
-        let is_counted = !code.trim().is_empty();
+        // The kernel counts neither blank ones nor our own.
+        let is_shown = author != Author::Ourselves;
+        let is_counted = is_shown && !code.trim().is_empty();
         let number = match is_counted {
             false => self.last_number(),
             true => self.last.fetch_add(1, Ordering::Relaxed) + 1,
         };
-        let is_shown = author != Author::Ourselves;
         if is_shown && self.is_watched() {
             let end = code.floor_char_boundary(CODE_BYTES);
             let code = if end < code.len() { &format!("{}\n…", &code[..end]) } else { code };
@@ -321,6 +321,20 @@ mod tests {
             });
         }
         taken
+    }
+
+    #[test]
+    fn cells_are_counted_as_the_kernel_counts_them() {
+        let audience = Arc::new(Audience::default());
+        for (code, author, number) in [
+            ("1", Author::Agent, 1),
+            ("2", Author::Ourselves, 1),
+            (" ", Author::Agent, 1),
+            ("3", Author::Agent, 2),
+        ] {
+            audience.begin(code, author);
+            assert_eq!(audience.last_number(), number, "{code}");
+        }
     }
 
     #[tokio::test]

@@ -235,7 +235,7 @@ def problems_of_messages():
 NOT_IN_THE_SOURCE = {
     "setting up uid map: Permission denied",
     "No permissions to create new namespace",
-    "Tunnel connection failed: 403 …",
+    "Tunnel connection failed: 403",
     "Temporary failure in name resolution",
     "Network is unreachable",
     "Read-only file system",

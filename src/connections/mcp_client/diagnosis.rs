@@ -30,8 +30,18 @@ const INCOMPLETE: &[&str] = &[
     "Unexpected end of JSON input", "ENOTEMPTY", "ECOMPROMISED",
 ];
 
-/// What Python says of a server that was written for version 1 of the SDK and got version 2.
-const OTHER_SDK: &str = "No module named 'mcp.server.fastmcp'";
+/// What Python says of a server that was written for version 1 of the SDK and got version 2: modules have moved, and `Server`
+/// has no decorators any more.
+#[rustfmt::skip]
+const OTHER_SDK: &[&str] = &[
+    "No module named 'mcp.server.fastmcp'", "cannot import name 'FastMCP' from 'mcp.server'",
+    "'Server' object has no attribute 'call_tool'", "'Server' object has no attribute 'completion'",
+    "'Server' object has no attribute 'get_prompt'", "'Server' object has no attribute 'list_prompts'",
+    "'Server' object has no attribute 'list_resource_templates'", "'Server' object has no attribute 'list_resources'",
+    "'Server' object has no attribute 'list_tools'", "'Server' object has no attribute 'progress_notification'",
+    "'Server' object has no attribute 'read_resource'", "'Server' object has no attribute 'set_logging_level'",
+    "'Server' object has no attribute 'subscribe_resource'", "'Server' object has no attribute 'unsubscribe_resource'",
+];
 
 /// A hint for a server's output; `variables` are the names of its variables.
 pub(super) fn hint(words: &str, variables: &[String]) -> Option<String> {
@@ -43,7 +53,7 @@ pub(super) fn hint(words: &str, variables: &[String]) -> Option<String> {
              version of it, as `package@version`"
         ));
     }
-    if words.contains(OTHER_SDK) {
+    if says(OTHER_SDK) {
         return Some(
             "the server was written for version 1 of MCP's Python SDK, and got version 2. If `command` is `uvx`, begin `args` \
              with `\"--with\", \"mcp<2\"`; otherwise install `mcp<2` where the server is installed, or another version of the \
@@ -120,6 +130,11 @@ mod tests {
     fn a_server_for_the_other_sdk_gets_it() {
         let words = "ModuleNotFoundError: No module named 'mcp.server.fastmcp'. This is mcp 2.x, where";
         check(words, &[], &["`\"--with\", \"mcp<2\"`"]);
+        for name in ["list_tools", "list_resources", "call_tool"] {
+            let words =
+                format!("    @app.{name}()\nAttributeError: 'Server' object has no attribute '{name}'");
+            check(&words, &[], &["`\"--with\", \"mcp<2\"`"]);
+        }
         check("ModuleNotFoundError: No module named 'mcp.other'", &[], &[]);
     }
 

@@ -67,6 +67,7 @@ impl Handler {
             begun: Arrival::of(&context.extensions).at,
             queue: queue_of(request),
             cell: cell.clone(),
+            limit: execute::limit_of(&arguments),
             task: None,
         };
         let may_come_later = is_long || matches!(ask_via, AskVia::Rounds { .. });

@@ -21,6 +21,9 @@ const DEFAULT_MAX_OUTPUT_CHARS: usize = 5_000;
 /// The most that an answer has, whatever is asked for: it is held in memory, several times over.
 const MOST_OUTPUT_CHARS: usize = 100_000_000;
 
+/// How long a cell may run that its request does not wait for, unless the model says.
+const LONG_TIMEOUT: Duration = Duration::from_secs(3_600);
+
 /// The longest timeout that is kept to the second; longer ones are as good as none.
 const LONGEST_TIMEOUT_SECS: f64 = 30.0 * 24.0 * 3600.0;
 
@@ -49,49 +52,44 @@ enum IfBusy {
     Refuse,
 }
 
-/// `is_long` adds what cells need that a request does not wait for.
+/// `is_long` adds what cells need that a request does not wait for. Each conversation pays for all of it.
 pub(super) fn definition(is_long: bool) -> Tool {
+    let with_wait = if is_long { format!("; {} with `wait`", LONG_TIMEOUT.as_secs()) } else { String::new() };
     let mut input = json!({
         "type": "object",
         "properties": {
-            "code": {"type": "string", "description": "Python code to run in the IPython kernel"},
+            "code": {"type": "string", "description": "Python code"},
             "timeout": {
                 "type": "number",
-                "exclusiveMinimum": 0,
                 "default": DEFAULT_TIMEOUT.as_secs(),
-                "description": "How long the code may run, in seconds, before it is interrupted; background tasks are not",
+                "description": format!("Seconds until the code is interrupted{with_wait}"),
             },
             "max_output_chars": {
                 "type": "integer",
-                "minimum": 0,
                 "default": DEFAULT_MAX_OUTPUT_CHARS,
-                "description": "How many characters of output to return. Of longer output the beginning and the end \
-                    are returned, and the path of a file with all of it",
+                "description": "The middle of longer output is only in a file",
             },
             "session": {
                 "type": "string",
-                "description": "`new` for a kernel of your own, whose handle the answer has; pass that handle later. Without \
-                    it, the kernel that all agents of this client share",
+                "description": "`new` for a kernel of your own, later the handle from its answer",
             },
         },
         "required": ["code"],
-        "additionalProperties": false,
     });
     let mut description = DESCRIPTION.to_owned();
     if is_long {
         description.push_str(LONG_CELLS);
         input["properties"]["wait"] = json!({
             "type": "number",
-            "exclusiveMinimum": 0,
-            "description": "How long to wait for the cell, in seconds; then what it has printed is returned with its id, \
-                and it runs on. Without it, this waits until the cell ends",
+            "description": "Seconds to wait for the end; then the cell runs on, and `wait_for_cell` returns the rest",
         });
         input["properties"]["if_busy"] = json!({
             "type": "string",
             "enum": ["queue", "refuse"],
-            "default": "queue",
-            "description": "Whether the cell waits for those before it, or is refused while one runs",
+            "description": "While another cell runs",
         });
+    } else {
+        description.push_str(BACKGROUND);
     }
     Tool::new(NAME, description, schema(input)).with_title("Run Python code").with_annotations(
         ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true),
@@ -99,34 +97,40 @@ pub(super) fn definition(is_long: bool) -> Tool {
 }
 
 const DESCRIPTION: &str = "\
-Run Python code in a stateful IPython kernel. Variables, imports and definitions persist between calls; \
-calls run one at a time, in the order in which they arrive.
+Run Python code in a stateful IPython kernel: variables, imports and definitions persist between calls. Top-level `await`, \
+`!command` and magics work, `input()` does not.
 
-- Call tools of registered MCP servers with `from mcptools.<server_name> import <tool_name>` and \
-`<tool_name>.run(<tool_name>.Params(...))`.
-- Many calls that need the user's approval are asked about once in `with mcptools.batch(title) as batch:`; \
-they run at its end, and `batch.results` has what they returned.
-- `await` works at top level; in async code use `await <tool_name>.run_async(...)`.
-- `!command` and IPython magics work. Plots are saved as files in `images/`.
-- `show_file(path)` gives the user a copy of a file of the workspace, or of a table. `uploaded_file(name)` is the path of a \
-file that the user has put into `uploads/`.
-- Nobody can answer `input()` or a debugger: they raise an error.
-- What takes longer than your client waits runs in the background, in a task (`task = asyncio.create_task(...)`) or a \
-thread: let the cell end, keep results in variables, and look at them in later cells.
+Tools of registered MCP servers:
+from mcptools.<server_name> import <tool_name>
+result = <tool_name>.run(<tool_name>.Params(...))  # async: await <tool_name>.run_async(...)
+`print(<tool_name>)` shows parameters and result; `from mcptools import search; search(\"what to do\")` finds tools. Calls in \
+`with mcptools.batch(title):` are asked about once, if the user has to approve them.
 
-Returns what was printed, the value of the last expression, and generated images: links to the files, and \
-the first four to look at unless the user does not want that; `[no output]` if there is nothing. Progress bars \
-are reduced to their final state. What threads and tasks of earlier cells printed meanwhile is returned too, \
-marked. An exception is returned as an error, with what was printed before it and the traceback, in which `%xmode \
-Verbose` shows the frames of libraries too. Code that exceeds the timeout is interrupted; the answer says whether \
-variables survived.
+Plots are saved in `images/`. `show_file(path)` gives the user a file or a table, `uploaded_file(name)` is the path of one \
+from the user.
 
-If a call ended without its answer because the client stopped waiting, the next answer contains it; if it does not, \
-a cell without code repeats the last answers.";
+Returns what was printed, the last value, images, and an exception as an error with its traceback. A cell without code \
+repeats the last answers.";
+
+const BACKGROUND: &str = "\n\n\
+Run what takes longer than your client waits in a task or thread, and look at its results in later cells.";
 
 const LONG_CELLS: &str = "\n\n\
-For code that may take longer than a minute, pass `wait` (30 is a good value) and a large enough `timeout`: if the cell \
-has not ended by then, the answer has its id, and `wait_for_cell` returns the rest.";
+For code that may take longer than a minute, pass `wait` (30 is a good value).";
+
+/// How long the code of a request may run.
+pub(super) fn limit_of(arguments: &JsonObject) -> Duration {
+    let number = |name| arguments.get(name).and_then(number_in);
+    number("timeout").map_or_else(|| default_timeout(number("wait").is_some()), timeout_of)
+}
+
+fn default_timeout(has_wait: bool) -> Duration {
+    if has_wait { LONG_TIMEOUT } else { DEFAULT_TIMEOUT }
+}
+
+fn timeout_of(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_TIMEOUT_SECS))
+}
 
 /// How long a request waits for its cell, if it says so.
 pub(super) fn wait_of(arguments: &JsonObject) -> Option<Duration> {
@@ -147,8 +151,8 @@ fn output_chars(asked_for: f64) -> usize {
 impl Arguments {
     fn timeout(&self) -> Result<Duration, String> {
         match self.timeout {
-            None => Ok(DEFAULT_TIMEOUT),
-            Some(seconds) if seconds > 0.0 => Ok(Duration::from_secs_f64(seconds.min(LONGEST_TIMEOUT_SECS))),
+            None => Ok(default_timeout(self.wait.is_some())),
+            Some(seconds) if seconds > 0.0 => Ok(timeout_of(seconds)),
             Some(seconds) => Err(format!(
                 "the argument `timeout` cannot be used: {seconds} is not a positive number of seconds"
             )),
@@ -269,6 +273,18 @@ async fn pictures_of(outcome: &mut Outcome, images: Images) -> Vec<ContentBlock>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_that_is_left_may_run_longer() {
+        for (arguments, seconds) in [
+            (json!({}), 120.0),
+            (json!({"wait": 20}), 3_600.0),
+            (json!({"wait": "20", "timeout": "7.5"}), 7.5),
+            (json!({"timeout": -1}), 0.0),
+        ] {
+            assert_eq!(limit_of(arguments.as_object().unwrap()).as_secs_f64(), seconds, "{arguments}");
+        }
+    }
 
     #[test]
     fn an_answer_fits_into_memory_whatever_is_asked_for() {

@@ -17,10 +17,6 @@ conditions, and print only what you need: intermediate results stay out of your 
 /// How many registered servers the instructions list: some 250 tokens.
 const LISTED_SERVERS: usize = 40;
 
-/// The most that the instructions have in a sandbox without network, if no server is registered.
-#[cfg(test)]
-pub(super) const LONGEST_CHARS: usize = 560;
-
 /// How many hosts are named that a sandbox can reach.
 const LISTED_HOSTS: usize = 8;
 
@@ -79,12 +75,24 @@ fn offered(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
+    /// Each conversation pays for these texts: at most 1,000 tokens, in a sandbox and with long cells. `o200k_base` counts a
+    /// token for 4.2 of their characters.
     #[test]
-    fn the_longest_instructions_without_servers_are_short() {
-        let chars = INSTRUCTIONS.chars().count() + sandboxed(&[]).chars().count();
-        assert!(chars <= LONGEST_CHARS, "{chars}");
+    fn tools_and_instructions_stay_short() {
+        let own = INSTRUCTIONS.to_owned() + &sandboxed(&[]);
+        let of_tool = |tool: rmcp::model::Tool| {
+            json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema})
+                .to_string()
+        };
+        for (is_long, most) in [(false, 3_500), (true, 4_200)] {
+            let tools = super::super::definitions(is_long).into_iter().map(of_tool);
+            let chars: usize = tools.chain([own.clone()]).map(|text| text.chars().count()).sum();
+            assert!(chars <= most, "{chars} characters, long cells: {is_long}");
+        }
     }
 
     #[test]

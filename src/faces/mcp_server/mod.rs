@@ -249,7 +249,7 @@ impl ServerHandler for Handler {
                 .build(),
         )
         .with_server_info(implementation)
-        .with_instructions(instructions::of(self.server.session()))
+        .with_instructions(instructions::of(self.server.session(), &self.server.sessions.config().site))
     }
 
     async fn list_tools(

@@ -39,18 +39,16 @@ pub(super) fn definition() -> Tool {
         "properties": {
             "server_name": {
                 "type": "string",
-                "description": "Name of the Python package: a lowercase identifier such as `github` or `brave_search`",
+                "description": "A lowercase Python identifier such as `github`",
             },
             "server_params": {
                 "type": "object",
-                "description": "How to reach the server. stdio: {\"command\", \"args\", \"env\", \"cwd\"}; \
-                    HTTP: {\"url\", \"headers\", \"type\"}, where `type` is `streamable_http` or `sse` and may be \
-                    left out if the URL contains `/mcp` or `/sse`. `timeout`: seconds to wait for its start. Other MCP \
-                    clients' configurations are understood. Write secrets as ${VARIABLE}.",
+                "description": "stdio: {\"command\", \"args\", \"env\", \"cwd\"}; HTTP: {\"url\", \"headers\", \"type\": \
+                    \"streamable_http\" or \"sse\"}. Write secrets as ${VARIABLE}: of ipybox's environment or the workspace's \
+                    `.env`",
             },
         },
         "required": ["server_name", "server_params"],
-        "additionalProperties": false,
     });
     Tool::new(NAME, DESCRIPTION, schema(input)).with_title("Register an MCP server").with_annotations(
         ToolAnnotations::new().read_only(false).destructive(false).idempotent(true).open_world(true),
@@ -58,17 +56,8 @@ pub(super) fn definition() -> Tool {
 }
 
 const DESCRIPTION: &str = "\
-Connect to an MCP server and generate a Python API for its tools in `mcptools/<server_name>/`, one module \
-per tool. Returns how they are called or, if they are many, how to search them. Code can then use them:
-
-from mcptools.<server_name> import <tool_name>
-result = <tool_name>.run(<tool_name>.Params(...))
-
-- `${VARIABLE}` in `server_params` refers to a variable of ipybox's environment or of the workspace's \
-`.env`; it is filled when connecting and never written to disk.
-- A server that is still being downloaded goes on to start when the call gives up: call again to wait for it.
-- A registration lasts: it survives `reset` and restarts. Registering a name again replaces its package; \
-import again what cells have imported from the old one.";
+Connect to an MCP server and generate a Python API for its tools in `mcptools/<server_name>/`. Returns how they are called, \
+or searched if they are many. Lasts over `reset` and restarts; registering a name again replaces its API.";
 
 pub(super) async fn call(
     server: &McpServer,

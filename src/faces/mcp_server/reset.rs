@@ -19,21 +19,16 @@ struct Arguments {
 pub(super) fn definition() -> Tool {
     let input = json!({
         "type": "object",
-        "properties": {"session": {"type": "string", "description": SESSION}},
-        "additionalProperties": false,
+        "properties": {"session": {"type": "string", "description": "The handle of a kernel of your own"}},
     });
     Tool::new(NAME, DESCRIPTION, schema(input)).with_title("Reset the kernel").with_annotations(
         ToolAnnotations::new().read_only(false).destructive(true).idempotent(true).open_world(false),
     )
 }
 
-/// The session whose kernel is replaced.
-const SESSION: &str = "The handle of the session to reset, if it is not your own client's";
-
 const DESCRIPTION: &str = "\
-Replace the IPython kernel by a fresh one. Variables, imports and definitions are gone, and connections to \
-MCP servers are closed (the next call of a tool opens them again). Installed packages, files and \
-`mcptools/` stay. A cell that is running is stopped.";
+Replace the kernel by a fresh one, and stop a running cell. Variables and imports are gone; packages, files and `mcptools/` \
+stay.";
 
 pub(super) async fn call(
     server: &McpServer,

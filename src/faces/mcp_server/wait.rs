@@ -38,21 +38,11 @@ pub(super) fn definition() -> Tool {
     let input = json!({
         "type": "object",
         "properties": {
-            "cell": {"type": "string", "description": "The id of the cell, such as `cell-3`"},
-            "timeout": {
-                "type": "number",
-                "minimum": 0,
-                "default": DEFAULT_WAIT_SECS,
-                "description": "How long to wait, in seconds; the cell runs on after it",
-            },
-            "interrupt": {
-                "type": "boolean",
-                "default": false,
-                "description": "Whether to interrupt the cell, as a user would by Ctrl-C",
-            },
+            "cell": {"type": "string", "description": "Such as `cell-3`"},
+            "timeout": {"type": "number", "default": DEFAULT_WAIT_SECS, "description": "Seconds to wait"},
+            "interrupt": {"type": "boolean", "default": false, "description": "Interrupt it"},
         },
         "required": ["cell"],
-        "additionalProperties": false,
     });
     Tool::new(NAME, DESCRIPTION, schema(input)).with_title("Wait for a cell").with_annotations(
         ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true),
@@ -60,9 +50,8 @@ pub(super) fn definition() -> Tool {
 }
 
 const DESCRIPTION: &str = "\
-Wait for a cell that `execute_ipython_cell` with `wait` has left running, or interrupt it. Returns what the cell has \
-printed since the last answer, and how it ended if it has. A cell that ends while nobody waits keeps its answer until it \
-is fetched here.";
+Wait for a cell that runs on after `wait`, or interrupt it. Returns what it has printed since the last answer, and how it \
+ended.";
 
 /// Reads the arguments. The error is a text for the model.
 pub(super) fn read(arguments: JsonObject) -> Result<Wait, String> {
@@ -94,7 +83,10 @@ pub(super) fn still_running(ongoing: &Ongoing) -> CallToolResult {
         }
         (false, true) => format!("`{id}` still runs, {seconds} s after it was sent"),
     };
+    let limit = about.limit.as_secs_f64();
     let printed = unread.take_shown();
-    let note = format!("[{state}. `{NAME}` returns the rest and how it ends, or interrupts it.]");
+    let note = format!(
+        "[{state}. Its code may run for {limit} s. `{NAME}` returns the rest and how it ends, or interrupts it.]"
+    );
     reply::success(if printed.is_empty() { note } else { format!("{printed}\n\n{note}") })
 }

@@ -13,6 +13,7 @@ OWN_MODULES = __file__.rpartition("ipybox_")[0] + "ipybox_"
 # The modules that carry tool calls.
 RUNTIME = (
     "ipybox_batch",
+    "ipybox_literals",
     "ipybox_modules",
     "ipybox_resources",
     "ipybox_results",

@@ -8,6 +8,8 @@ import json
 import pathlib
 import re
 
+import ipybox_literals
+
 __all__ = ["Attachment", "Audio", "Image", "Resource", "ResourceLink", "ToolResult"]
 
 # The types that IPython shows as pictures, and the one of them that is text.
@@ -239,7 +241,8 @@ _REST_OF_LINE = re.compile(r"[ \t\r]*(?:\n|\Z)")
 def json_values(result):
     """The JSON objects and arrays in a result: its structured value, else those in its texts.
 
-    A text is JSON, has it in a block fenced by ```json, or in lines of its own between prose. Texts without any are prose.
+    A text is JSON, has it in a block fenced by ```json, or in lines of its own between prose; or it is what Python writes for
+    an object. Texts without any are prose.
     """
     result = ToolResult.of(result)
     structured = result.structured
@@ -261,7 +264,10 @@ def json_values(result):
 def _in_text(text):
     fenced = _FENCED.search(text)
     return (
-        _all_json(text) or (_all_json(fenced[1]) if fenced else []) or _in_lines(text)
+        _all_json(text)
+        or (_all_json(fenced[1]) if fenced else [])
+        or _in_lines(text)
+        or _literals(text)
     )
 
 
@@ -308,3 +314,10 @@ def _in_lines(text):
             attempts += 1
             at = line.end()
     return values
+
+
+def _literals(text):
+    """The dict or list of which a text consists as `str` writes it in Python, or one for each line."""
+    if not text.lstrip().startswith(("{", "[", "(")):
+        return []
+    return ipybox_literals.read(text)

@@ -34,10 +34,11 @@ pub(crate) use self::endpoint::Endpoint;
 pub use self::standalone::{ToolServer, ToolServerBuilder};
 
 /// The Python modules that generated code imports, by name; the others are imported by the first.
-pub(crate) const RUNTIME: [(&str, &str); 7] = [
+pub(crate) const RUNTIME: [(&str, &str); 8] = [
     ("ipybox_runtime", include_str!("ipybox_runtime.py")),
     ("ipybox_modules", include_str!("ipybox_modules.py")),
     ("ipybox_results", include_str!("ipybox_results.py")),
+    ("ipybox_literals", include_str!("ipybox_literals.py")),
     ("ipybox_resources", include_str!("ipybox_resources.py")),
     ("ipybox_templates", include_str!("ipybox_templates.py")),
     ("ipybox_search", include_str!("ipybox_search.py")),

@@ -39,6 +39,10 @@ async fn output_of_a_cell_comes_in_parts_and_each_part_once() {
         + "\nwhile not pathlib.Path('on').exists(): time.sleep(0.01)\nprint('third')\n3";
     let text = cell(&mut ipybox, &code, 2.0).await;
     assert!(text.starts_with("first\n\n[`cell-2` still runs, "), "{text}");
+    assert!(
+        text.contains(" s after it was sent. Its code may run for 3600 s. `wait_for_cell` returns"),
+        "{text}"
+    );
     let text = wait_for(&mut ipybox, "cell-2", 0.0).await;
     assert!(text.starts_with("[`cell-2` still runs, "), "{text}");
     place.write("go", "");

@@ -17,7 +17,7 @@ async fn every_revision_by_initialize_is_served() {
         assert_eq!(result["protocolVersion"], revision);
         assert_eq!(result["serverInfo"]["name"], "ipybox");
         assert_eq!(result["serverInfo"]["version"], env!("CARGO_PKG_VERSION"));
-        assert!(result["instructions"].as_str().unwrap().contains("mcptools"));
+        assert!(result["instructions"].as_str().unwrap().contains("register_mcp_server"));
         ipybox.notify("notifications/initialized", json!({})).await;
         assert_eq!(ipybox.cell("1+1").await.ok(), "2");
         ipybox.stop().await;

@@ -38,6 +38,25 @@ print(type(held).__name__, held.items[0].name, held.items[0].size, later.at)"#;
 }
 
 #[tokio::test]
+pub(crate) async fn literals_of_python_have_a_type_too() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.register("probe", probe()).await.ok();
+    ipybox.cell(IMPORTS).await.ok();
+    // As servers of databases send rows: by `str`.
+    let code = r#"
+rows = "[{'id': 1, 'name': None, 'at': datetime.date(2026, 1, 2)}, {'id': 2, 'name': \"O'Brien\", 'at': None}]"
+infer_result(echo, echo.run(text=rows))
+print([(row.id, row.name, row.at) for row in echo.run_parsed(text=rows)])
+try:
+    infer_result(echo, "[{'id': __import__('os').getpid()}]")
+except ToolRunnerError as error:
+    print('holds no JSON' in str(error))"#;
+    assert_eq!(ipybox.cell(code).await.ok(), "[(1, None, '2026-01-02'), (2, \"O'Brien\", None)]\nTrue");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 pub(crate) async fn a_result_that_does_not_fit_is_not_lost_and_widens_the_type() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;

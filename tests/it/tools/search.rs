@@ -27,9 +27,13 @@ pub(crate) async fn tools_are_found_and_called_as_the_answer_says() {
     let nothing = ipybox.cell(&format!("{SEARCH}search('add numbers')")).await.ok();
     assert!(nothing.starts_with("no MCP server is registered"), "{nothing}");
     let registered = ipybox.register("probe", probe()).await.ok();
-    let call = "probe.add.run(a: int, b: int = 5) -> Result";
+    let call = "probe.add.run(a: int, b: int = 5) -> Result(total: int)";
     assert!(
         registered.starts_with("from mcptools import probe\n") && registered.contains(call),
+        "{registered}"
+    );
+    assert!(
+        registered.contains("\nA `ToolResult` is a string, ") && registered.contains(".run_parsed`"),
         "{registered}"
     );
     let found = ipybox.cell("search('add numbers')").await.ok();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use rmcp::ErrorData;
@@ -46,6 +46,8 @@ pub(in crate::faces::mcp_server) struct About {
     pub(in crate::faces::mcp_server) queue: Option<Queue>,
     /// Its number, if it is a cell that can be waited for in pieces, and what it has printed.
     pub(in crate::faces::mcp_server) cell: Option<(u64, Arc<Unread>)>,
+    /// How long its code may run, if it is a cell.
+    pub(in crate::faces::mcp_server) limit: Duration,
     /// What its client knows it by, if it became a task.
     pub(in crate::faces::mcp_server) task: Option<Task>,
 }

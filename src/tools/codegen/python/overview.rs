@@ -23,6 +23,8 @@ const VALUES_CHARS: usize = 120;
 const DEFAULT_CHARS: usize = 40;
 /// How long the parameters are that a list of tools shows, in bytes.
 const CALL_BYTES: usize = 260;
+/// How long the fields of a result are that a list of tools shows, in bytes.
+const RESULT_BYTES: usize = 160;
 /// How much is said of the classes that parameters and results are made of, in characters.
 const CLASSES_CHARS: usize = 400;
 /// How long the count of a class's fields is that are not shown.
@@ -53,7 +55,10 @@ pub(super) fn overview(tool: &Tool, sides: &[Classes]) -> String {
 /// The call in few words, for lists of tools.
 pub(in crate::tools::codegen) fn call(tool: &Tool, sides: &[Classes]) -> Call {
     let description = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
-    let result = if tool.output_schema.is_some() { "Result" } else { "ToolResult" };
+    let result = match &tool.output_schema {
+        Some(_) => short_result(&sides[1]),
+        None => "ToolResult".to_owned(),
+    };
     let mut classes = String::new();
     Lines { side: &sides[0], seen: HashSet::new(), text: &mut classes }.write(false);
     Call {
@@ -74,6 +79,24 @@ fn short_parameters(classes: &Classes) -> String {
         parameters.push(further(ty, &model.fields, classes));
     }
     within(&parameters, CALL_BYTES)
+}
+
+/// The class of the result with its fields on one line; a long end is only counted.
+fn short_result(classes: &Classes) -> String {
+    let class = &classes.0[0];
+    let fields = match &class.body {
+        Body::Model(model) => {
+            let mut fields: Vec<&Field> = model.fields.iter().collect();
+            fields.sort_by_key(|field| !field.is_required);
+            fields.into_iter().map(|field| parameter(field, classes)).collect()
+        }
+        Body::Root(ty) => vec![format!("root: {}", brief(ty, classes))],
+        Body::Enum(_) | Body::Vacant => Vec::new(),
+    };
+    match fields.is_empty() {
+        true => class.name.clone(),
+        false => format!("{}({})", class.name, within(&fields, RESULT_BYTES)),
+    }
 }
 
 /// The first of `parameters`, as many as `limit` bytes hold, but one at least; the others are only counted.

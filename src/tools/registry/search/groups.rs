@@ -12,6 +12,9 @@ use crate::tools::codegen::{self, Tool};
 const SHOWN: usize = 20;
 /// How much the answer of a registration says of them, in bytes.
 const SHOWN_BYTES: usize = 5000;
+/// What a model should know of tools that declare no result.
+const NO_TYPE: &str = "\nA `ToolResult` is a string, with `attachments`. Where it is JSON, \
+    `ipybox_runtime.infer_result(<tool>, result)` adds `<tool>.run_parsed`, which returns a model.";
 /// How many groups are named, and how many servers.
 const GROUPS: usize = 12;
 const SERVERS: usize = 40;
@@ -33,7 +36,11 @@ pub(crate) fn calls_of(server: &str, tools: &[Tool]) -> String {
     let entries: Vec<Entry> =
         tools.iter().zip(modules).map(|(tool, module)| Entry::new(server, tool, module).0).collect();
     let entries: Vec<&Entry> = entries.iter().collect();
-    answer::text(&entries, Detail::Signature, SHOWN_BYTES)
+    let mut text = answer::text(&entries, Detail::Signature, SHOWN_BYTES);
+    if tools.iter().any(|tool| tool.output_schema.is_none()) {
+        text.push_str(NO_TYPE);
+    }
+    text
 }
 
 /// The servers, with the number of their tools.

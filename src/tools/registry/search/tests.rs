@@ -158,6 +158,13 @@ fn a_registration_shows_few_tools_and_groups_many() {
     insta::assert_snapshot!(calls_of("files", &few), @r"
     from mcptools import files
     files.read_file.run(path: str = None) -> ToolResult  # Reads a text file.
+    A `ToolResult` is a string, with `attachments`. Where it is JSON, `ipybox_runtime.infer_result(<tool>, result)` adds `<tool>.run_parsed`, which returns a model.
+    ");
+    let result = json!({"type": "object", "properties": {"size": {"type": "integer"}}, "required": ["size"]});
+    let typed = [Tool { output_schema: result.as_object().cloned(), ..few[0].clone() }];
+    insta::assert_snapshot!(calls_of("files", &typed), @r"
+    from mcptools import files
+    files.read_file.run(path: str = None) -> Result(size: int)  # Reads a text file.
     ");
     let names = ["issue", "issues", "pull_request", "branch"].iter();
     let many = names.flat_map(|thing| {
