@@ -57,21 +57,28 @@ async fn a_table_is_sorted_filtered_and_paged_by_keyboard() {
          await host.wait(() => document.querySelector('th[aria-sort=descending]'));
          await host.wait(() => document.querySelector('tbody td:nth-child(3)').textContent === '1498.5');
          if (!await host.frame.evaluate(() => document.activeElement.matches('thead button'))) throw new Error('the focus is lost');
-         await host.frame.focus('.filter input');
+         await host.frame.evaluate(() => [...document.querySelectorAll('.controls button')].find((it) => it.textContent === 'Filter').click());
+         if (!await host.frame.evaluate(() => document.activeElement.matches('.filter input'))) throw new Error('the filter has no focus');
          await host.page.keyboard.type('north');
          await note('1–50 of 250; 250 of 1,000 rows fit');
-         await host.page.keyboard.press('Tab');
-         await host.page.keyboard.press('Tab');
-         if (!await host.frame.evaluate(() => document.activeElement.textContent === 'Last')) throw new Error('not where one expects it');
+         await host.frame.focus('[aria-label=Last]');
          await host.page.keyboard.press('Enter');
          await note('201–250 of 250; 250 of 1,000 rows fit');
-         if ((await rows()).at(-1) !== '1north02026-01-01T00:00:00a note that is longer than a narrow screen '.repeat(1) + 'a note that is longer than a narrow screen '.repeat(2)) throw new Error((await rows()).at(-1));
-         await host.frame.focus('.push:last-child');
+         if ((await rows()).at(-1) !== '1north0.02026-01-01a note that is longer than a narrow screen '.repeat(1) + 'a note that is longer than a narrow screen '.repeat(2)) throw new Error((await rows()).at(-1));
          await host.frame.evaluate(() => [...document.querySelectorAll('button')].find((it) => it.textContent === 'Add a filter').click());
          await host.frame.select('.filter:nth-child(2) select', '1');
          await host.frame.select('.filter:nth-child(2) select:nth-of-type(2)', '<');
          await host.frame.type('.filter:nth-child(2) input', '9');
          await note('2 of 1,000 rows fit');
+         // One line of controls stands above the rows, and columns are summed up, of the rows that fit.
+         const summary = () => host.frame.$eval('thead th:nth-child(3) .summary', (words) => words.textContent);
+         await host.wait(() => document.querySelector('thead th:nth-child(3) .summary')?.textContent === '2 distinct · 0 – 6');
+         // All rows that fit are copied, with all that they have.
+         await host.frame.evaluate(() => Object.defineProperty(navigator, 'clipboard', {{ value: {{ writeText: async (text) => {{ window.copied = text; }} }} }}));
+         await host.frame.evaluate(() => [...document.querySelectorAll('button')].find((it) => it.textContent === 'Copy').click());
+         await host.wait(() => window.copied);
+         const copied = await host.frame.evaluate(() => window.copied.split('\\n'));
+         if (copied.length !== 3 || !copied.at(-1).startsWith('north\\t0\\t2026-01-01T00:00:00\\ta note')) throw new Error(JSON.stringify(copied));
          {SOUND}
          // Rows cost no token: the model's text has five.
          if (host.result.content[0].text.split('\\n').length !== 9) throw new Error(host.result.content[0].text);
@@ -109,11 +116,11 @@ async fn a_page_of_long_rows_is_followed_by_the_next_row() {
         "const rows = () => host.frame.$$eval('tbody td.row', (cells) => cells.map((cell) => Number(cell.textContent)));
          const first = await rows();
          if (first.length >= 30) throw new Error('the answer has all rows');
-         await host.frame.evaluate(() => [...document.querySelectorAll('button:not([hidden])')].find((it) => it.textContent === 'Next').click());
+         await host.frame.evaluate(() => [...document.querySelectorAll('button:not([hidden])')].find((it) => it.ariaLabel === 'Next').click());
          await host.wait(() => document.querySelector('tbody td.row').textContent !== '1');
          const all = [...first, ...await rows()];
          if (all.join() !== Array.from({{length: 30}}, (_, number) => number + 1).join()) throw new Error(all);
-         await host.frame.evaluate(() => [...document.querySelectorAll('button:not([disabled])')].find((it) => it.textContent === 'Previous').click());
+         await host.frame.evaluate(() => [...document.querySelectorAll('button:not([disabled])')].find((it) => it.ariaLabel === 'Previous').click());
          await host.wait(() => document.querySelector('tbody td.row').textContent === '1');
          {SOUND}"
     ))
@@ -152,8 +159,8 @@ async fn a_table_that_cannot_be_read_has_no_buttons() {
         "host.calls.push = () => { throw new Error('not now'); };
          await host.cell('import pandas; pandas.DataFrame({1: [1]})');
          await host.wait(() => document.querySelector('.trouble:not([hidden])'));
-         const buttons = await host.frame.$$eval('button:not([hidden])', (buttons) => buttons.map((it) => it.textContent));
-         if (buttons.some((name) => name !== 'Full screen')) throw new Error(buttons);",
+         const buttons = await host.frame.$$eval('.controls button:not([hidden])', (buttons) => buttons.map((it) => it.textContent));
+         if (buttons.some((name) => name !== '⤢')) throw new Error(buttons);",
     )
     .await;
 }

@@ -6,6 +6,7 @@
 //! the kernel. The page shows it as text, or in frames without a network.
 
 mod part;
+mod summary;
 mod table;
 
 use std::path::PathBuf;
@@ -69,7 +70,7 @@ pub(super) fn page(uri: &str) -> Option<ResourceContents> {
         let page = page.replace("/* style */", include_str!("view.css"));
         let page = page
             .replace("/* plots */", &json!(include_str!("plot.html")).to_string().replace('<', "\\u003c"));
-        let page = page.replace("/* script */", include_str!("view.js"));
+        let page = page.replace("/* script */", concat!(include_str!("table.js"), include_str!("view.js")));
         // It brings its own borders, and none if there is nothing to show.
         let about = meta("ui", json!({ "prefersBorder": false }));
         ResourceContents::text(page, uri).with_mime_type(PAGE_TYPE).with_meta(about)
@@ -110,6 +111,8 @@ struct Arguments {
     sort: Option<table::Sort>,
     #[serde(default)]
     filters: Vec<table::Filter>,
+    #[serde(default)]
+    summary: bool,
 }
 
 fn definition() -> Tool {
@@ -125,6 +128,7 @@ fn definition() -> Tool {
                 "properties": {"column": {"type": "integer", "minimum": 0}, "descending": {"type": "boolean"}},
                 "required": ["column"],
             },
+            "summary": {"type": "boolean", "description": "What each column holds, instead of rows"},
             "filters": {
                 "type": "array",
                 "items": {
@@ -146,7 +150,7 @@ fn definition() -> Tool {
 
 /// Reads a part of a view.
 pub(super) async fn read(places: &Places, arguments: JsonObject) -> Result<CallToolResult, String> {
-    let Arguments { view, library, from, rows, sort, filters } = parse(arguments)?;
+    let Arguments { view, library, from, rows, sort, filters, summary } = parse(arguments)?;
     let name = match (view, library) {
         (None, Some(library)) => return part::of_library(library, from).map(answer),
         (Some(name), None) => name,
@@ -162,7 +166,10 @@ pub(super) async fn read(places: &Places, arguments: JsonObject) -> Result<CallT
     let turn = TURNSTILE.lock().await;
     let reading = tokio::task::spawn_blocking(move || {
         let part = match is_table {
-            true => part::whole(&root, &path).and_then(|text| table::page(&text, from, &query)),
+            true => part::whole(&root, &path).and_then(|text| match summary {
+                true => summary::summary(&text, &query),
+                false => table::page(&text, from, &query),
+            }),
             false => part::of_file(&root, &path, from),
         };
         // Dropped here, since the reading goes on if its caller is gone.

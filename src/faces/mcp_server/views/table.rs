@@ -97,7 +97,7 @@ struct Column {
 
 /// A value by which rows are sorted: numbers, then texts in any case of letters, then what is missing.
 #[derive(Debug)]
-enum Key {
+pub(super) enum Key {
     Number(Number),
     Text(String),
     Missing,
@@ -105,7 +105,7 @@ enum Key {
 
 /// A number, also one that JSON does not have.
 #[derive(Debug, Clone, Copy)]
-struct Number {
+pub(super) struct Number {
     near: f64,
     /// Its whole part: if it is whole and has more than 53 bits, `near` is another number.
     whole: i128,
@@ -116,23 +116,8 @@ struct Number {
 /// # Errors
 /// It is no table, or has no such column.
 pub(super) fn page(text: &str, from: u64, query: &Query) -> Result<Value, String> {
-    let mut lines = text.lines();
-    let head: Head = lines
-        .next()
-        .filter(|line| line.len() <= LINE_BYTES)
-        .and_then(|line| serde_json::from_str(line).ok())
-        .filter(Head::is_sound)
-        .ok_or("the view is no table")?;
-    if query.filters.len() > MOST_FILTERS {
-        return Err(format!("there are more than {MOST_FILTERS} filters"));
-    }
-    let lines: Vec<&str> = lines.take(MOST_ROWS).collect();
+    let Chosen { head, lines, rows } = Chosen::of(text, query)?;
     let columns = head.columns.len();
-    let asked = query.filters.iter().filter_map(|filter| filter.column);
-    if let Some(column) = asked.chain(query.sort.iter().map(|sort| sort.column)).find(|at| *at >= columns) {
-        return Err(format!("the table has no column {column}: it has {columns}, counted from 0"));
-    }
-    let rows = chosen(&lines, query)?;
     let first = usize::try_from(from).unwrap_or(usize::MAX).min(rows.len());
     let most = query.rows.unwrap_or(ROWS).clamp(1, MOST_ROWS_AT_ONCE);
     let (mut shown, mut left) = (Vec::new(), ANSWER_BYTES);
@@ -152,6 +137,50 @@ pub(super) fn page(text: &str, from: u64, query: &Query) -> Result<Value, String
         "from": first,
         "page": shown,
     }))
+}
+
+/// The rows of a table that the filters let through, in order.
+pub(super) struct Chosen<'a> {
+    head: Head,
+    lines: Vec<&'a str>,
+    /// Their numbers.
+    rows: Vec<usize>,
+}
+
+impl<'a> Chosen<'a> {
+    /// # Errors
+    /// It is no table, or has no such column.
+    pub(super) fn of(text: &'a str, query: &Query) -> Result<Self, String> {
+        let mut lines = text.lines();
+        let head: Head = lines
+            .next()
+            .filter(|line| line.len() <= LINE_BYTES)
+            .and_then(|line| serde_json::from_str(line).ok())
+            .filter(Head::is_sound)
+            .ok_or("the view is no table")?;
+        if query.filters.len() > MOST_FILTERS {
+            return Err(format!("there are more than {MOST_FILTERS} filters"));
+        }
+        let lines: Vec<&str> = lines.take(MOST_ROWS).collect();
+        let columns = head.columns.len();
+        let asked = query.filters.iter().filter_map(|filter| filter.column);
+        if let Some(column) = asked.chain(query.sort.iter().map(|sort| sort.column)).find(|at| *at >= columns)
+        {
+            return Err(format!("the table has no column {column}: it has {columns}, counted from 0"));
+        }
+        let rows = chosen(&lines, query)?;
+        Ok(Self { head, lines, rows })
+    }
+
+    /// How many columns the table has.
+    pub(super) fn columns(&self) -> usize {
+        self.head.columns.len()
+    }
+
+    /// The values of each row.
+    pub(super) fn values(&self) -> impl Iterator<Item = Result<Vec<Value>, String>> {
+        self.rows.iter().map(|row| parse(self.lines[*row]))
+    }
 }
 
 /// The numbers of the rows that the filters let through, in order.
@@ -181,7 +210,7 @@ fn parse(line: &str) -> Result<Vec<Value>, String> {
 }
 
 /// A value that JavaScript reads as it is. A number that it does not have is `{"number": text}`.
-fn exact(value: Value) -> Value {
+pub(super) fn exact(value: Value) -> Value {
     let is_exact = |value: &Value| match (value.as_i64(), value.as_u64()) {
         (Some(whole), _) => whole.unsigned_abs() <= EXACT,
         (None, whole) => whole.is_none(),
@@ -233,7 +262,7 @@ impl Number {
 }
 
 impl Key {
-    fn of(value: Option<&Value>) -> Self {
+    pub(super) fn of(value: Option<&Value>) -> Self {
         let Some(value) = value.filter(|value| !value.is_null()) else { return Self::Missing };
         match (value, Number::of(value)) {
             (_, Some(number)) => Self::Number(number),
@@ -243,7 +272,7 @@ impl Key {
     }
 
     /// What is missing comes last in both directions.
-    fn order(&self, other: &Self, is_descending: bool) -> Ordering {
+    pub(super) fn order(&self, other: &Self, is_descending: bool) -> Ordering {
         let rank = |key: &Self| match key {
             Self::Number(_) => 0,
             Self::Text(_) => 1,
@@ -297,7 +326,7 @@ impl Filter {
 }
 
 /// A value as the page shows it.
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     let number =
         value.as_object().filter(|_| Number::of(value).is_some()).and_then(|fields| fields.get("number"));
     number.unwrap_or(value).as_str().map_or_else(|| value.to_string(), str::to_owned)

@@ -281,188 +281,10 @@ async function showPlot(view, section, kind) {
   }
 }
 
-// Tables
-
-const TESTS = [
-  ["containing", "contains"],
-  ["=", "="],
-  ["!=", "≠"],
-  ["<", "<"],
-  ["<=", "≤"],
-  [">", ">"],
-  [">=", "≥"],
-  ["empty", "is missing"],
-  ["filled", "is there"],
-];
-const ROWS = 50;
-
-function count(number) {
-  try {
-    return number.toLocaleString(client.context.locale ?? "en");
-  } catch {
-    // Clients also send what is no language tag, such as `en_US`.
-    return number.toLocaleString("en");
-  }
-}
-
-async function showTable(view, section) {
-  const asked = { from: 0, sort: null, filters: [] };
-  const title = make("h2", { className: "title" });
-  const note = make("span", { className: "note", role: "status" });
-  const filters = make("div", { className: "bar filters" });
-  const head = make("thead");
-  const body = make("tbody");
-  const caption = make("caption", { className: "away" });
-  const table = make("table", {}, caption, head, body);
-  const scroll = make("div", { className: "scroll", tabIndex: 0, role: "region" }, table);
-  const trouble = make("p", { className: "trouble", role: "alert", hidden: true });
-  const pages = [
-    ["First", () => 0],
-    ["Previous", () => Math.max(0, shown.from - ROWS)],
-    // A page of long rows has fewer of them.
-    ["Next", () => shown.from + shown.page.length],
-    ["Last", (matching) => Math.floor((matching - 1) / ROWS) * ROWS],
-  ].map(([name, to]) => ({ to, button: make("button", { type: "button", hidden: true }, name) }));
-  const more = make("button", { type: "button", className: "push", hidden: true }, "Add a filter");
-  const wide = wideButton();
-  section.append(
-    make("div", { className: "bar" }, title, note, ...wide),
-    filters,
-    make("div", { className: "bar" }, ...pages.map(({ button }) => button), more),
-    trouble,
-    scroll,
-  );
-  let shown = null;
-  let newest = 0;
-
-  async function load() {
-    const number = ++newest;
-    section.classList.add("busy");
-    try {
-      const what = { view, from: asked.from, rows: ROWS, filters: asked.filters };
-      const page = await read(asked.sort ? { ...what, sort: asked.sort } : what);
-      if (number !== newest) return;
-      shown = page;
-      trouble.hidden = true;
-      draw();
-    } catch (error) {
-      if (number !== newest) return;
-      trouble.textContent = error.message;
-      trouble.hidden = false;
-    } finally {
-      if (number === newest) section.classList.remove("busy");
-    }
-  }
-
-  function draw() {
-    section.ariaLabel = shown.title;
-    title.textContent = shown.title;
-    caption.textContent = shown.title;
-    scroll.ariaLabel = `Rows of ${shown.title}`;
-    note.textContent = describe(shown);
-    const columns = shown.columns.map((column, number) => headOf(column, number));
-    const focused = [...head.querySelectorAll("button")].indexOf(document.activeElement);
-    head.replaceChildren(make("tr", {}, make("th", { scope: "col", className: "row" }, make("span", { className: "away" }, "Row")), ...columns));
-    head.querySelectorAll("button")[focused]?.focus();
-    body.replaceChildren(...shown.page.map((row) => rowOf(row)));
-    scroll.scrollTop = 0;
-    const { matching } = shown;
-    for (const { to, button } of pages) {
-      const from = to(matching);
-      button.disabled = from < 0 || from >= matching || from === shown.from;
-    }
-    pages[0].button.disabled = shown.from === 0;
-    if (!filters.childElementCount && shown.held > 1) addFilter();
-    more.hidden = !filters.childElementCount;
-    const isWhole = shown.from === 0 && shown.page.length === matching;
-    pages.forEach(({ button }) => (button.hidden = shown.held <= ROWS && isWhole));
-  }
-
-  function headOf(column, number) {
-    const isSorted = asked.sort?.column === number;
-    const way = !isSorted ? "" : asked.sort.descending ? " ↓" : " ↑";
-    const button = make("button", { type: "button" }, `${column.name}${way}`, make("small", {}, column.type));
-    button.onclick = () => {
-      if (!isSorted) asked.sort = { column: number, descending: false };
-      else asked.sort = asked.sort.descending ? null : { column: number, descending: true };
-      asked.from = 0;
-      load();
-    };
-    const cell = make("th", { scope: "col" }, button);
-    cell.ariaSort = !isSorted ? "none" : asked.sort.descending ? "descending" : "ascending";
-    return cell;
-  }
-
-  function rowOf({ number, values }) {
-    const cells = shown.columns.map(({ index }, at) => {
-      const value = values[at] ?? null;
-      const isNumber = typeof value === "number" || value?.number !== undefined;
-      const kind = value === null ? "missing" : isNumber ? "number" : value.length > 40 ? "long" : "";
-      const cell = make(index ? "th" : "td", { className: index ? `index ${kind}` : kind });
-      if (index) cell.scope = "row";
-      // A number that JavaScript does not have comes as a text.
-      const text = value === null ? "" : String(value.number ?? value);
-      cell.append(kind === "long" ? make("div", {}, text) : text);
-      return cell;
-    });
-    return make("tr", {}, make("td", { className: "row" }, count(number)), ...cells);
-  }
-
-  function addFilter() {
-    const options = [["", "any column"], ...shown.columns.map(({ name }, number) => [number, name])];
-    const choice = (label, pairs) =>
-      make("select", { ariaLabel: label }, ...pairs.map(([value, text]) => make("option", { value }, text)));
-    const column = choice("Column", options);
-    const is = choice("Condition", TESTS);
-    const value = make("input", { ariaLabel: "Value", type: "search", placeholder: "filter" });
-    filters.append(make("div", { className: "filter" }, column, is, value));
-    let timer = null;
-    const change = () => {
-      clearTimeout(timer);
-      timer = setTimeout(applyFilters, 200);
-      value.hidden = ["empty", "filled"].includes(is.value);
-    };
-    [column, is].forEach((select) => (select.onchange = change));
-    value.oninput = change;
-  }
-
-  function applyFilters() {
-    asked.filters = [...filters.children].flatMap(({ children: [column, is, value] }) => {
-      const isAlone = ["empty", "filled"].includes(is.value);
-      if (!isAlone && value.value === "") return [];
-      const filter = { is: is.value, value: isAlone ? "" : value.value };
-      return [column.value === "" ? filter : { ...filter, column: Number(column.value) }];
-    });
-    asked.from = 0;
-    load();
-  }
-
-  for (const { to, button } of pages) {
-    button.onclick = () => {
-      asked.from = to(shown.matching);
-      load();
-    };
-  }
-  more.onclick = addFilter;
-  await load();
-}
-
-// Which rows are shown, and what of the table is not there.
-function describe({ rows, held, matching, from, page, left_out: leftOut }) {
-  const parts = [];
-  const last = from + page.length;
-  if (page.length === 0) parts.push(held === 0 ? "no rows" : "no row fits");
-  else if (page.length < matching) parts.push(`${count(from + 1)}–${count(last)} of ${count(matching)}`);
-  if (matching < held && page.length > 0) parts.push(`${count(matching)} of ${count(held)} rows fit`);
-  if (held < rows) parts.push(`only the first ${count(held)} rows are here`);
-  if (leftOut > 0) parts.push(`${count(leftOut)} further columns are not here`);
-  return parts.join("; ");
-}
-
 // Shows the page on the whole screen, where the client can.
 function wideButton() {
   if (!client.context.availableDisplayModes?.includes("fullscreen")) return [];
-  const button = make("button", { type: "button", className: "push wide" });
+  const button = make("button", { type: "button", className: "wide" });
   nameWideButton(button);
   button.onclick = async () => {
     const mode = client.context.displayMode === "fullscreen" ? "inline" : "fullscreen";
@@ -477,7 +299,10 @@ function wideButton() {
 }
 
 function nameWideButton(button) {
-  button.textContent = client.context.displayMode === "fullscreen" ? "Back" : "Full screen";
+  const name = client.context.displayMode === "fullscreen" ? "Back" : "Full screen";
+  button.textContent = client.context.displayMode === "fullscreen" ? "⤡" : "⤢";
+  button.title = name;
+  button.ariaLabel = name;
 }
 
 // A view reads its data from the client: after a refusal there is nothing else to show.
