@@ -70,7 +70,7 @@ pub(super) fn run(args: AuditArgs) -> anyhow::Result<ExitCode> {
     let text = if args.json {
         report.to_json().context("write the report as JSON")? + "\n"
     } else {
-        report.to_string()
+        format!("{report:#}")
     };
     print(&text, "print the report")?;
     Ok(match (report.is_whole(), report.is_complete()) {

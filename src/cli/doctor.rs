@@ -1,6 +1,5 @@
 //! `ipybox doctor`: prints its report on stdout.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -8,7 +7,7 @@ use ipybox::{SandboxBackend, Settings, doctor};
 
 use super::args::DoctorArgs;
 use super::serve_args::Backend;
-use super::single_threaded;
+use super::{print, single_threaded};
 
 /// Exits with success if ipybox, and the requested sandbox, can run.
 pub(super) fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
@@ -21,9 +20,9 @@ pub(super) fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let text = if args.json {
         serde_json::to_string_pretty(&report).context("write the report as JSON")? + "\n"
     } else {
-        report.to_string()
+        format!("{report:#}")
     };
-    std::io::stdout().write_all(text.as_bytes()).context("print the report")?;
+    print(&text, "print the report")?;
     let backend = match (args.sandbox, args.sandbox_backend) {
         (_, Some(backend)) => Some(SandboxBackend::from(backend)),
         (true, None) => Some(SandboxBackend::from(Backend::Srt)),

@@ -3,6 +3,8 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
+use ipybox::Emphasis;
+
 /// Serves, and greets after the first step of that: until then Ctrl-C would not end it in order, as the greeting promises.
 pub(crate) async fn greeting<T>(workspace: &Path, mut serving: impl Future<Output = T> + Unpin) -> T {
     tokio::select! {
@@ -19,7 +21,7 @@ fn show(workspace: &Path) {
         return;
     }
     // Nothing can be done for a person whose stderr is closed.
-    write!(std::io::stderr(), "{}", text(workspace)).ok();
+    write!(anstream::stderr(), "{}", text(workspace)).ok();
 }
 
 fn text(workspace: &Path) -> String {
@@ -29,11 +31,14 @@ fn text(workspace: &Path) -> String {
     args.extend(["--keep-session", "30m", "--long-cells"].map(str::to_owned));
     let entry = serde_json::json!({"mcpServers": {"ipybox": {"command": command, "args": args}}});
     format!(
-        "ipybox {version}: an MCP server that runs Python over other MCP servers' tools.\n\
+        "{name}: an MCP server that runs Python over other MCP servers' tools.\n\
          It speaks MCP on stdin and stdout and is meant to be started by an MCP client, with this entry:\n\n\
          {entry:#}\n\n\
+         {next}: paste it into your client's configuration, and restart the client. `ipybox doctor` checks this machine, and\n\
+         `ipybox import` registers the MCP servers of your other clients.\n\n\
          Waiting for a client; end with Ctrl-C.\n",
-        version = env!("CARGO_PKG_VERSION"),
+        name = Emphasis::Title.of(concat!("ipybox ", env!("CARGO_PKG_VERSION"))),
+        next = Emphasis::Title.of("Next"),
     )
 }
 

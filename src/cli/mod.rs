@@ -6,6 +6,7 @@ mod attach;
 mod audit;
 mod doctor;
 mod greeting;
+mod headings;
 mod import;
 mod json_rpc;
 mod logging;
@@ -147,9 +148,10 @@ fn started(mut builder: tokio::runtime::Builder) -> anyhow::Result<Runtime> {
     builder.enable_all().build().context("start the async runtime")
 }
 
-/// Prints a text on stdout; a reader that has had enough is no error.
+/// Prints a text on stdout, its emphasis on terminals alone that show it and whose user wants it; a reader that has had
+/// enough is no error.
 fn print(text: &str, action: &'static str) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout();
+    let mut stdout = anstream::stdout();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error).context(action),
         _ => Ok(()),

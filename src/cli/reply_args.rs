@@ -3,19 +3,21 @@
 use clap::ValueEnum;
 use ipybox::Settings;
 
+use super::headings::REPLIES;
+
 /// What the reply of a cell holds besides text.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplyArgs {
     /// Whether replies show the images of a cell, besides links to their files
-    #[arg(long, value_name = "HOW", default_value = "inline")]
+    #[arg(long, help_heading = REPLIES, value_name = "HOW", default_value = "inline")]
     images: Images,
 
     /// Which clients get links to the resources that a reply names, besides its text
-    #[arg(long, value_name = "WHICH", default_value = "auto")]
+    #[arg(long, help_heading = REPLIES, value_name = "WHICH", default_value = "auto")]
     resource_links: ResourceLinks,
 
     /// Show no tables and plots to users of clients that can show them (MCP Apps)
-    #[arg(long)]
+    #[arg(long, help_heading = REPLIES)]
     no_views: bool,
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use ipybox::{ApprovalMode, AuditContents, RemoteSettings, SandboxSettings, Settings};
 
+use super::headings::{APPROVAL, AUDIT, LIMITS, REMOTE, SANDBOX, SERVERS, SESSION};
 use super::reply_args::ReplyArgs;
 use super::session_args::LastingArgs;
 use super::values::{seconds, size};
@@ -14,142 +15,143 @@ use super::values::{seconds, size};
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
     /// Working directory of the kernel; created if missing
-    #[arg(long, value_name = "DIR", default_value = ".")]
+    #[arg(long, help_heading = SESSION, value_name = "DIR", default_value = ".")]
     pub(crate) workspace: PathBuf,
 
     /// Run the kernel in a sandbox; `ipybox doctor` says what it needs
-    #[arg(long)]
+    #[arg(long, help_heading = SANDBOX)]
     pub(crate) sandbox: bool,
 
     /// What code in the sandbox may do, in the settings format of Anthropic's sandbox-runtime; relative to the workspace
     /// [default: read all but secrets, write the workspace, no network]
-    #[arg(long, value_name = "FILE", requires = "sandbox")]
+    #[arg(long, help_heading = SANDBOX, value_name = "FILE", requires = "sandbox")]
     pub(crate) sandbox_config: Option<PathBuf>,
 
     /// Take `sandbox-config.json` in the workspace for `--sandbox-config`, if it is there; code in a sandbox cannot write it
-    #[arg(long, requires = "sandbox", conflicts_with = "sandbox_config")]
+    #[arg(long, help_heading = SANDBOX, requires = "sandbox", conflicts_with = "sandbox_config")]
     pub(crate) sandbox_workspace_config: bool,
 
     /// Accept a workspace that is the home directory, or contains it: code in the sandbox can then write the files that your
     /// shell, desktop and tools obey
-    #[arg(long, requires = "sandbox")]
+    #[arg(long, help_heading = SANDBOX, requires = "sandbox")]
     pub(crate) allow_home_workspace: bool,
 
     /// What makes the sandbox [default: srt]
-    #[arg(long, value_name = "BACKEND", requires = "sandbox")]
+    #[arg(long, help_heading = SANDBOX, value_name = "BACKEND", requires = "sandbox")]
     pub(crate) sandbox_backend: Option<Backend>,
 
     /// A domain that packages may be installed from in the sandbox, beside those that uv and pip are configured for;
     /// may be given several times
-    #[arg(long, value_name = "DOMAIN", requires = "sandbox")]
+    #[arg(long, help_heading = SANDBOX, value_name = "DOMAIN", requires = "sandbox")]
     pub(crate) sandbox_install_domain: Vec<String>,
 
     /// Run the kernel on the Jupyter Server, Kernel Gateway or Enterprise Gateway at this URL, which includes its base path
     #[arg(
         long,
+        help_heading = REMOTE,
         value_name = "URL",
         conflicts_with_all = ["sandbox", "python", "checkpoint", "tool_server_host", "tool_server_port"]
     )]
     pub(crate) kernel_gateway_url: Option<String>,
 
     /// Environment variable that holds the server's token; a value with a blank is the whole Authorization header
-    #[arg(long, value_name = "VAR", requires = "kernel_gateway_url")]
+    #[arg(long, help_heading = REMOTE, value_name = "VAR", requires = "kernel_gateway_url")]
     pub(crate) kernel_gateway_token_env: Option<String>,
 
     /// File with certificates in PEM to trust beside the system's
-    #[arg(long, value_name = "FILE", requires = "kernel_gateway_url")]
+    #[arg(long, help_heading = REMOTE, value_name = "FILE", requires = "kernel_gateway_url")]
     pub(crate) kernel_gateway_ca: Option<PathBuf>,
 
     /// Kernel spec to start there [default: the server's]
-    #[arg(long, value_name = "NAME", requires = "kernel_gateway_url")]
+    #[arg(long, help_heading = REMOTE, value_name = "NAME", requires = "kernel_gateway_url")]
     pub(crate) kernel_name: Option<String>,
 
     #[command(flatten)]
     pub(crate) reply: ReplyArgs,
 
     /// Host that the tool server listens on; a loopback address
-    #[arg(long, value_name = "HOST", default_value = "localhost")]
+    #[arg(long, help_heading = SERVERS, value_name = "HOST", default_value = "localhost")]
     pub(crate) tool_server_host: String,
 
     /// Port that the tool server listens on [default: a free one]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, help_heading = SERVERS, value_name = "PORT")]
     pub(crate) tool_server_port: Option<u16>,
 
     /// How long a registration or a tool call waits for an MCP server to start, in seconds; it then goes on to start in
     /// the background. `timeout` in the server's parameters wins
-    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
+    #[arg(long, help_heading = SERVERS, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub(crate) connect_timeout: Duration,
 
     /// Python interpreter (3.10 or newer, with ipython and pydantic) that runs the kernel [default: an
     /// environment made for the workspace]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, help_heading = SESSION, value_name = "PATH")]
     pub(crate) python: Option<PathBuf>,
 
     /// Directory for registered servers and Python environments, outside the workspace [default:
     /// $IPYBOX_STATE_DIR, else `ipybox` in your data directory]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, help_heading = SESSION, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 
     /// A configuration file of an MCP client, whose servers are registered at the start; may be given several times. Beside
     /// a sandbox, somebody must agree to what a file in the workspace offers
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = SERVERS, value_name = "FILE")]
     pub(crate) mcp_config: Vec<PathBuf>,
 
     /// Who decides whether a tool call, a registration or an installation may run [default: policy with a policy
     /// file, else auto]
-    #[arg(long, value_name = "HOW")]
+    #[arg(long, help_heading = APPROVAL, value_name = "HOW")]
     pub(crate) approval: Option<Approval>,
 
     /// Rules that decide, in TOML
-    #[arg(long, value_name = "FILE", required_if_eq("approval", "policy"))]
+    #[arg(long, help_heading = APPROVAL, value_name = "FILE", required_if_eq("approval", "policy"))]
     pub(crate) approval_policy: Option<PathBuf>,
 
     /// How long a question waits for its answer, in seconds; then the call is rejected
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    #[arg(long, help_heading = APPROVAL, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(crate) approval_timeout: Duration,
 
     /// Serve a page on this machine on which calls are decided, too: with all arguments, and many calls at once. Its address
     /// and the code that opens it are on stderr, and in what a client asks that can open pages
-    #[arg(long)]
+    #[arg(long, help_heading = APPROVAL)]
     pub(crate) approval_ui: bool,
 
     /// Memory of the kernel and of each process that it starts: bytes, or with K, M, G or T; multiples of 1024; Linux
     /// only [default: no limit]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, help_heading = LIMITS, value_name = "SIZE", value_parser = size)]
     pub(crate) kernel_memory_limit: Option<u64>,
 
     /// How many processes and threads the kernel may add to those that you run when it starts; Linux only, and does not
     /// bind root [default: no limit]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = LIMITS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) kernel_max_processes: Option<u32>,
 
     /// Size to which a file can grow that the kernel writes: bytes, or with K, M, G or T; Linux only [default: no limit;
     /// 16G in a sandbox]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, help_heading = LIMITS, value_name = "SIZE", value_parser = size)]
     pub(crate) kernel_max_file_size: Option<u64>,
 
     /// Ask for approval of shell commands: !command, %%bash and the like
-    #[arg(long)]
+    #[arg(long, help_heading = APPROVAL)]
     pub(crate) approve_shell_cmds: bool,
 
     /// Block Python's functions that start programs, so that code uses shell commands; no boundary, which only a
     /// sandbox is
-    #[arg(long, requires = "approve_shell_cmds")]
+    #[arg(long, help_heading = APPROVAL, requires = "approve_shell_cmds")]
     pub(crate) require_shell_escape: bool,
 
     #[command(flatten)]
     pub(crate) lasting: LastingArgs,
 
     /// Append a line of JSON for each cell, tool call and decision to this file, outside the workspace
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = AUDIT, value_name = "FILE")]
     pub(crate) audit_log: Option<PathBuf>,
 
     /// Record code, output and results in the audit log too, beside arguments
-    #[arg(long, requires = "audit_log")]
+    #[arg(long, help_heading = AUDIT, requires = "audit_log")]
     pub(crate) audit_contents: bool,
 
     /// Size at which the audit log is renamed to FILE.1 and begun anew; five such files are kept [default: 10M]
-    #[arg(long, value_name = "SIZE", value_parser = size, requires = "audit_log")]
+    #[arg(long, help_heading = AUDIT, value_name = "SIZE", value_parser = size, requires = "audit_log")]
     pub(crate) audit_max_bytes: Option<u64>,
 }
 

@@ -1,11 +1,10 @@
 //! `ipybox servers`: lists, tries and removes registered servers.
 
-use std::io::Write as _;
-
 use anyhow::Context as _;
-use ipybox::KnownServers;
+use ipybox::{Emphasis, KnownServers};
 
 use super::login::runtime;
+use super::print;
 use super::server_args::{ServersAction, ServersArgs};
 
 pub(super) fn run(args: ServersArgs) -> anyhow::Result<()> {
@@ -31,23 +30,25 @@ pub(super) fn run(args: ServersArgs) -> anyhow::Result<()> {
             format!("`{name}` is removed.\n")
         }
     };
-    std::io::stdout().write_all(text.as_bytes()).context("print the answer")
+    print(&text, "print the answer")
 }
 
 fn list(servers: &KnownServers) -> anyhow::Result<String> {
     let servers = servers.list()?;
     if servers.is_empty() {
-        return Ok("No MCP server is registered in this workspace.\n".to_owned());
+        return Ok("No MCP server is registered in this workspace.\n\
+                   Agents register them with `register_mcp_server`; `ipybox import` registers those of your other clients.\n"
+            .to_owned());
     }
     let lines = servers.iter().map(|server| {
         let tools = match server.tools {
             Some(1) => "1 tool".to_owned(),
             Some(tools) => format!("{tools} tools"),
-            None => "not registered".to_owned(),
+            None => Emphasis::Warning.of("not registered"),
         };
         let login = server.login.as_ref().map(|login| format!(", {login}")).unwrap_or_default();
         let label = server.label.map(|label| format!(", {label}")).unwrap_or_default();
-        format!("{}: {} ({tools}{login}{label})\n", server.name, server.target)
+        format!("{}: {} ({tools}{login}{label})\n", Emphasis::Title.of(&server.name), server.target)
     });
     Ok(lines.collect())
 }

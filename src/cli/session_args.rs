@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use ipybox::NotebookSettings;
 
+use super::headings::SESSION;
 use super::values::duration;
 
 /// The flags for what outlasts a request or a client.
@@ -13,21 +14,21 @@ use super::values::duration;
 pub(crate) struct LastingArgs {
     /// Keep the session when the client ends, however that happens, so that the next one with the same flags goes on with
     /// it: for how long, as 30m, 90s or 2h [default: not at all]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, help_heading = SESSION, value_name = "DURATION", value_parser = duration)]
     pub(crate) keep_session: Option<Duration>,
 
     /// Let requests stop waiting for their cells: `execute_ipython_cell` has an argument `wait`, and the tool
     /// `wait_for_cell` returns the rest
-    #[arg(long)]
+    #[arg(long, help_heading = SESSION)]
     pub(crate) long_cells: bool,
 
     /// Save variables after each cell, so that a fresh kernel can have them back
-    #[arg(long)]
+    #[arg(long, help_heading = SESSION)]
     pub(crate) checkpoint: bool,
 
     /// Append each cell with its outputs and tool calls to a Jupyter notebook: a file that ends with `.ipynb`, relative to the
     /// workspace, or `auto` for a new one in the state directory
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = SESSION, value_name = "FILE")]
     pub(crate) notebook: Option<NotebookSettings>,
 }
 

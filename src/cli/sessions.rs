@@ -1,18 +1,20 @@
 //! Sessions that outlive their clients: their processes, and `ipybox sessions`.
 
-use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use ipybox::Settings;
 use ipybox::lasting::{self, Keep, KeptSession, KeptSessions};
 use ipybox::telemetry::exporting;
+use ipybox::{Emphasis, Settings};
 
 use super::serve_args::{ServeArgs, SessionKeeperArgs};
 use super::session_args::{SessionsAction, SessionsArgs};
 use super::{greeting, multi_threaded, print, print_message, single_threaded};
 
 const RESULT: &str = "write the result";
+
+const NONE_KEPT: &str = "No session is kept.\n\
+                         A client's session is if its entry has `--keep-session 30m`: until then after the client's end.\n";
 
 /// How long a session is held that was not to be kept: until its client ends.
 const NOT_KEPT: Duration = Duration::from_secs(1);
@@ -76,6 +78,9 @@ pub(crate) fn run(args: SessionsArgs) -> anyhow::Result<()> {
                     }
                 }
             }
+            if ended.is_empty() && failed.is_none() {
+                print_message("no session was ended: none is kept without a client");
+            }
             print(&if args.json { json(&ended)? } else { String::new() }, RESULT)?;
             failed.map_or(Ok(()), Err)
         }
@@ -89,12 +94,10 @@ fn json(value: &impl serde::Serialize) -> anyhow::Result<String> {
 
 fn table(sessions: &[KeptSession]) -> String {
     if sessions.is_empty() {
-        return match std::io::stdout().is_terminal() {
-            true => "No session is kept.\n".to_owned(),
-            false => String::new(),
-        };
+        return NONE_KEPT.to_owned();
     }
-    let mut text = format!("{:<10}{:<9}{:<9}{:<34}{}\n", "ID", "AGE", "MEMORY", "STATE", "WORKSPACE");
+    let titles = format!("{:<10}{:<9}{:<9}{:<34}{}", "ID", "AGE", "MEMORY", "STATE", "WORKSPACE");
+    let mut text = Emphasis::Title.of(&titles) + "\n";
     for session in sessions {
         let KeptSession { id, seconds, workspace, .. } = session;
         let (memory, state) = (memory(session), state(session));

@@ -6,6 +6,7 @@ use std::fmt;
 use super::replay::{Call, Replay};
 use super::report::{Report, records};
 use super::tally::{SessionTally, ToolTally};
+use crate::ground::text::Emphasis;
 use crate::ground::text::visible::line;
 
 impl fmt::Display for Report {
@@ -17,11 +18,17 @@ impl fmt::Display for Report {
         };
         match self.break_count {
             0 if findings.records == 0 => {
-                writeln!(formatter, "nothing can be verified: no record has a hash")?
+                let nothing = Emphasis::Warning.within(formatter, "nothing can be verified");
+                writeln!(formatter, "{nothing}: no record has a hash")?
             }
-            0 => writeln!(formatter, "the chain is whole: {} of {sessions}", records(findings.records))?,
-            1 => writeln!(formatter, "THE CHAIN IS BROKEN, in 1 place")?,
-            count => writeln!(formatter, "THE CHAIN IS BROKEN, in {count} places")?,
+            0 => {
+                let whole = Emphasis::Good.within(formatter, "the chain is whole");
+                writeln!(formatter, "{whole}: {} of {sessions}", records(findings.records))?
+            }
+            count => {
+                let broken = Emphasis::Bad.within(formatter, "THE CHAIN IS BROKEN");
+                writeln!(formatter, "{broken}, in {count} place{}", if count == 1 { "" } else { "s" })?
+            }
         }
         for found in &self.breaks {
             match found.place {
@@ -36,7 +43,8 @@ impl fmt::Display for Report {
         if let Some(head) = findings.head {
             writeln!(formatter, "head: {head}")?;
         }
-        self.notes().iter().try_for_each(|note| writeln!(formatter, "note: {note}"))?;
+        let note = Emphasis::Warning.within(formatter, "note");
+        self.notes().iter().try_for_each(|words| writeln!(formatter, "{note}: {words}"))?;
         for (id, session) in &self.tally.sessions {
             show_session(formatter, id, session)?;
         }
@@ -46,7 +54,7 @@ impl fmt::Display for Report {
 
 fn show_session(formatter: &mut fmt::Formatter<'_>, id: &str, session: &SessionTally) -> fmt::Result {
     let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".to_owned());
-    writeln!(formatter, "\nsession {}", line(id))?;
+    writeln!(formatter, "\n{}", Emphasis::Title.within(formatter, &format!("session {}", line(id))))?;
     let end = if session.has_ended { "ended" } else { "no end" };
     writeln!(formatter, "  {} to {} ({end})", or_unknown(&session.begun), or_unknown(&session.last))?;
     if let Some(face) = &session.face {
@@ -57,7 +65,8 @@ fn show_session(formatter: &mut fmt::Formatter<'_>, id: &str, session: &SessionT
         writeln!(formatter, "  cells: {} ({})", session.cells, counts(&session.cell_ends))?;
     }
     if session.events_lost > 0 {
-        writeln!(formatter, "  LOST: {} events could not be written", session.events_lost)?;
+        let lost = Emphasis::Bad.within(formatter, "LOST");
+        writeln!(formatter, "  {lost}: {} events could not be written", session.events_lost)?;
     }
     if !session.decisions.is_empty() {
         writeln!(formatter, "  decided: {}", counts(&session.decisions))?;
@@ -67,7 +76,7 @@ fn show_session(formatter: &mut fmt::Formatter<'_>, id: &str, session: &SessionT
         servers.entry(server).or_default().push((tool, tally));
     }
     for (server, tools) in servers {
-        writeln!(formatter, "  {server}")?;
+        writeln!(formatter, "  {}", Emphasis::Title.within(formatter, server))?;
         tools.iter().try_for_each(|(tool, tally)| show_tool(formatter, tool, tally))?;
     }
     Ok(())
@@ -75,7 +84,13 @@ fn show_session(formatter: &mut fmt::Formatter<'_>, id: &str, session: &SessionT
 
 fn show_tool(formatter: &mut fmt::Formatter<'_>, tool: &str, tally: &ToolTally) -> fmt::Result {
     let ToolTally { permitted, denied, failed, cancelled, .. } = tally;
-    write!(formatter, "    {tool}: {permitted} permitted, {denied} denied, {failed} failed")?;
+    let counted = |count: u64, word: &str, formatter: &fmt::Formatter<'_>| {
+        let words = format!("{count} {word}");
+        if count > 0 { Emphasis::Warning.within(formatter, &words) } else { words }
+    };
+    let denied = counted(*denied, "denied", formatter);
+    let failed = counted(*failed, "failed", formatter);
+    write!(formatter, "    {tool}: {permitted} permitted, {denied}, {failed}")?;
     if *cancelled > 0 {
         write!(formatter, ", {cancelled} cancelled")?;
     }

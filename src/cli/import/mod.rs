@@ -4,10 +4,10 @@
 
 mod args;
 mod ask;
+mod progress;
 mod show;
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -15,6 +15,7 @@ use ipybox::{Import, ImportEvent, ImportServer, ImportState, Importer, SandboxSe
 use parking_lot::Mutex;
 
 pub(super) use self::args::ImportArgs;
+use self::progress::{Progress, Results};
 use self::show::Outcome;
 use super::signals::Signals;
 use super::{multi_threaded, print_message};
@@ -103,10 +104,12 @@ fn register(args: &ImportArgs, servers: &[ImportServer]) -> anyhow::Result<BTree
     });
     let importer = Importer::new(settings)?;
     let runtime = multi_threaded()?;
-    let outcomes = Mutex::new(BTreeMap::new());
+    let results = if args.json { Results::AtTheEnd } else { Results::AsTheyCome };
+    let state = Mutex::new((Progress::new(results), BTreeMap::new()));
     let report = |server: &ImportServer, event: ImportEvent<'_>| {
-        if let Some(outcome) = show_event(server, event, args.json) {
-            let mut outcomes = outcomes.lock();
+        let mut state = state.lock();
+        let (progress, outcomes) = &mut *state;
+        if let Some(outcome) = progress.take(&server.name, &event) {
             outcomes.insert(server.name.clone(), outcome);
         }
     };
@@ -114,42 +117,13 @@ fn register(args: &ImportArgs, servers: &[ImportServer]) -> anyhow::Result<BTree
         let mut signals = Signals::new().context("handle signals")?;
         tokio::select! {
             _failed = importer.register(servers, &report) => {}
-            () = signals.next() => print_message("ending: what was not registered yet is left out"),
+            () = signals.next() => {
+                state.lock().0.clear();
+                print_message("ending: what was not registered yet is left out");
+            }
         }
         importer.stop().await;
         anyhow::Ok(())
     })?;
-    Ok(outcomes.into_inner())
-}
-
-/// Shows the user what happens, and returns how it ended.
-fn show_event(server: &ImportServer, event: ImportEvent<'_>, is_json: bool) -> Option<Outcome> {
-    let name = &server.name;
-    match event {
-        ImportEvent::Starts => {
-            print_message(&format!("{name}: starting"));
-            None
-        }
-        ImportEvent::Says(what) => {
-            print_message(&format!("{name}: {}", show::one_line(what)));
-            None
-        }
-        ImportEvent::Registered { tools, notes } => {
-            if !is_json {
-                print_line(&format!("registered      {name}  {}", show::count(tools, "tool")));
-            }
-            Some(Outcome { tools, notes: notes.to_vec(), error: None })
-        }
-        ImportEvent::Failed(words) => {
-            if !is_json {
-                print_line(&format!("not registered  {name}  failed to {}", words.replace('\n', "\n    ")));
-            }
-            Some(Outcome { tools: 0, notes: Vec::new(), error: Some(words.to_owned()) })
-        }
-    }
-}
-
-fn print_line(line: &str) {
-    // Whoever closed stdout does not want to know.
-    writeln!(std::io::stdout(), "{line}").ok();
+    Ok(state.into_inner().1)
 }

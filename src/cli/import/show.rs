@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use ipybox::{Import, ImportServer, ImportState};
+use ipybox::{Emphasis, Import, ImportServer, ImportState};
 use serde_json::{Value, json};
 
 /// How the registration of a server ended.
@@ -15,13 +15,14 @@ pub(super) struct Outcome {
 
 /// Prints what there is to import, and what is left out.
 pub(super) fn list(import: &Import, replaces: bool) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = anstream::stdout().lock();
     let of = |state: ImportState| import.servers.iter().filter(move |server| server.state == state);
     if import.servers.is_empty() && import.left.is_empty() {
         writeln!(out, "No MCP servers are configured here. Looked for:")?;
         for path in &import.looked_for {
             writeln!(out, "  {}", path.display())?;
         }
+        writeln!(out, "`--from FILE` takes another file.")?;
         return Ok(());
     }
     section(&mut out, "To import:", of(ImportState::New))?;
@@ -35,9 +36,10 @@ pub(super) fn list(import: &Import, replaces: bool) -> io::Result<()> {
         writeln!(out, "Registered already: {}", known.join(", "))?;
     }
     if !import.left.is_empty() {
-        writeln!(out, "Not taken:")?;
+        writeln!(out, "{}", Emphasis::Warning.of("Not taken:"))?;
         for left in &import.left {
-            writeln!(out, "  {}  ({}, {})\n    {}", left.name, left.owner, left.path.display(), left.why)?;
+            let name = Emphasis::Title.of(&left.name);
+            writeln!(out, "  {name}  ({}, {})\n    {}", left.owner, left.path.display(), left.why)?;
         }
     }
     out.flush()
@@ -50,9 +52,9 @@ fn section<'a>(
 ) -> io::Result<()> {
     for (index, server) in servers.enumerate() {
         if index == 0 {
-            writeln!(out, "{title}")?;
+            writeln!(out, "{}", Emphasis::Title.of(title))?;
         }
-        writeln!(out, "  {}  {}", server.name, server.what)?;
+        writeln!(out, "  {}  {}", Emphasis::Title.of(&server.name), server.what)?;
         if !server.settings.is_empty() {
             writeln!(out, "    with {}", server.settings.join(" "))?;
         }
@@ -68,17 +70,22 @@ fn section<'a>(
     Ok(())
 }
 
-/// Prints how many were registered, and how to go on.
+/// Prints how many were registered, how to go on, and which were not.
 pub(super) fn summary(outcomes: &BTreeMap<String, Outcome>) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    let ready: Vec<&String> =
-        outcomes.iter().filter(|(_, outcome)| outcome.error.is_none()).map(|(name, _)| name).collect();
-    let failed = outcomes.len() - ready.len();
+    let mut out = anstream::stdout().lock();
+    let (ready, failed): (Vec<_>, Vec<_>) = outcomes.iter().partition(|(_, outcome)| outcome.error.is_none());
     let tools: usize = outcomes.values().map(|outcome| outcome.tools).sum();
-    let failures = if failed == 0 { String::new() } else { format!(", {failed} failed") };
-    writeln!(out, "Registered: {} with {}{failures}.", count(ready.len(), "server"), count(tools, "tool"))?;
-    if let Some(name) = ready.first() {
+    writeln!(out, "Registered: {} with {}.", count(ready.len(), "server"), count(tools, "tool"))?;
+    if let Some((name, _)) = ready.first() {
         writeln!(out, "Code finds them: `from mcptools.{name} import …`, `from mcptools import search`.")?;
+    }
+    if !failed.is_empty() {
+        let names: Vec<String> = failed.iter().map(|(name, _)| Emphasis::Bad.of(name)).collect();
+        writeln!(
+            out,
+            "Not registered: {}. Why is said above; `ipybox import` tries them again.",
+            names.join(", ")
+        )?;
     }
     out.flush()
 }

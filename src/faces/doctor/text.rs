@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Report;
+use crate::ground::text::Emphasis;
 use crate::kernels::sandbox::Backend;
 use crate::kernels::sandbox::check::{Finding, Status};
 
@@ -22,33 +23,39 @@ impl fmt::Display for Report {
             ("Sandbox (bwrap)", &groups.sandbox_bwrap),
             ("Hardening", &groups.hardening),
         ] {
-            writeln!(formatter, "\n{title}")?;
+            writeln!(formatter, "\n{}", Emphasis::Title.within(formatter, title))?;
             findings.iter().try_for_each(|finding| show(finding, formatter))?;
         }
-        let answer = |can| if can { "yes" } else { "no" };
-        writeln!(formatter, "\n{:<51}{}", "Can run without a sandbox:", answer(self.can_run))?;
+        let answer = |can: bool, formatter: &fmt::Formatter<'_>| {
+            let (emphasis, word) = if can { (Emphasis::Good, "yes") } else { (Emphasis::Bad, "no") };
+            emphasis.within(formatter, word)
+        };
+        let can_run = answer(self.can_run, formatter);
+        writeln!(formatter, "\n{:<51}{can_run}", "Can run without a sandbox:")?;
         for (flags, backend) in
             [("`--sandbox`", Backend::Srt), ("`--sandbox --sandbox-backend bwrap`", Backend::Bubblewrap)]
         {
             let label = format!("Can run with {flags}:");
-            writeln!(formatter, "{label:<51}{}", answer(self.can_sandbox(backend)))?;
+            let can_sandbox = answer(self.can_sandbox(backend), formatter);
+            writeln!(formatter, "{label:<51}{can_sandbox}")?;
         }
         Ok(())
     }
 }
 
 fn show(finding: &Finding, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mark = match finding.status {
-        Status::Ok => "ok",
-        Status::Warning => "warning",
-        Status::Failed => "FAILED",
-        Status::NotNeeded => "-",
+    let (mark, emphasis) = match finding.status {
+        Status::Ok => ("ok", Emphasis::Good),
+        Status::Warning => ("warning", Emphasis::Warning),
+        Status::Failed => ("FAILED", Emphasis::Bad),
+        Status::NotNeeded => ("-", Emphasis::Quiet),
     };
+    let mark = emphasis.within(formatter, &format!("{mark:<8}"));
     let remedy = finding.remedy.as_ref().map(|remedy| format!("→ {}", remedy.words()));
     let lines = [Some(finding.found.clone()), finding.consequence.clone(), remedy];
     let mut lines = lines.iter().flatten().flat_map(|text| folded(text));
     let first = lines.next().unwrap_or_default();
-    writeln!(formatter, "  {mark:<8}{:<18}{first}", finding.name)?;
+    writeln!(formatter, "  {mark}{:<18}{first}", finding.name)?;
     lines.try_for_each(|line| writeln!(formatter, "{:INDENT$}{line}", ""))
 }
 
@@ -119,6 +126,7 @@ mod tests {
             sandbox_bwrap: ok(),
             hardening: ok(),
         });
+        assert!(format!("{report:#}").contains("  \u{1b}[1;31mFAILED  \u{1b}[0msocat  "));
         let text = report.to_string();
         let (_, text) = text.split_once("Sandbox (srt)\n").unwrap();
         insta::assert_snapshot!(text, @r"

@@ -2,6 +2,7 @@
 
 mod coloured;
 mod describe;
+mod emphasis;
 mod halves;
 mod nearest;
 mod plain;
@@ -11,6 +12,7 @@ pub(crate) mod visible;
 pub(crate) use self::coloured::Coloured;
 pub use self::describe::describe;
 pub(crate) use self::describe::{backticked, listed, quoted, readable, rfc3339, without_user};
+pub use self::emphasis::Emphasis;
 pub(crate) use self::halves::{replace_lone_surrogates, unfinished_character};
 pub(crate) use self::nearest::nearest;
 pub(crate) use self::plain::{Sequence, one_line, plain, sequence, shortened};

@@ -145,3 +145,58 @@ fn an_api_is_generated_from_a_saved_list_of_tools() {
         "the old one is still there"
     );
 }
+
+#[test]
+fn colours_are_for_terminals_and_for_users_who_want_them() {
+    let place = tempfile::tempdir().unwrap();
+    let [workspace, states] = ["workspace", "states"].map(|name| place.path().join(name));
+    std::fs::create_dir(&workspace).unwrap();
+    let (workspace, states) = (workspace.to_str().unwrap(), states.to_str().unwrap());
+    let log = place.path().join("log");
+    std::fs::write(&log, "").unwrap();
+    let flags = ["--workspace", workspace, "--state-dir", states];
+    for command in [
+        [&["doctor"][..], &flags].concat(),
+        vec!["sessions", "--state-dir", states],
+        vec!["audit", log.to_str().unwrap()],
+    ] {
+        let shown = |variables: &[(&str, &str)]| {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_ipybox"));
+            program.args(&command).env_clear().envs(environment()).envs(variables.iter().copied());
+            String::from_utf8(program.output().unwrap().stdout).unwrap()
+        };
+        let plain = shown(&[]);
+        assert!(!plain.is_empty() && !plain.contains('\u{1b}'), "{command:?}: {plain}");
+        assert!(!shown(&[("TERM", "xterm"), ("NO_COLOR", "1")]).contains('\u{1b}'), "{command:?}");
+        let forced = shown(&[("CLICOLOR_FORCE", "1")]);
+        assert_eq!(forced.contains('\u{1b}'), command[0] != "sessions", "{command:?}: {forced}");
+    }
+}
+
+#[test]
+fn help_has_its_flags_under_headings() {
+    let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
+    let mut headings = help.lines().filter(|line| line.ends_with(':') && !line.starts_with(' '));
+    for heading in ["Session", "Sandbox", "Kernel on a Jupyter server", "Answers", "MCP servers", "Approval"]
+    {
+        assert!(headings.any(|line| line == format!("{heading}:")), "{heading}: {help}");
+    }
+    let (_, options) = help.split_once("\nOptions:\n").unwrap();
+    let (options, _) = options.split_once("\n\n").map_or((options, ""), |(options, rest)| (options, rest));
+    assert!(!options.contains("--workspace"), "{options}");
+}
+
+#[test]
+fn lists_without_entries_say_what_to_do() {
+    let place = tempfile::tempdir().unwrap();
+    let [workspace, states] = ["workspace", "states"].map(|name| place.path().join(name));
+    std::fs::create_dir(&workspace).unwrap();
+    let (workspace, states) = (workspace.to_str().unwrap(), states.to_str().unwrap());
+    let shown = |arguments: &[&str]| {
+        let output = run(&[arguments, &["--state-dir", states]].concat());
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    assert!(shown(&["servers", "--workspace", workspace]).contains("`ipybox import`"));
+    assert!(shown(&["sessions"]).contains("`--keep-session 30m`"));
+    assert!(shown(&["sessions", "end", "--all"]).contains("no session was ended"));
+}

@@ -184,6 +184,34 @@ fn one_that_fails_does_not_hold_up_the_others() {
         );
     }
     assert_eq!(shown["left_out"][0]["name"], "empty");
+    // What failed is named once more, where it is read last.
+    let (code, shown, _) = home.import(&["--yes", "--from", file.to_str().unwrap()]);
+    let last = shown.lines().last().unwrap();
+    assert!(code == 1 && last.starts_with("Not registered: gone, slow, unset. "), "{shown}");
+}
+
+#[test]
+fn on_a_terminal_each_server_has_a_line_that_changes() {
+    let place = Place::new();
+    let home = Home(&place);
+    let servers =
+        json!({"mcpServers": {"good": catalog("good", 2, &[]), "gone": {"command": "/nowhere/server"}}});
+    place.write(".mcp.json", &servers.to_string());
+    let on_terminal = |variables: &[(&str, &str)]| {
+        let command = home.command(&["--replace"]);
+        let mut python = Command::new("python3");
+        python.args(["-c", ANSWERS, "a"]).arg(command.get_program()).args(command.get_args());
+        let variables = variables.iter().copied().chain([("TERM", "xterm")]);
+        let output =
+            python.env_clear().envs(environment()).env("HOME", home.path("")).envs(variables).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let plain = on_terminal(&[("NO_COLOR", "1")]);
+    assert!(!plain.contains('\u{1b}') && plain.contains("registered      good  2 tools"), "{plain}");
+    assert!(plain.contains("ipybox: gone: starting"), "{plain}");
+    let shown = on_terminal(&[]);
+    assert!(shown.contains("\u{1b}[1;31mnot registered\u{1b}[0m  \u{1b}[1mgone\u{1b}[0m"), "{shown:?}");
+    assert!(shown.contains("A\r\u{1b}[J") && !shown.contains("ipybox: gone: starting"), "{shown:?}");
 }
 
 #[test]
