@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::denied::Denied;
 use super::grant::{GivenGrant, Used};
-use super::request::Answer;
+use super::request::{Answer, AnswerVia};
 
 /// A decision and how it came about.
 #[derive(Debug)]
@@ -16,6 +16,17 @@ pub(super) struct Decision {
     pub(super) by: By,
     /// How long the decision took.
     pub(super) waited: Duration,
+    /// Whether users were asked.
+    pub(super) consulted: Consulted,
+}
+
+/// Whether users were asked about an action, who may not have answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Consulted {
+    /// It was decided without a question.
+    Nobody,
+    /// By which face for people; `None` by the session's own.
+    Users(Option<AnswerVia>),
 }
 
 /// Who decided.

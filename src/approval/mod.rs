@@ -51,14 +51,15 @@ pub use self::grant::{
 pub(crate) use self::grant::{choice as grant_choice, offer as grant_offer};
 pub(crate) use self::history::PastDecision;
 pub(crate) use self::notice::{EXPIRED, Notice, next_question, words as answer_in_words};
-pub(crate) use self::origins::provenance;
+pub(crate) use self::origins::OriginInWords;
+pub(crate) use self::origins::{origins_in_words, provenance, read_in_words};
 pub(crate) use self::permit::Permit;
 pub use self::policy::{Effect, Policy, PolicyError};
 pub(crate) use self::provenance::Label;
 pub(crate) use self::queue::{ApprovalQueue, Approver};
 pub use self::request::Answer;
 pub use self::request::ApprovalRequest;
-pub(crate) use self::request::{Fate, Reply};
+pub(crate) use self::request::{AnswerVia, Fate, Reply};
 pub use self::review::{
     Filter as AuditFilter, NoHead as NoAuditHead, Report as AuditReport, Review as AuditReview,
     rfc3339_seconds,

@@ -14,6 +14,8 @@ pub(crate) enum Notice {
     Asked { question: u64, action: Arc<Action> },
     /// The question is over.
     Decided { question: u64, how: &'static str },
+    /// It was decided about this action without a question, in words.
+    Ruled { action: Arc<Action>, how: String },
 }
 
 /// Gets the notices of a gate.

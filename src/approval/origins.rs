@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 
+use serde::{Deserialize, Serialize};
+
 use super::action::Action;
 use super::shown;
 use crate::approval::provenance::{Found, Label, Origin, Provenance};
@@ -36,7 +38,7 @@ pub(crate) fn provenance(actions: &[&Action], first: Option<usize>) -> String {
         }
         text.push('.');
     }
-    if let Some(read) = actions.iter().find_map(|action| read(action.known.as_deref()?)) {
+    if let Some(read) = actions.iter().find_map(|action| read_in_words(action.known.as_deref()?)) {
         let _infallible = write!(text, "\n\nThis session has had access to {read}.");
     }
     text
@@ -130,8 +132,44 @@ fn listed(rows: &[usize]) -> String {
     if left_out > 0 { format!("{text} and {left_out} more") } else { text }
 }
 
+/// Where data in a call comes from, in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct OriginInWords {
+    /// The argument, as a call shows its name; empty for the name of the tool.
+    pub argument: String,
+    /// The tool that has returned the data.
+    pub source: String,
+    /// The label of its server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Label>,
+    /// How much of it has been found: `about 40 bytes`, `3 values`.
+    pub amount: String,
+}
+
+/// The origins of the data in a call that are not trusted, those that matter most first.
+pub(crate) fn origins_in_words(known: &Provenance) -> Vec<OriginInWords> {
+    let mut origins: Vec<&Origin> =
+        known.origins.iter().filter(|origin| origin.label != Some(Label::Trusted)).collect();
+    origins.sort_by_key(|origin| std::cmp::Reverse((origin.strictness(), origin.found)));
+    let in_words = |origin: &Origin| OriginInWords {
+        argument: match origin.argument.as_str() {
+            Origin::TOOL_NAME => String::new(),
+            argument => shown::name(argument),
+        },
+        source: format!("{}.{}", shown::name(&origin.server), shown::name(&origin.tool)),
+        label: origin.label,
+        amount: match origin.found {
+            Found::Bytes(bytes) => format!("about {}", size(bytes)),
+            Found::Values(1) => "a value".to_owned(),
+            Found::Values(values) => format!("{values} values"),
+        },
+    };
+    origins.into_iter().map(in_words).collect()
+}
+
 /// The labels of what a session had access to that matter, with the servers.
-fn read(known: &Provenance) -> Option<String> {
+pub(crate) fn read_in_words(known: &Provenance) -> Option<String> {
     let relevant = known.read.iter().filter(|(label, _)| **label != Label::Trusted);
     let parts: Vec<String> = relevant
         .map(|(label, servers)| {

@@ -40,7 +40,7 @@ impl Permit {
 /// A decision is made: shows it among the spans. Returns the context for the action.
 pub(super) fn show(shown: telemetry::Decision, decision: &Decision, action: &Action) -> Context {
     let current = Context::current();
-    let Decision { outcome, by, waited } = decision;
+    let Decision { outcome, by, waited, .. } = decision;
     let denied = outcome.as_ref().err().map(|denied| match denied {
         Denied::Expired { .. } => "timeout",
         _ => "denied",

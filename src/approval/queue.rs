@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{mpsc, watch};
 
 use super::action::Action;
-use super::request::{ApprovalRequest, Waiting};
+use super::request::{AnswerVia, ApprovalRequest, Waiting};
 use super::shown::question;
 
 /// How many unread requests the queue holds: those of the largest batch. More wait for room.
@@ -119,6 +119,12 @@ impl ApprovalQueue {
     /// Whether a request for `action` could be shown.
     pub(super) fn can_show(&self, action: &Action) -> bool {
         !self.shows_dialogs || question(action).is_ok()
+    }
+
+    /// By which face for people its requests are answered; `None` if they are a client's.
+    pub(super) fn via(&self) -> Option<AnswerVia> {
+        let asks_pages = self.asks_people_all.load(Ordering::Relaxed);
+        self.is_of_attached.then_some(if asks_pages { AnswerVia::Page } else { AnswerVia::Prompt })
     }
 
     /// Whether its reader can send the user to a page.

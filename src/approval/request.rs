@@ -32,6 +32,25 @@ pub enum Answer {
     No,
 }
 
+/// By which face for people an answer was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerVia {
+    /// The approval page.
+    Page,
+    /// A prompt of `ipybox attach`.
+    Prompt,
+}
+
+impl AnswerVia {
+    /// The face as a word, as in the audit log.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Page => "page",
+            Self::Prompt => "attach",
+        }
+    }
+}
+
 /// An answer, with what the user has filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
@@ -42,6 +61,8 @@ pub(crate) struct Reply {
     pub(super) granting: Option<Granting>,
     /// What the data of the server is that is registered.
     pub(super) label: Option<Label>,
+    /// By which face for people it was given; `None` by the session's own.
+    pub(super) via: Option<AnswerVia>,
 }
 
 impl Reply {
@@ -57,7 +78,7 @@ impl Reply {
 
 impl From<Answer> for Reply {
     fn from(answer: Answer) -> Self {
-        Self { answer, content: None, granting: None, label: None }
+        Self { answer, content: None, granting: None, label: None, via: None }
     }
 }
 
@@ -93,6 +114,8 @@ pub struct ApprovalRequest {
     is_shared: bool,
     /// How it was decided, for those whose answer did not count.
     fate: Fate,
+    /// By which face for people it is answered.
+    via: Option<AnswerVia>,
 }
 
 /// How a request was decided, in words, once it is.
@@ -118,7 +141,7 @@ impl ApprovalRequest {
             fate: Arc::clone(&fate),
         };
         let (grants, proposed) = (Some(grants), OnceLock::new());
-        (Self { action, answer, handed_out, grants, proposed, is_shared: false, fate }, waiting)
+        (Self { action, answer, handed_out, grants, proposed, is_shared: false, fate, via: None }, waiting)
     }
 
     /// The same request for somebody else, who is asked too. Handing out either hands out both.
@@ -127,7 +150,8 @@ impl ApprovalRequest {
         waiting.answers.push(receiver);
         let (action, handed_out) = (Arc::clone(&self.action), self.handed_out.clone());
         let (grants, proposed) = (self.grants.clone(), OnceLock::new());
-        Self { action, answer, handed_out, grants, proposed, is_shared: true, fate: Arc::clone(&self.fate) }
+        let fate = Arc::clone(&self.fate);
+        Self { action, answer, handed_out, grants, proposed, is_shared: true, fate, via: None }
     }
 
     /// A request whose gate waits for ever.
@@ -143,7 +167,7 @@ impl ApprovalRequest {
         let (answer, receiver) = oneshot::channel();
         let (action, handed_out) = (Arc::new(action), watch::Sender::new(None));
         let (grants, proposed, fate) = (None, OnceLock::new(), Arc::default());
-        (Self { action, answer, handed_out, grants, proposed, is_shared: false, fate }, receiver)
+        (Self { action, answer, handed_out, grants, proposed, is_shared: false, fate, via: None }, receiver)
     }
 
     /// Starts the approval timeout, or starts it anew.
@@ -294,8 +318,13 @@ impl ApprovalRequest {
         }
     }
 
+    /// Has its answer be one that was given by this face.
+    pub(crate) fn answered_via(self, via: AnswerVia) -> Self {
+        Self { via: Some(via), ..self }
+    }
+
     pub(crate) fn reply(self, reply: Reply) -> bool {
-        self.answer.send(reply).is_ok()
+        self.answer.send(Reply { via: self.via, ..reply }).is_ok()
     }
 
     /// Whether an answer would be too late.

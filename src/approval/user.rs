@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::action::Action;
 use super::audit::OpenCall;
-use super::decision::{By, Decision};
+use super::decision::{By, Consulted, Decision};
 use super::denied::Denied;
 use super::gate::Gate;
 use super::policy::Effect;
@@ -85,7 +85,7 @@ impl Gate {
             },
         };
         let outcome = replied.as_ref().map(drop).map_err(Denied::clone);
-        let decision = Decision { outcome, by, waited: begun.elapsed() };
+        let decision = Decision { outcome, by, waited: begun.elapsed(), consulted: Consulted::Users(None) };
         let (_, on_record) = question.decided(&decision).await?.into_parts();
         Ok((replied?, on_record))
     }

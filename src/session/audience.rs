@@ -23,6 +23,9 @@ const PIECE_BYTES: usize = 16 * 1024;
 /// How many events may wait for a watcher. One that lets more come together is given up.
 const EVENTS: usize = 4 * 1024;
 
+/// How many decisions without a question may wait for a watcher. Of more, the oldest are left out: code can cause any number.
+const RULED: usize = 500;
+
 /// How much of a cell's code watchers are shown, in bytes.
 const CODE_BYTES: usize = 16 * 1024;
 
@@ -41,6 +44,8 @@ pub(crate) enum Event {
     Asked { question: u64, action: Arc<Action> },
     /// A question is over.
     Decided { question: u64, how: &'static str },
+    /// It was decided about this action without a question.
+    Ruled { action: Arc<Action>, how: Arc<str> },
     /// The questions of the next events can be asked together: as a table, this text.
     Together { questions: Arc<[u64]>, text: Arc<str> },
     /// A question for those who watch; the first answer counts.
@@ -88,6 +93,7 @@ pub(crate) struct Mailbox {
 struct Waiting {
     events: VecDeque<Event>,
     text_bytes: usize,
+    ruled: usize,
     is_given_up: bool,
 }
 
@@ -153,6 +159,7 @@ impl Audience {
         self.send(&match notice {
             Notice::Asked { question, action } => Event::Asked { question, action },
             Notice::Decided { question, how } => Event::Decided { question, how },
+            Notice::Ruled { action, how } => Event::Ruled { action, how: how.into() },
         });
     }
 
@@ -246,8 +253,10 @@ impl Mailbox {
                     return None;
                 }
                 if let Some(event) = waiting.events.pop_front() {
-                    if let Event::Text { text, .. } = &event {
-                        waiting.text_bytes -= text.len();
+                    match &event {
+                        Event::Text { text, .. } => waiting.text_bytes -= text.len(),
+                        Event::Ruled { .. } => waiting.ruled -= 1,
+                        _ => {}
                     }
                     return Some(event);
                 }
@@ -262,8 +271,10 @@ impl Waiting {
         if self.is_given_up {
             return;
         }
-        if let Event::Text { text, .. } = &event {
-            self.text_bytes += text.len();
+        match &event {
+            Event::Text { text, .. } => self.text_bytes += text.len(),
+            Event::Ruled { .. } => self.ruled += 1,
+            _ => {}
         }
         match (event, self.events.back_mut()) {
             (Event::Text { cell, text }, Some(Event::Text { cell: same, text: begun }))
@@ -276,9 +287,20 @@ impl Waiting {
         while self.text_bytes > TEXT_BYTES {
             self.leave_out_oldest_text();
         }
+        if self.ruled > RULED {
+            self.leave_out_oldest_ruled();
+        }
         if self.events.len() > EVENTS {
             self.is_given_up = true;
             self.events.clear();
+        }
+    }
+
+    fn leave_out_oldest_ruled(&mut self) {
+        let oldest = self.events.iter().position(|event| matches!(event, Event::Ruled { .. }));
+        if let Some(oldest) = oldest {
+            self.events.remove(oldest);
+            self.ruled -= 1;
         }
     }
 

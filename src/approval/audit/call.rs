@@ -11,7 +11,7 @@ use super::event::{Announced, Asked, Event, Keep, Outcome, Verdict, millis};
 use super::handle::{Audit, Log};
 use super::shown;
 use crate::approval::calls::Ongoing;
-use crate::approval::decision::{By, Decision};
+use crate::approval::decision::{By, Consulted, Decision};
 use crate::approval::denied::Denied;
 use crate::approval::provenance::Provenance;
 use crate::approval::{Action, Batch, Target};
@@ -115,7 +115,10 @@ impl Asking {
             rule: by.rule().map(|rule| shown::text(&log.redactor, rule)),
             earlier: by.is_earlier(),
             grant: grant(log, by).map(Box::new),
-            via: (by.was_asked() || *by == By::Consent).then(|| log.face.answers()),
+            via: (by.was_asked() || *by == By::Consent).then(|| match decision.consulted {
+                Consulted::Users(Some(via)) => via.word(),
+                _ => log.face.answers(),
+            }),
             waited_ms: millis(decision.waited),
             reason: decision
                 .outcome

@@ -1,5 +1,6 @@
 //! The gate: all decisions about actions are made here.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -10,14 +11,15 @@ use super::action::Action;
 use super::audit::{Audit, OpenCall};
 use super::batch::{Batch, InBatch};
 use super::calls::Calls;
-use super::decision::{By, Decision};
+use super::decision::{By, Consulted, Decision};
 use super::denied::Denied;
 use super::grant::{Granting, Grants};
-use super::notice::{Noticed, Watcher, how};
+use super::history;
+use super::notice::{Notice, Noticed, Watcher, how};
 use super::permit::{self, Permit};
 use super::policy::{Effect, Judgement, Policy};
 use super::queue::{ApprovalQueue, Approver};
-use super::request::{Answer, ApprovalRequest, Reply, Response, held_for};
+use super::request::{Answer, AnswerVia, ApprovalRequest, Reply, Response, held_for};
 use super::standing::Standing;
 use crate::approval::provenance::Memory;
 use crate::ground::telemetry::{self, Context};
@@ -38,6 +40,9 @@ pub(crate) struct Gate {
     /// Notes the calls of code, for a notebook.
     calls: OnceLock<Arc<Calls>>,
 }
+
+/// Whether an action may run, and who has decided that.
+type Ruling = (Result<(), Denied>, By);
 
 /// Who has chosen an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,7 +195,11 @@ impl Gate {
         let decision = self.judge(&action, approver, chosen_by).await;
         let context = permit::show(shown, &decision, &action);
         let noted = self.calls.get().and_then(|calls| calls.note(&action, &decision));
-        let permitted = question.decided(&decision).await?;
+        let permitted = question.decided(&decision).await;
+        if permitted.is_ok() == decision.outcome.is_ok() {
+            self.announce_unasked(&action, &decision);
+        }
+        let permitted = permitted?;
         // A grant holds for other calls once its answer is recorded.
         if let By::Granted(given) = &decision.by {
             self.grants.hold(given.id);
@@ -215,62 +224,87 @@ impl Gate {
 
     async fn judge(&self, action: &Arc<Action>, approver: &Approver, chosen_by: ChosenBy) -> Decision {
         let begun = Instant::now();
-        let (outcome, by) = self.rule(action, approver, chosen_by).await;
-        Decision { outcome, by, waited: begun.elapsed() }
+        let (ruling, consulted) = match self.rule(action, approver, chosen_by).await {
+            ControlFlow::Break(ruling) => (ruling, Consulted::Nobody),
+            ControlFlow::Continue(queue) => {
+                let (ruling, via) = self.rule_by_users(action, queue).await;
+                (ruling, Consulted::Users(via))
+            }
+        };
+        let (outcome, by) = ruling;
+        Decision { outcome, by, waited: begun.elapsed(), consulted }
     }
 
-    async fn rule(
+    /// Decides without a question, or returns the queue of those to ask.
+    async fn rule<'a>(
         &self,
         action: &Arc<Action>,
-        approver: &Approver,
+        approver: &'a Approver,
         chosen_by: ChosenBy,
-    ) -> (Result<(), Denied>, By) {
+    ) -> ControlFlow<Ruling, &'a Arc<ApprovalQueue>> {
         let judgement = self.judgement(action, chosen_by);
         match judgement.effect {
-            Effect::Allow => return (Ok(()), By::Policy(judgement.rule)),
+            Effect::Allow => return ControlFlow::Break((Ok(()), By::Policy(judgement.rule))),
             Effect::Deny => {
                 let denied = Denied::Policy { call: action.name(), rule: judgement.rule.clone() };
-                return (Err(denied), By::Policy(judgement.rule));
+                return ControlFlow::Break((Err(denied), By::Policy(judgement.rule)));
             }
             Effect::Ask => {}
         }
         if let Some(answer) = self.earlier_answer(action).await {
-            return (Ok(()), By::Standing(answer));
+            return ControlFlow::Break((Ok(()), By::Standing(answer)));
         }
         // Consent needs no grant.
         if !matches!(approver, Approver::Consent)
             && let Some(used) = self.grants.claim(action)
         {
-            return (Ok(()), By::Grant(used));
+            return ControlFlow::Break((Ok(()), By::Grant(used)));
         }
-        let queue = match approver {
-            Approver::Consent => return (Ok(()), By::Consent),
-            Approver::Nobody(why) => {
-                return (Err(Denied::Nobody { call: action.name(), why }), By::Nobody);
-            }
+        let denied = match approver {
+            Approver::Consent => return ControlFlow::Break((Ok(()), By::Consent)),
+            Approver::Nobody(why) => Denied::Nobody { call: action.name(), why },
             Approver::Attached(queue, why) if !queue.is_attended() => {
-                return (Err(Denied::Nobody { call: action.name(), why }), By::Nobody);
+                Denied::Nobody { call: action.name(), why }
             }
             Approver::User(queue) | Approver::Attached(queue, _) if !queue.can_show(action) => {
-                return (Err(Denied::TooLong { call: action.name() }), By::Nobody);
+                Denied::TooLong { call: action.name() }
             }
-            Approver::User(queue) | Approver::Attached(queue, _) => queue,
+            Approver::User(queue) | Approver::Attached(queue, _) => return ControlFlow::Continue(queue),
         };
+        ControlFlow::Break((Err(denied), By::Nobody))
+    }
+
+    /// Decides by the answer of the users of `queue`. Returns by which face for people it was given, too.
+    async fn rule_by_users(
+        &self,
+        action: &Arc<Action>,
+        queue: &Arc<ApprovalQueue>,
+    ) -> (Ruling, Option<AnswerVia>) {
         let (action, cell) = (&self.with_due_changes(action).await, self.grants.cell());
-        let Reply { answer, granting, label, .. } = match self.announce_and_ask(action, queue).await {
+        let Reply { answer, granting, label, via, .. } = match self.announce_and_ask(action, queue).await {
             Response::Reply(reply) => reply,
-            Response::Dropped => return (Err(Denied::Rejected { call: action.name() }), By::Nobody),
+            Response::Dropped => {
+                return ((Err(Denied::Rejected { call: action.name() }), By::Nobody), None);
+            }
             Response::Expired => {
-                return (Err(Denied::Expired { call: action.name(), after: self.timeout }), By::Expiry);
+                let denied = Denied::Expired { call: action.name(), after: self.timeout };
+                return ((Err(denied), By::Expiry), queue.via());
             }
         };
         if let Some(granting) = granting {
-            return self.grant(granting, action, cell);
+            return (self.grant(granting, action, cell), via);
         }
         if answer == Answer::Once {
             self.grants.note_permit(action, cell);
         }
-        self.keep(action, answer, label).await
+        (self.keep(action, answer, label).await, via)
+    }
+
+    /// Notifies those who watch the session of a decision that nobody was asked for.
+    fn announce_unasked(&self, action: &Arc<Action>, decision: &Decision) {
+        if let Some(watcher) = self.watcher.get().filter(|_| decision.consulted == Consulted::Nobody) {
+            watcher(Notice::Ruled { action: Arc::clone(action), how: history::in_words(decision) });
+        }
     }
 
     /// Asks the users of `queue`, and notifies those who watch the session of the question and its end.

@@ -182,3 +182,35 @@ async fn between_cells_nobody_answers() {
     gate.end_cell();
     assert!(matches!(gate.approver(), Approver::Nobody(NO_CELL)));
 }
+
+#[tokio::test]
+async fn those_who_watch_are_told_what_was_decided_without_a_question() {
+    let rules = "[[rule]]\nserver = 'open'\neffect = 'allow'\n[[rule]]\nserver = 'shut'\neffect = 'deny'";
+    let gate = gate(rules);
+    let ruled = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&ruled);
+    gate.watch(Box::new(move |notice| {
+        if let Notice::Ruled { action, how } = notice {
+            noted.lock().push(format!("{}: {how}", action.server_name));
+        }
+    }));
+    let (queue, mut requests) = ApprovalQueue::new();
+    let approver = Approver::User(queue);
+    let answering = async { assert!(requests.recv().await.unwrap().accept_for_session()) };
+    let (asked, ()) = tokio::join!(gate.decide(action("s"), &approver), answering);
+    let (_, on_record) = asked.unwrap();
+    drop(on_record);
+    for server in ["open", "shut", "s"] {
+        drop(gate.decide(action(server), &approver).await);
+    }
+    let ruled = ruled.lock().join("\n");
+    let expected = [
+        "open: allowed by the policy, ",
+        "shut: denied by the policy, ",
+        "s: allowed for this session, by an",
+    ];
+    assert_eq!(ruled.lines().count(), expected.len(), "{ruled}");
+    for (line, begin) in ruled.lines().zip(expected) {
+        assert!(line.starts_with(begin), "{ruled}");
+    }
+}

@@ -38,7 +38,7 @@ pub(in crate::approval) struct Record {
     pub(super) via: Option<String>,
     #[serde(default)]
     pub(in crate::approval) earlier: bool,
-    pub(super) grant: Option<Value>,
+    pub(in crate::approval) grant: Option<Value>,
     pub(super) outcome: Option<String>,
 
     pub(super) count: Option<u64>,

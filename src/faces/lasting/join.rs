@@ -198,6 +198,8 @@ impl Hears {
             | Heard::LeftOut { .. }
             | Heard::Checked { .. }
             | Heard::Grants { .. }
+            | Heard::Ruled { .. }
+            | Heard::About { .. }
             | Heard::History { .. }) => other,
         })
     }

@@ -326,6 +326,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let _open = self.connection.calls.token();
+        self.server.attached.note_client(context.client_info().as_ref());
         if request.name == views::NAME && self.server.has_views {
             // No model sees its answer, so that news would be lost with it; and it waits for no cell.
             drop(Turn::of(&context.extensions));

@@ -82,7 +82,7 @@ impl Serving {
         let server = Arc::new(McpServer::new(open_session(config, None).await?, config));
         let ended = CancellationToken::new();
         if config.approval.page {
-            server.open_page(codes, ended.clone()).await?;
+            server.open_page(codes, config.session.clone(), ended.clone()).await?;
         }
         Ok(Self { server, connections: AtomicU64::new(0), begun: Instant::now(), ended })
     }
@@ -224,14 +224,19 @@ pub(crate) struct Activity {
 
 impl McpServer {
     /// Opens a page on which people decide, until `ended` is cancelled.
-    async fn open_page(self: &Arc<Self>, codes: Codes, ended: CancellationToken) -> Result<(), Error> {
+    async fn open_page(
+        self: &Arc<Self>,
+        codes: Codes,
+        session: Option<String>,
+        ended: CancellationToken,
+    ) -> Result<(), Error> {
         let (ours, its) = tokio::io::duplex(PAGE_BYTES);
         let on_news = move |news| {
             if codes == Codes::OnStderr {
                 show_on_stderr(&news);
             }
         };
-        let page = Page::open(tokio::io::split(its), on_news).await.map_err(Error::Page)?;
+        let page = Page::open(tokio::io::split(its), session, on_news).await.map_err(Error::Page)?;
         if codes == Codes::OnStderr {
             say(&format!("calls are decided at {}, which asks for the code {}", page.url(), page.code()));
         }

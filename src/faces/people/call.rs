@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::approval::{Action, OURSELVES, REGISTER, Target, ToolAnnotations, provenance, question_of_ours};
+use crate::approval::{
+    Action, OURSELVES, OriginInWords, REGISTER, Target, ToolAnnotations, origins_in_words, question_of_ours,
+    read_in_words,
+};
 
 /// A call. Its texts are as code and servers have sent them: whoever shows them makes them visible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,9 +29,12 @@ pub struct Call {
     /// What the code says that the call and those of its batch are for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
-    /// Where its data comes from, and what the session has read, in words.
+    /// Where its data comes from, as far as can be seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<OriginInWords>,
+    /// What the session has had access to, in words: `untrusted data from web`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provenance: Option<String>,
+    pub read: Option<String>,
 }
 
 impl Call {
@@ -49,7 +55,7 @@ impl Call {
 
     /// The call that `action` is.
     pub(crate) fn of(action: &Action) -> Self {
-        let provenance = provenance(&[action], None);
+        let known = action.known.as_deref();
         Self {
             server: action.server_name.clone(),
             tool: action.tool_name.clone(),
@@ -58,7 +64,8 @@ impl Call {
             hints: action.annotations,
             changes: action.changes.clone(),
             batch: action.batch.as_ref().map(|place| place.batch().title().to_owned()),
-            provenance: (!provenance.is_empty()).then(|| provenance.trim().to_owned()),
+            origins: known.map(origins_in_words).unwrap_or_default(),
+            read: known.and_then(read_in_words),
         }
     }
 }

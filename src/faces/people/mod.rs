@@ -9,4 +9,4 @@ pub(crate) use self::call::Call;
 pub use self::wire::{By, Heard, Said};
 pub(crate) use self::wire::{Granted, Offer};
 pub use crate::approval::named_rows;
-pub(crate) use crate::approval::{Answer, Label, Target, argument};
+pub(crate) use crate::approval::{Answer, Label, OriginInWords, PastDecision, Target, argument};

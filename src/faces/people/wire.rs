@@ -160,6 +160,19 @@ pub enum Heard {
         /// How.
         how: String,
     },
+    /// It was decided about a call without a question: by a rule, a grant or an earlier answer.
+    Ruled {
+        /// The decision.
+        decision: PastDecision,
+    },
+    /// Whose session it is. It is sent when that changes.
+    About {
+        /// The workspace.
+        workspace: String,
+        /// The name and version of the client, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<String>,
+    },
     /// The decisions that there have been, from the audit log; none if there is no log.
     History {
         /// The newest last.

@@ -47,7 +47,8 @@ async fn no_argument_name_output_or_error_becomes_markup() {
              };",
         )
         .await;
-    assert_eq!(sound["scripts"], json!([format!("{url}page.js"), format!("{url}waiting.js")]));
+    let scripts = ["page", "activity", "python", "row", "table", "waiting"];
+    assert_eq!(sound["scripts"], json!(scripts.map(|name| format!("{url}{name}.js"))));
     for (what, count) in [("images", 0), ("links", 0), ("styles", 0)] {
         assert_eq!(sound[what], json!(count), "{what}");
     }
@@ -76,7 +77,7 @@ async fn arguments_as_deep_as_can_be_are_shown_and_deeper_ones_refused() {
     assert!(answer.contains("nested more than 120 levels deep"), "{answer}");
     // The page lives.
     let running = ipybox.start_cell("!echo alive").await;
-    browser.run("await page.waitForFunction(() => document.title === '(1) ipybox');").await;
+    browser.run("await page.waitForFunction(() => document.title === '(1) workspace · ipybox');").await;
     assert!(visitor.answer(&visitor.question().await, "once").await);
     assert!(running.answer().await.ok().contains("alive"));
     ipybox.stop().await;
@@ -145,7 +146,7 @@ async fn a_page_on_another_port_decides_nothing() {
     let mut browser = Browser::start();
     browser.enter(&url, &code).await;
     let running = ipybox.start_cell("!echo unharmed").await;
-    browser.run("await page.waitForFunction(() => document.title === '(1) ipybox');").await;
+    browser.run("await page.waitForFunction(() => document.title === '(1) workspace · ipybox');").await;
     let found = browser.run(&OTHER.replace("URL_OF_PAGE", &format!("{url:?}"))).await;
     let tried = &found["tried"];
     for what in ["simple", "json", "key", "events", "script"] {
@@ -154,7 +155,7 @@ async fn a_page_on_another_port_decides_nothing() {
     assert_eq!((&tried["frame"], &tried["opened"]), (&json!("closed"), &json!("cut off")), "{tried}");
     assert_eq!(tried["channel"], "silence", "{tried}");
     // Nothing was decided.
-    assert_eq!(browser.run("return await page.title();").await, "(1) ipybox");
+    assert_eq!(browser.run("return await page.title();").await, "(1) workspace · ipybox");
 
     // Browsers send the cookie to other ports of the host. It opens nothing by itself.
     let seen = found["seen"].as_array().unwrap();

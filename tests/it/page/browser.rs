@@ -26,7 +26,7 @@ const SOUND: &str = "
     if (page.troubles.length) throw new Error(page.troubles.join('; '));";
 
 /// Shows the page in a window of this width with these colours: it is sound there.
-async fn look(browser: &mut Browser, name: &str, width: u32, scheme: &str) {
+pub(super) async fn look(browser: &mut Browser, name: &str, width: u32, scheme: &str) {
     browser
         .run(&format!(
             "await page.emulateMediaFeatures([{{name: 'prefers-color-scheme', value: {scheme:?}}}]);
@@ -46,15 +46,14 @@ async fn a_call_is_allowed_by_keyboard_alone() {
     let running = ipybox.start_cell("print('before', flush=True)\n!echo by hand").await;
     browser
         .run(
-            "await page.waitForFunction(() => document.title === '(1) ipybox');
+            "await page.waitForFunction(() => document.title === '(1) workspace · ipybox');
              await page.waitForFunction(() => document.querySelector('tr.row button.allow').ariaDisabled === 'false');
              await page.waitForFunction(() => document.querySelector('.output').textContent === 'before\\n');
              await page.keyboard.press('j');
              const label = await page.evaluate(() => document.activeElement.ariaLabel);
-             if (!label.includes(\"cmd='echo by hand'\")) throw new Error(label);
+             if (!label.includes('cmd: \"echo by hand\"')) throw new Error(label);
              await page.keyboard.press('Enter');
              await page.waitForFunction(() => document.querySelector('tr.full pre')?.textContent === 'echo by hand');
-             await page.keyboard.press('Tab');
              await page.keyboard.press('Tab');
              await page.keyboard.press('Tab');
              const button = await page.evaluate(() => document.activeElement.ariaLabel);
@@ -65,7 +64,7 @@ async fn a_call_is_allowed_by_keyboard_alone() {
     assert!(running.answer().await.ok().contains("by hand"));
     browser
         .run(&format!(
-            "await page.waitForFunction(() => document.title === 'ipybox');
+            "await page.waitForFunction(() => document.title === 'workspace · ipybox');
              await page.waitForFunction(() => document.querySelector('tr.row').textContent.includes('allowed once'));
              // What had the focus is still there.
              if (!await page.evaluate(() => document.activeElement.matches('tr.row'))) throw new Error('the focus is lost');
@@ -97,7 +96,7 @@ async fn two_hundred_calls_are_one_table() {
             "await page.waitForFunction(() => document.querySelectorAll('tr.row:not(.over)').length === 200);
              await page.waitForFunction(() => document.getElementById('choose-label').textContent === 'Choose all 200');
              const about = await page.$eval('.same', (same) => same.textContent);
-             if (about !== \"In all of them: mode='replace'\") throw new Error(about);
+             if (about !== 'In all of them: mode replace') throw new Error(about);
              const head = await page.$$eval('thead th', (heads) => heads.map((head) => head.textContent));
              if (head[1] !== 'path') throw new Error(head);
              if ((await page.$$('table')).length !== 1) throw new Error('several tables');",
@@ -117,6 +116,8 @@ async fn two_hundred_calls_are_one_table() {
             "const before = await page.$$eval('tr.row', (rows) => rows.map((row) => row.ariaLabel));
              const height = () => page.$eval('tbody', (rows) => rows.scrollHeight);
              const tall = await height();
+             // Where the pointer is, nothing folds.
+             await page.hover('tr.row');
              await page.focus('tr.row');
              await page.keyboard.press('d');
              await page.waitForFunction(() => document.querySelectorAll('tr.over').length === 1);
@@ -129,8 +130,8 @@ async fn two_hundred_calls_are_one_table() {
              const after = await page.$$eval('tr.row', (rows) => rows.map((row) => row.ariaLabel));
              if (JSON.stringify(before) !== JSON.stringify(after)) throw new Error('rows have moved');
              await page.click('#choose-all');
-             await page.waitForFunction(() => document.querySelector('#bulk button.allow').textContent === 'Allow all 196');
-             await page.click('#bulk button.allow');
+             await page.waitForFunction(() => document.querySelector('#bulk button.primary').textContent === 'Allow all 196');
+             await page.click('#bulk button.primary');
              await page.waitForFunction(() => document.querySelectorAll('tr.over').length === 200);",
         )
         .await;
@@ -156,10 +157,10 @@ async fn details_show_what_would_change_in_a_file() {
              await page.focus('tr.row:not(.over)');
              await page.keyboard.press('Enter');
              await page.waitForSelector('tr.full .diff');
-             const lines = await page.$$eval('.diff span', (lines) => lines.map((line) => line.textContent));
-             const kinds = await page.$$eval('.diff .added, .diff .removed', (lines) => lines.map((line) => line.className));
+             const lines = await page.$$eval('tr.full .diff span', (lines) => lines.map((line) => line.textContent));
+             const kinds = await page.$$eval('tr.full .diff .added, tr.full .diff .removed', (lines) => lines.map((line) => line.className));
              if (lines.length !== 8 || kinds.join() !== 'removed,added') throw new Error(JSON.stringify([lines, kinds]));
-             if (lines[3] !== '- line 7' || lines[4] !== '+ line <b>seven</b>') throw new Error(JSON.stringify(lines));",
+             if (lines[3] !== '− line 7' || lines[4] !== '+ line <b>seven</b>') throw new Error(JSON.stringify(lines));",
         )
         .await;
     for (name, width, scheme) in [("diff-light", 1280, "light"), ("diff-narrow-dark", 360, "dark")] {
@@ -194,14 +195,13 @@ async fn a_registration_can_be_labelled() {
     browser
         .run(
             "const ready = (path) => page.waitForFunction(`
-                 document.querySelector('tr.row:not(.over)')?.ariaLabel.includes(\"path='${path}'\")
+                 document.querySelector('tr.row:not(.over)')?.ariaLabel.includes('path: \"${path}\"')
                      && document.querySelector('tr.row:not(.over) .allow').ariaDisabled === 'false'`);
              await ready('a');
              await page.click('tr.row:not(.over) button.allow');
              await ready('b');
              await page.focus('tr.row:not(.over)');
-             await page.keyboard.press('Enter');
-             await page.waitForFunction(() => document.querySelector('tr.full')?.textContent.includes('confidential'));
+             await page.waitForFunction(() => document.getElementById('read').textContent.includes('confidential'));
              await page.keyboard.press('a');",
         )
         .await;
@@ -318,13 +318,13 @@ async fn many_tabs_leave_connections_for_each_other() {
              const counting = async (count) => {
                  for (let tries = 0; tries < 600; tries += 1) {
                      const titles = await Promise.all(browser.tabs.map((tab) => tab.title()));
-                     const counted = titles.flatMap((title, number) => title === '(1) ipybox' ? [number] : []);
+                     const counted = titles.flatMap((title, number) => title === '(1) workspace · ipybox' ? [number] : []);
                      if (counted.length === count) return counted.join();
                      await new Promise((done) => setTimeout(done, 50));
                  }
                  throw new Error(`there are not ${count} tabs that count the call`);
              };
-             await page.waitForFunction(() => document.title === '(1) ipybox');
+             await page.waitForFunction(() => document.title === '(1) workspace · ipybox');
              if (await counting(1) !== '7') throw new Error(await counting(1));
              await page.close();
              if (!(await counting(2)).endsWith(',7')) throw new Error(await counting(2));
@@ -358,11 +358,12 @@ async fn a_call_takes_the_same_work_however_many_wait() {
                      };
                  }
                  const call = (id, mode = 'w') => ({
-                     id, server: 'files', tool: `change-${id % 2}`, kind: '', behind: '', changes: null, batch: null, hints: [],
-                     grant: null, outside: null, scope: '', provenance: null, labels: [],
+                     id, server: 'files', tool: `change-${id % 2}`, kind: null, behind: '', changes: null, batch: null, hints: [],
+                     grant: null, outside: null, scope: '', like: '', compared: [], origins: [], read: null, labels: [],
                      get arguments() {
                          count += 1;
-                         return [{ name: 'path', value: String(id), chars: null }, { name: 'mode', value: mode, chars: null }];
+                         const text = (name, value) => ({ name, parts: [value], is_text: true, is_cut: false });
+                         return [text('path', `part-${id}`), text('mode', mode)];
                      },
                  });
                  let id = 1_000_000;
@@ -382,20 +383,20 @@ async fn a_call_takes_the_same_work_however_many_wait() {
         .run(
             "await page.waitForFunction(() => document.getElementById('choose-label').textContent === 'Choose all 2000');
              const about = () => page.$$eval('.same', (all) => all.map((same) => same.textContent).join());
-             if (await about() !== 'In all of them: mode=w,In all of them: mode=w') throw new Error(await about());
+             if (await about() !== 'In all of them: mode w,In all of them: mode w') throw new Error(await about());
              // One that differs makes a column, for the calls that were there as well.
              await page.evaluate(() => window.addAnother());
-             await page.waitForFunction(() => document.title === '(2001) ipybox');
-             if (await about() !== ',In all of them: mode=w') throw new Error(await about());
+             await page.waitForFunction(() => document.title === '(2001) workspace · ipybox');
+             if (await about() !== ',In all of them: mode w') throw new Error(await about());
              const row = await page.$eval('tr.row', (row) => [...row.querySelectorAll('.value')].map((value) => value.textContent).join());
-             if (row !== '1000000,w') throw new Error(row);
+             if (row !== 'part-1000000,w') throw new Error(row);
              await page.click('#choose-all');
-             await page.waitForFunction(() => document.querySelector('#bulk button.allow').textContent === 'Allow all 2001');
+             await page.waitForFunction(() => document.querySelector('#bulk button.primary').textContent === 'Allow all 2001');
              await page.waitForFunction(() => document.querySelector('tr.row .deny').ariaDisabled === 'false');
              if (!await page.$eval('#choose-all', (box) => box.checked)) throw new Error('the box is not checked');
              // Of so many calls, those that are over do not stay. What moves up takes no answer for a moment.
              const guarded = await page.evaluate(() => {
-                 const decision = { how: 'denied', call: '', at: '' };
+                 const decision = { how: 'denied', server: 's', tool: 't', arguments: [], at: '' };
                  for (const id of [1_000_001, 1_000_002]) take({ event: 'decided', id, decision });
                  return [...document.querySelectorAll('tr.row .deny')].filter((button) => button.ariaDisabled === 'true').length;
              });

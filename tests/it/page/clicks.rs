@@ -45,8 +45,8 @@ async fn clicks_for_chosen_calls_never_answer_the_others() {
              }));
              await page.waitForFunction(() => document.getElementById('choose-label').textContent === 'Choose all 2');
              await page.click('#choose-all');
-             await page.waitForFunction(() => document.querySelector('#bulk button.allow').textContent === 'Allow all 2');
-             await page.click('#bulk button.allow');
+             await page.waitForFunction(() => document.querySelector('#bulk button.primary').textContent === 'Allow all 2');
+             await page.click('#bulk button.primary');
              await page.waitForFunction(() => document.querySelectorAll('tr.over').length === 4);",
         )
         .await;
@@ -67,13 +67,13 @@ async fn an_answer_to_the_chosen_calls_is_one_alone_and_the_keys_go_on() {
         .run(&format!(
             "const over = (count) => page.waitForFunction(`document.querySelectorAll('tr.over').length === ${{count}}`);
              await page.waitForFunction(() => document.getElementById('choose-label').textContent === 'Choose all 4');
-             // Nothing is chosen: the buttons are about nothing, and do nothing.
-             await page.focus('#bulk button.allow');
-             await page.keyboard.press('Enter');
+             // Nothing is chosen: there are no buttons.
+             const isArmed = () => page.$eval('#bulk .answers', (answers) => answers.checkVisibility({{ visibilityProperty: true }}));
+             if (await isArmed()) throw new Error('the buttons are about nothing');
              await page.focus('tr.row');
              await page.keyboard.press('x');
-             await page.waitForFunction(() => document.querySelector('#bulk button.allow').textContent === 'Allow 1 chosen');
-             await page.focus('#bulk button.allow');
+             await page.waitForFunction(() => document.querySelector('#bulk button.primary').textContent === 'Allow 1 chosen');
+             await page.focus('#bulk button.primary');
              for (const key of ['Enter', 'Enter']) await page.keyboard.press(key);
              await over(1);
              await {READY};
@@ -82,11 +82,11 @@ async fn an_answer_to_the_chosen_calls_is_one_alone_and_the_keys_go_on() {
              // A key that is held.
              for (let each = 0; each < 3; each += 1) await page.keyboard.down('Enter');
              await page.keyboard.up('Enter');
-             await page.focus('#bulk button.allow');
-             for (const key of ['Enter', 'Space']) await page.keyboard.press(key);
+             await page.waitForFunction(() => !document.querySelector('#bulk .answers').checkVisibility({{ visibilityProperty: true }}));
              const words = await page.$eval('#bulk', (bar) => bar.innerText);
              if (!words.includes('Choose all 3') || words.includes('Allow 1')) throw new Error(words);
              // From the bar, the keys lead to the next call.
+             await page.focus('#choose-all');
              await page.keyboard.press('j');
              await page.keyboard.press('d');
              await over(2);
@@ -168,8 +168,8 @@ first.join()";
              await page.waitForFunction(() =>
                  [...document.querySelectorAll('tr.row .allow')].every((button) => button.ariaDisabled === 'false'));
              await page.click('#choose-all');
-             await page.waitForFunction(() => document.querySelector('#bulk button.allow').textContent === 'Allow all 2');
-             await page.click('#bulk button.allow');",
+             await page.waitForFunction(() => document.querySelector('#bulk button.primary').textContent === 'Allow all 2');
+             await page.click('#bulk button.primary');",
         )
         .await;
     running.answer().await.ok();
@@ -259,7 +259,8 @@ async fn details_of_a_decided_call_are_closed_and_opened_by_clicks() {
                  await page.click('tr.row button[aria-expanded]');
                  return page.$eval('tr.row button[aria-expanded]', (button) => button.ariaExpanded);
              };
-             if (await details() !== 'true') throw new Error('they are not opened');
+             if (await details() !== 'true') throw new Error('the menu is not opened');
+             await page.click('.menu button');
              await page.waitForFunction(() => document.querySelector('tr.full pre')?.textContent === 'echo detailed');
              await page.click('tr.row button.allow');
              await page.waitForFunction(() => document.querySelector('tr.row').textContent.includes('allowed once'));
@@ -302,12 +303,12 @@ async fn a_page_whose_ipybox_was_killed_tries_ever_less_often_and_says_which_ans
         .run(
             "await page.waitForFunction(() => window.goOn);
              await page.click('tr.row button.deny');
-             await page.waitForFunction(() => document.querySelector('header').textContent.includes('did not reach ipybox'));
+             await page.waitForFunction(() => document.getElementById('failure').textContent.includes('did not reach ipybox'));
              await page.evaluate(() => window.goOn());
              await page.waitForFunction(() => window.pauses.length >= 8);
              const pauses = await page.evaluate(() => window.pauses.slice(0, 8).join());
              if (pauses !== '1000,2000,4000,8000,16000,30000,30000,30000') throw new Error(pauses);
-             const words = await page.$eval('header', (header) => header.innerText);
+             const words = await page.$eval('body', (body) => body.innerText);
              if (!/connection is lost[^]*did not reach ipybox/.test(words)) throw new Error(words);",
         )
         .await;

@@ -14,7 +14,7 @@ async fn every_answer_keeps_others_out() {
     let place = Place::new();
     let (ipybox, url, code) = start(&place, &[], json!({})).await;
     let visitor = Visitor::enter(&url, &code).await;
-    for path in ["", "page.css", "page.js", "waiting.js", "nothing"] {
+    for path in ["", "page.css", "page.js", "row.js", "waiting.js", "nothing"] {
         let response = client().get(format!("{url}{path}")).send().await.unwrap();
         check_headers(path, &response);
     }
@@ -202,7 +202,10 @@ async fn an_answer_that_is_late_or_twice_changes_nothing() {
     assert!(!visitor.answer(&question, "once").await);
     let decisions = visitor.scene().await["decisions"].clone();
     assert_eq!(decisions[0]["how"], "not answered in time", "{decisions}");
-    assert_eq!(decisions[0]["call"], "ipybox.shell(cmd='echo late')");
+    assert_eq!(
+        (&decisions[0]["tool"], &decisions[0]["arguments"][0]["parts"]),
+        (&json!("shell"), &json!(["echo late"]))
+    );
     // The first one of a later cell does not count as its run time either.
     let code = "try: get_ipython().system('echo late')\nexcept Exception: import time; time.sleep(1.5)";
     ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 3})).await.ok();
@@ -234,7 +237,7 @@ async fn all_of_the_arguments_are_there_on_demand() {
     let question = visitor.question().await;
     let row = &question["row"];
     assert_eq!((&row["server"], &row["tool"]), (&json!("files"), &json!("change")));
-    assert_eq!(row["arguments"][0]["value"], r"'a\u202eb'");
+    assert_eq!(row["arguments"][0]["parts"], json!(["a", {"mark": r"\u202e"}, "b"]));
     assert_eq!(row["hints"], json!(["changes something", "may destroy something"]));
     let whole = visitor.post("call", json!({"question": row["id"]})).await.text().await.unwrap();
     let whole: Value = serde_json::from_str(&whole).unwrap();
@@ -293,7 +296,7 @@ async fn a_grant_is_given_listed_and_revoked() {
     }
     place.write("go", "");
     let last = next_question(&visitor, &question).await;
-    assert!(last["row"]["arguments"][0]["value"].as_str().unwrap().contains("last.txt"), "{last}");
+    assert_eq!(last["row"]["arguments"][0]["parts"], json!(["/work/out/last.txt"]), "{last}");
     assert!(visitor.answer(&last, "no").await);
     assert!(running.answer().await.error().contains("ApprovalRejectedError"));
     ipybox.stop().await;
@@ -313,7 +316,7 @@ async fn a_batch_says_what_it_is_for() {
     while questions.as_array().unwrap().len() < 3 {
         questions = visitor.scene().await["questions"].clone();
     }
-    assert_eq!(questions[0]["row"]["batch"], r"'tidy\u200b up'");
+    assert_eq!(questions[0]["row"]["batch"], r"tidy\u200b up");
     let ids: Vec<&Value> =
         questions.as_array().unwrap().iter().map(|question| &question["row"]["id"]).collect();
     visitor.post("answer", json!({"questions": ids[..2], "answer": "once"})).await;

@@ -70,13 +70,27 @@ async fn a_kept_session_is_decided_about_on_a_page() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    assert_eq!(decisions[0]["call"], "ipybox.shell(cmd='echo before')", "the audit log has it: {decisions}");
+    assert_eq!(decisions[0]["tool"], "shell", "the audit log has it: {decisions}");
+    assert_eq!(decisions[0]["arguments"][0]["parts"], json!(["echo before"]), "{decisions}");
     assert_eq!(decisions[0]["how"], "allowed once");
 
     let running = ipybox.start_cell("!echo after").await;
     ipybox.question().await;
     assert!(visitor.answer(&visitor.question().await, "once").await);
     assert!(running.answer().await.ok().contains("after"));
+    let about = visitor.scene().await["about"].clone();
+    assert!(
+        about["workspace"].as_str().unwrap().ends_with("/workspace") && about["session"].is_string(),
+        "{about}"
+    );
+    assert!(about["client"].is_string(), "{about}");
+    // The log says where each was answered.
+    let vias = || -> Vec<String> {
+        let text = std::fs::read_to_string(&log).unwrap();
+        let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        records.filter_map(|record| Some(record["via"].as_str()?.to_owned())).collect()
+    };
+    assert_eq!(vias(), ["mcp_elicitation", "page"]);
     // It ends without the session.
     let id = i32::try_from(child.id().unwrap()).unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), nix::sys::signal::Signal::SIGINT).unwrap();

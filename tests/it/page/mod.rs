@@ -6,6 +6,7 @@ mod clicks;
 mod http;
 mod invited;
 mod kept;
+mod looks;
 
 use serde_json::{Value, json};
 

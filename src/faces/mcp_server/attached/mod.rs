@@ -7,13 +7,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use rmcp::model::Implementation;
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub(super) use self::person::serve;
 use super::asking::{GATHER, Sheet, complete_batches, for_prompt, scope};
 use crate::approval::provenance::Label;
 use crate::approval::{
-    Answer, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, grant_choice, next_question,
+    Answer, AnswerVia, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, grant_choice, next_question,
 };
 use crate::faces::people::page::Page;
 use crate::kernels::output::late_section;
@@ -29,6 +30,8 @@ pub(super) struct Attached {
     state: Arc<Mutex<State>>,
     /// The page of `--approval-ui`.
     page: OnceLock<Arc<Page>>,
+    /// The name and version of the client that has called a tool last.
+    client: watch::Sender<Option<String>>,
 }
 
 #[derive(Default)]
@@ -56,8 +59,13 @@ struct Open {
     answer: oneshot::Sender<Answered>,
 }
 
-/// An answer, and the label that it gives to the data of a server that is registered.
-type Answered = (Answer, Option<Label>);
+/// An answer of a person.
+struct Answered {
+    answer: Answer,
+    /// The label that it gives to the data of a server that is registered.
+    label: Option<Label>,
+    via: AnswerVia,
+}
 
 /// A person who is there, as long as this lives.
 struct Presence<'a> {
@@ -73,7 +81,7 @@ impl Attached {
         let state = Arc::default();
         // Ends with the queue.
         tokio::spawn(ask_all(requests, Arc::clone(&state), Arc::clone(&audience), timeout));
-        Self { queue, audience, state, page: OnceLock::new() }
+        Self { queue, audience, state, page: OnceLock::new(), client: watch::Sender::new(None) }
     }
 
     /// The queue of what people are asked.
@@ -91,6 +99,19 @@ impl Attached {
     /// The page of the session.
     pub(super) fn page(&self) -> Option<&Arc<Page>> {
         self.page.get()
+    }
+
+    /// Notes which client calls a tool.
+    pub(super) fn note_client(&self, client: Option<&Implementation>) {
+        let Some(client) = client else { return };
+        let name = client.title.as_deref().unwrap_or(&client.name);
+        let words = format!("{name} {}", client.version);
+        self.client.send_if_modified(|known| {
+            known.as_ref() != Some(&words) && {
+                *known = Some(words);
+                true
+            }
+        });
     }
 
     /// Asks this person what the client's user is asked, too.
@@ -161,10 +182,13 @@ impl Attached {
         (presence, open)
     }
 
-    /// Takes an answer. Returns whether it is the first one.
-    fn answer(&self, question: u64, answer: Answered) -> bool {
-        let open = self.state.lock().open.remove(&question);
-        open.is_some_and(|open| open.answer.send(answer).is_ok())
+    /// Takes the answer of the person with this number. Returns whether it is the first one.
+    fn answer(&self, question: u64, answer: Answer, label: Option<Label>, number: u64) -> bool {
+        let mut state = self.state.lock();
+        let open = state.open.remove(&question);
+        // Pages alone ask for everything.
+        let via = if state.asked_all.contains(&number) { AnswerVia::Page } else { AnswerVia::Prompt };
+        open.is_some_and(|open| open.answer.send(Answered { answer, label, via }).is_ok())
     }
 }
 
@@ -262,7 +286,11 @@ async fn follow(
     state.lock().open.remove(&question);
     let fate = request.fate();
     let how = match answer {
-        Some((answer, label)) if request.answer_with_label(answer, label) => answer_in_words(answer),
+        Some(Answered { answer, label, via })
+            if request.answered_via(via).answer_with_label(answer, label) =>
+        {
+            answer_in_words(answer)
+        }
         // What the client's user has answered, or nobody.
         _ => fate.get().copied().unwrap_or("taken back"),
     };

@@ -13,7 +13,7 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
 use super::Attached;
-use crate::approval::{GivenGrant, GrantLife, question};
+use crate::approval::{GivenGrant, GrantLife, PastDecision, question};
 use crate::faces::mcp_server::McpServer;
 use crate::faces::people::{By, Call, Granted, Heard, Offer, Said};
 use crate::ground::text::{describe, readable};
@@ -97,7 +97,7 @@ impl Person {
                 Said::Interrupt => self.interrupt(),
                 Said::Answer { question, answer, label } => {
                     // How it was decided is reported to all, this person included.
-                    self.attached().answer(question, (answer, label));
+                    self.attached().answer(question, answer, label, self.number);
                 }
                 Said::Complete { id, code, cursor } => {
                     let inquiry = Inquiry::Completions { code, cursor };
@@ -236,6 +236,9 @@ impl Person {
                 Heard::Asked { question: number, text, call: Call::of(&action) }
             }
             Event::Decided { question, how } => Heard::Decided { question, how: how.to_owned() },
+            Event::Ruled { action, how } => {
+                Heard::Ruled { decision: PastDecision::made_now(&action, how.to_string()) }
+            }
             Event::Together { questions, text } => {
                 Heard::Together { questions: questions.to_vec(), text: text.to_string() }
             }
@@ -265,6 +268,8 @@ async fn write(
     let number = person.attached().audience.last_number();
     let mut changes = person.session().changes_of_grants();
     changes.mark_changed();
+    let mut clients = person.attached().client.subscribe();
+    clients.mark_changed();
     let (mut next, mut sent) = (Some(Heard::Ready { number }), Vec::new());
     loop {
         if let Some(heard) = next {
@@ -285,6 +290,10 @@ async fn write(
                     Heard::Grants { grants }
                 })
             }
+            Ok(()) = clients.changed() => Some(Heard::About {
+                workspace: person.session().workspace().display().to_string(),
+                client: clients.borrow().clone(),
+            }),
             Some(answer) = answers.recv() => Some(answer),
         };
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use similar::{Algorithm, ChangeTag, TextDiff};
 
-use super::view::{block, name};
+use super::words::{block, name};
 use crate::faces::people::{Call, Target};
 use crate::ground::files::small;
 use crate::ground::text::visible::{self, Use};
@@ -82,9 +82,25 @@ impl Room {
 #[derive(Debug, Serialize)]
 pub(super) struct Change {
     what: String,
+    kind: ChangeKind,
+    /// How many lines come and go, those that are not here among them.
+    added: usize,
+    removed: usize,
     lines: Vec<Line>,
     /// How many lines are not here.
     left_out: usize,
+}
+
+/// What a change is made to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ChangeKind {
+    /// A text that there is.
+    Text,
+    /// A file that there is not.
+    New,
+    /// Nothing is compared.
+    Unknown,
 }
 
 #[derive(Debug, Serialize)]
@@ -105,6 +121,20 @@ pub(super) fn changes(call: &Call) -> Vec<Change> {
         changes.push(without_lines(format!("Only {MOST} texts are compared: look at the arguments too.")));
     }
     changes
+}
+
+/// The names of the arguments that [`changes`] compares with others or with a file. Reads nothing.
+pub(super) fn compared(call: &Call) -> Vec<&str> {
+    if call.is_ours() {
+        return Vec::new();
+    }
+    let mut names: Vec<&str> = written(call).map(|(_, argument, _)| argument).into_iter().collect();
+    for old in call.arguments.keys() {
+        if let Some((new, _)) = partner(old, &call.arguments) {
+            names.extend([old.as_str(), new]);
+        }
+    }
+    names
 }
 
 /// The file that a program on this machine is to write, with the argument that is to be in it.
@@ -145,7 +175,10 @@ fn of_file(path: &Path, argument: &str, text: &str, room: &mut Room) -> Change {
             between(&now, text, what, room)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            without_lines(format!("{shown} does not exist on this machine yet."))
+            let what = format!("{shown} does not exist on this machine yet.");
+            let change =
+                if room.has_for("", text) { between("", text, what, room) } else { without_lines(what) };
+            Change { kind: ChangeKind::New, ..change }
         }
         Err(error) => without_lines(format!(
             "{argument} cannot be compared with {shown}: {}",
@@ -167,7 +200,7 @@ fn read(path: &Path) -> io::Result<String> {
 }
 
 fn without_lines(what: String) -> Change {
-    Change { what, lines: Vec::new(), left_out: 0 }
+    Change { what, kind: ChangeKind::Unknown, added: 0, removed: 0, lines: Vec::new(), left_out: 0 }
 }
 
 /// The texts in an object that replace each other, and those in its values. `place` is the object's name.
@@ -227,8 +260,10 @@ fn partner<'a>(key: &str, object: &'a Map<String, Value>) -> Option<(&'a str, &'
 
 fn between(old: &str, new: &str, what: String, room: &mut Room) -> Change {
     let diff = TextDiff::configure().algorithm(Algorithm::Myers).deadline(room.deadline).diff_lines(old, new);
-    let (mut lines, mut left_out) = (Vec::new(), 0);
+    let (mut lines, mut left_out, mut added, mut removed) = (Vec::new(), 0, 0, 0);
     let mut add = |sign: char, text: &str| {
+        added += usize::from(sign == '+');
+        removed += usize::from(sign == '-');
         if room.lines == 0 || room.bytes == 0 {
             left_out += 1;
             return;
@@ -252,7 +287,7 @@ fn between(old: &str, new: &str, what: String, room: &mut Room) -> Change {
             add(sign, change.value());
         }
     }
-    Change { what, lines, left_out }
+    Change { what, kind: ChangeKind::Text, added, removed, lines, left_out }
 }
 
 #[cfg(test)]
@@ -262,7 +297,7 @@ mod tests {
     use super::*;
 
     fn shown(arguments: Value) -> Vec<(String, String)> {
-        let call = super::super::view::call_for_tests("files", arguments);
+        let call = super::super::words::call_for_tests("files", arguments);
         let text = |change: Change| {
             let lines = change.lines.iter().map(|line| format!("{}{}", line.sign, line.text));
             (change.what, lines.collect::<Vec<_>>().join("\n"))
@@ -276,7 +311,10 @@ mod tests {
         let path = directory.path().join("a.txt");
         let text = path.to_str().unwrap();
         let write = |content: &str| shown(json!({"path": text, "content": content}));
-        assert_eq!(write("x"), [(format!("{text} does not exist on this machine yet."), String::new())]);
+        assert_eq!(
+            write("x\ny"),
+            [(format!("{text} does not exist on this machine yet."), "+x\n+y".to_owned())]
+        );
         let many: String = (0..40).map(|number| format!("line {number}\n")).collect();
         std::fs::write(&path, &many).unwrap();
         assert!(write(&many)[0].0.ends_with("has this content already."));
@@ -315,6 +353,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_compared_is_known_without_a_look_at_the_file() {
+        let compared = |arguments: Value| {
+            let call = super::super::words::call_for_tests("files", arguments);
+            compared(&call).into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(compared(json!({"path": "/nowhere/x", "content": "x", "mode": "w"})), ["content"]);
+        assert_eq!(compared(json!({"file": "a", "old_str": "a", "new_str": "b"})), ["old_str", "new_str"]);
+        assert!(compared(json!({"path": "x", "content": "x"})).is_empty());
+    }
+
+    #[test]
     fn a_diff_is_bounded_in_lines_and_time() {
         let text = |seed: u64| {
             let line = |number: u64| format!("{}\n", (number * seed) % 8_191);
@@ -322,6 +371,7 @@ mod tests {
         };
         let change = between(&text(7), &text(13), String::new(), &mut Room::new());
         assert_eq!(change.lines.len(), Room::new().lines);
+        assert!(change.added + change.removed > change.lines.len());
         assert!(change.left_out > 50_000, "{}", change.left_out);
     }
 
@@ -332,7 +382,7 @@ mod tests {
             (0..400).map(line).collect::<String>()
         };
         let edits: Vec<_> = (0..30).map(|_| json!({"oldText": text(600), "newText": text(601)})).collect();
-        let call = super::super::view::call_for_tests("files", json!({"edits": edits}));
+        let call = super::super::words::call_for_tests("files", json!({"edits": edits}));
         let changes = changes(&call);
         let shown = changes.iter().flat_map(|change| &change.lines).map(|line| line.text.len());
         let left_out: usize = changes.iter().map(|change| change.left_out).sum();

@@ -43,6 +43,7 @@ impl Hub {
     /// Hears the session until it ends, or `stop` is cancelled.
     pub(super) fn start<R, W>(
         (input, output): (R, W),
+        session: Option<String>,
         on_news: Arc<OnNews>,
         ended: CancellationToken,
         stop: CancellationToken,
@@ -52,7 +53,7 @@ impl Hub {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let (says, said) = mpsc::unbounded_channel();
-        let (scene, browsers) = (Mutex::default(), Mutex::default());
+        let (scene, browsers) = (Mutex::new(Scene::of(session)), Mutex::default());
         let hub = Arc::new(Self { scene, events: broadcast::Sender::new(EVENTS), says, browsers });
         for first in [Said::AskAll, Said::History] {
             // Its receiver is below.

@@ -6,6 +6,7 @@
 //!
 //! It is one more face for people, beside the prompt: it speaks to its session as `ipybox attach` does, and decides nothing.
 
+mod cell;
 mod diff;
 mod guard;
 mod hub;
@@ -13,6 +14,7 @@ mod key;
 mod routes;
 mod scene;
 mod view;
+mod words;
 
 use std::io;
 use std::net::SocketAddr;
@@ -68,13 +70,14 @@ pub struct Page {
 }
 
 impl Page {
-    /// Serves a page for the session that speaks on these streams, on a free port of this machine. `on_news` gets new
-    /// codes too, which are for the user alone.
+    /// Serves a page for the session that speaks on these streams, on a free port of this machine. If it is a kept one, the
+    /// page shows its id, `session`. `on_news` gets new codes too, which are for the user alone.
     ///
     /// # Errors
     /// See [`Error`].
     pub async fn open<R, W>(
         streams: (R, W),
+        session: Option<String>,
         on_news: impl Fn(News) + Send + Sync + 'static,
     ) -> Result<Self, Error>
     where
@@ -86,7 +89,7 @@ impl Page {
         let lock = Arc::new(Lock::new().map_err(|_| Error::NoChance)?);
         let on_news: Arc<OnNews> = Arc::new(on_news);
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
-        let hub = Hub::start(streams, Arc::clone(&on_news), ended.clone(), stop.clone());
+        let hub = Hub::start(streams, session, Arc::clone(&on_news), ended.clone(), stop.clone());
         let router = routes::router(address, Arc::clone(&hub), Arc::clone(&lock), on_news);
         let limits = Limits::of_browsers("approval page", STOP_GRACE);
         tokio::spawn(listener::serve(listener, router, limits, stop.clone()));

@@ -1,4 +1,4 @@
-// The connection, cells and decisions; what waits is in waiting.js. Everything that comes from code or servers is set as text, never as HTML.
+// The connection and its events. What waits is in waiting.js and row.js, cells, decisions and grants are in activity.js.
 "use strict";
 
 // How long another tab may take to share the key.
@@ -8,10 +8,6 @@ const RETRY_MS = 1000;
 const MOST_RETRY_MS = 30000;
 // How much time there is between two looks at all calls that wait.
 const REFRESH_MS = 50;
-// How much of a cell's output is shown: its end.
-const OUTPUT_CHARS = 200000;
-// How many decisions and calls that are over are shown.
-const MOST = 500;
 
 const find = (id) => document.getElementById(id);
 // In memory alone: no other port of this machine, and no file of the browser, has it.
@@ -20,7 +16,6 @@ let key = null;
 let hearing = null;
 // Ends the time in which this tab is hidden.
 let hiding = null;
-const cells = new Map();
 let browsers = 1;
 let isConnected = false;
 let isOver = false;
@@ -171,6 +166,7 @@ const TAKERS = {
     isConnected = true;
     isOver = event.over;
     browsers = event.browsers;
+    showAbout(event.about);
     showAll(event);
   },
   question: (event) => showQuestion(event.question),
@@ -179,6 +175,8 @@ const TAKERS = {
     showDecision(event.decision);
   },
   history: (event) => showDecisions(event.decisions),
+  ruled: (event) => showDecision(event.decision),
+  about: (event) => showAbout(event.about),
   grants: (event) => showGrants(event.grants),
   began: (event) => showCell(event.cell),
   text: (event) => addOutput(event.cell, event.text),
@@ -223,166 +221,23 @@ function showAll(event) {
   for (const question of event.questions) if (!rows.has(question.row.id)) showQuestion(question);
   showDecisions(event.decisions);
   showGrants(event.grants);
-  find("cells").textContent = "";
-  cells.clear();
-  for (const cell of event.cells) showCell(cell);
+  showCells(event.cells);
   if (isOver) cells.forEach(cutOff);
 }
 
-// Cells
-
-function showCell(shown) {
-  if (cells.has(shown.cell)) return;
-  find("no-cells").hidden = true;
-  const element = make("article", "card cell");
-  const title = make("h3", "", `${{ agent: "Agent", you: "You", another: "A user at a prompt" }[shown.by]} [${shown.number}]`);
-  const how = make("span", "", "runs");
-  title.append(how);
-  const code = make("pre", "", shown.code);
-  code.tabIndex = 0;
-  code.setAttribute("aria-label", "Code");
-  const note = make("p", "quiet");
-  note.hidden = true;
-  const output = make("pre", "output");
-  output.tabIndex = 0;
-  output.setAttribute("aria-label", "Output");
-  output.hidden = true;
-  element.append(title, code, note, output);
-  find("cells").prepend(element);
-  const cell = { id: shown.cell, element, how, note, output, text: "", leftOut: 0, isDrawing: false };
-  cells.set(cell.id, cell);
-  if (shown.left_out) leaveOut(cell.id, shown.left_out);
-  if (shown.output) addOutput(cell.id, shown.output);
-  if (shown.end) endCell(cell.id, shown.end);
-  while (cells.size > 8) {
-    const oldest = [...cells.values()].find((each) => each.isOver) || [...cells.values()][0];
-    oldest.element.remove();
-    cells.delete(oldest.id);
-  }
+// Whose calls these are: in the header, and the directory in the title of the tab.
+let project = "";
+function showAbout({ workspace, client, session }) {
+  project = workspace.split("/").filter(Boolean).pop() ?? "";
+  const place = make("span");
+  if (workspace) place.append(make("b", "", project), ` ${workspace}`);
+  const parts = [place];
+  if (client) parts.push(make("span", "", client));
+  if (session) parts.push(make("span", "", `session ${session}`));
+  find("about").replaceChildren(...parts.filter((part) => part.textContent));
 }
 
-function addOutput(id, text) {
-  const cell = cells.get(id);
-  if (!cell) return;
-  // A line that begins anew replaces what it was.
-  const begun = cell.text.lastIndexOf("\n") + 1;
-  const lines = (cell.text.slice(begun) + text).replace(/\r\n/g, "\n").split("\n");
-  const joined = cell.text.slice(0, begun) + lines.map(overwritten).join("\n");
-  cell.text = joined.slice(-OUTPUT_CHARS);
-  const cut = joined.slice(0, joined.length - cell.text.length);
-  if (cut) leaveOut(id, new TextEncoder().encode(cut).length);
-  if (cell.isDrawing) return;
-  cell.isDrawing = true;
-  setTimeout(() => {
-    cell.isDrawing = false;
-    const { output } = cell;
-    output.hidden = !cell.text;
-    const isAtEnd = output.scrollHeight - output.scrollTop - output.clientHeight < 40;
-    output.textContent = cell.text;
-    if (isAtEnd) output.scrollTop = output.scrollHeight;
-  }, 50);
-}
-
-// A line as it is after its last `\r`; one at its end may belong to a line break that is still to come.
-function overwritten(line) {
-  const end = line.endsWith("\r") ? line.length - 1 : line.length;
-  return line.slice(line.lastIndexOf("\r", end - 1) + 1);
-}
-
-function leaveOut(id, count) {
-  const cell = cells.get(id);
-  if (!cell) return;
-  cell.leftOut += count;
-  cell.note.hidden = false;
-  cell.note.textContent = `The beginning is left out: ${cell.leftOut} bytes.`;
-}
-
-function endCell(id, end) {
-  const cell = cells.get(id);
-  if (!cell || cell.isOver) return;
-  cell.isOver = true;
-  cell.how.textContent = end.error ? "ended with an exception" : "ended";
-  end.images.forEach((path, index) => showImage(cell, path, index));
-  end.files.forEach((path) => cell.element.append(make("p", "quiet", `A shown file is in ${path}`)));
-  for (const text of [end.error, end.words]) {
-    if (text) cell.element.append(Object.assign(make("pre", "error", text), { tabIndex: 0 }));
-  }
-  if (end.file) cell.element.append(make("p", "quiet", `All output is in ${end.file}`));
-}
-
-// The session has ended: nothing runs.
-function cutOff(cell) {
-  if (!cell.isOver) cell.how.textContent = "the session has ended";
-}
-
-async function showImage(cell, path, index) {
-  const place = make("p", "quiet", path);
-  cell.element.append(place);
-  try {
-    const reply = await post("/image", { cell: cell.id, image: index });
-    if (!reply.ok) return;
-    const image = make("img");
-    image.alt = path;
-    image.onload = () => URL.revokeObjectURL(image.src);
-    image.src = URL.createObjectURL(await reply.blob());
-    place.before(image);
-  } catch {
-    // Its path is shown.
-  }
-}
-
-// Decisions
-
-function showDecisions(decisions) {
-  find("decisions").textContent = "";
-  for (const decision of decisions) showDecision(decision);
-}
-
-function showDecision(decision) {
-  find("no-decisions").hidden = true;
-  const item = make("li");
-  const at = new Date(decision.at);
-  const time = make("time", "", Number.isNaN(at.getTime()) ? decision.at : at.toLocaleTimeString());
-  time.title = decision.at;
-  item.append(time, make("span", "what", decision.call), make("span", "", decision.how));
-  find("decisions").prepend(item);
-  while (find("decisions").children.length > MOST) find("decisions").lastChild.remove();
-}
-
-// Grants
-
-function showGrants(grants) {
-  const focused = document.activeElement && document.activeElement.dataset.grant;
-  find("granted").hidden = !grants.length;
-  const items = grants.map((grant) => {
-    const item = make("li");
-    const revoke = make("button", "deny", "Revoke");
-    revoke.type = "button";
-    revoke.dataset.grant = String(grant.id);
-    revoke.setAttribute("aria-label", `Revoke grant ${grant.id}: ${grant.covers}`);
-    revoke.addEventListener("click", () => revokeGrant(grant.id));
-    const left = `${grant.left} left, ${grant.of_cell ? "in this cell" : "in this session"}`;
-    item.append(make("span", "left", left), make("span", "what", grant.covers), revoke);
-    return item;
-  });
-  find("grants").replaceChildren(...items);
-  const again = focused && find("grants").querySelector(`[data-grant="${focused}"]`);
-  if (again) again.focus();
-  else if (focused) find("waiting-title").focus();
-}
-
-async function revokeGrant(grant) {
-  fail("");
-  try {
-    const reply = await post("/revoke", { grant });
-    if (reply.status === 401) return lock();
-    if (!reply.ok) throw new Error(await reply.text());
-  } catch (error) {
-    fail(`The grant was not revoked: ${error.message}`);
-  }
-}
-
-// The beginning: once both scripts are there, since the key of another tab brings events at once.
+// The beginning: once all scripts are there, since the key of another tab brings events at once.
 
 document.addEventListener("DOMContentLoaded", () => {
   state("Locked");

@@ -28,6 +28,22 @@ use crate::ground::web::listener::{self, Busy, Peer};
 /// The largest body, in bytes: answers to some thousand questions.
 const BODY_BYTES: usize = 256 * 1024;
 
+/// The page: paths, kinds and texts.
+const PARTS: [(&str, &str, &str); 8] = [
+    ("/", HTML, include_str!("page.html")),
+    ("/page.css", CSS, include_str!("page.css")),
+    ("/page.js", JAVASCRIPT, include_str!("page.js")),
+    ("/activity.js", JAVASCRIPT, include_str!("activity.js")),
+    ("/python.js", JAVASCRIPT, include_str!("python.js")),
+    ("/row.js", JAVASCRIPT, include_str!("row.js")),
+    ("/table.js", JAVASCRIPT, include_str!("table.js")),
+    ("/waiting.js", JAVASCRIPT, include_str!("waiting.js")),
+];
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+
 /// How long a body may take: whatever runs on this machine can connect, and there is a limit of connections.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -78,14 +94,10 @@ pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, on_new
         .route("/revoke", post(revoke))
         .route("/image", post(image))
         .layer(middleware::from_fn_with_state(site.clone(), admitted));
-    Router::new()
-        .route("/", get(|| async { part("text/html; charset=utf-8", include_str!("page.html")) }))
-        .route("/page.css", get(|| async { part("text/css; charset=utf-8", include_str!("page.css")) }))
-        .route("/page.js", get(|| async { part("text/javascript; charset=utf-8", include_str!("page.js")) }))
-        .route(
-            "/waiting.js",
-            get(|| async { part("text/javascript; charset=utf-8", include_str!("waiting.js")) }),
-        )
+    let parts = PARTS.into_iter().fold(Router::new(), |router, (path, kind, text)| {
+        router.route(path, get(move || async move { part(kind, text) }))
+    });
+    parts
         .route("/enter", post(enter))
         .merge(inside)
         .fallback(|| async { (StatusCode::NOT_FOUND, "There is nothing here.") })
@@ -235,6 +247,9 @@ async fn revoke(
 #[serde(deny_unknown_fields)]
 struct Asked {
     question: u64,
+    /// Without the arguments, for the row.
+    #[serde(default)]
+    only_changes: bool,
 }
 
 #[derive(Serialize)]
@@ -243,12 +258,12 @@ struct Details {
     arguments: Vec<view::Whole>,
 }
 
-/// All arguments of a call, in full, and what they would change.
+/// What a call would change, and all of its arguments in full.
 async fn call(
     State(site): State<Site>,
     asked: Result<Json<Asked>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
-    let Json(Asked { question }) = asked?;
+    let Json(Asked { question, only_changes }) = asked?;
     let turn = Arc::clone(&site.details).lock_owned().await;
     let call = site.hub.scene().call(question).cloned();
     let Some(call) = call else {
@@ -257,7 +272,8 @@ async fn call(
     let shown = tokio::task::spawn_blocking(move || {
         // It goes on although nobody waits for it any more.
         let _turn = turn;
-        Json(Details { changes: diff::changes(&call), arguments: view::wholes(&call) }).into_response()
+        let arguments = if only_changes { Vec::new() } else { view::wholes(&call) };
+        Json(Details { changes: diff::changes(&call), arguments }).into_response()
     });
     Ok(match shown.await {
         Ok(shown) => shown,

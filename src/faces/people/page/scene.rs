@@ -8,8 +8,10 @@ use chrono::{SecondsFormat, Utc};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::view::{self, Row};
-use crate::faces::people::{By, Call, Granted, Heard};
+use super::cell::{Cell, cells};
+use super::view::Row;
+use super::words::{block, name};
+use crate::faces::people::{By, Call, Granted, Heard, PastDecision};
 use crate::ground::text::Coloured;
 use crate::ground::text::visible::{self, Use};
 
@@ -27,10 +29,20 @@ const OUTPUT_BYTES: usize = 64 * 1024;
 pub(super) struct Scene {
     questions: BTreeMap<u64, Open>,
     decisions: VecDeque<Decided>,
-    cells: VecDeque<Cell>,
+    cells: VecDeque<RunCell>,
     /// The grants that hold, as the page shows them.
     grants: Vec<Value>,
+    about: About,
     is_over: bool,
+}
+
+/// Whose calls these are.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct About {
+    workspace: String,
+    client: Option<String>,
+    /// The id of a kept session.
+    session: Option<String>,
 }
 
 #[derive(Debug)]
@@ -44,12 +56,14 @@ struct Open {
 #[derive(Debug, Clone, Serialize)]
 struct Decided {
     at: String,
-    call: String,
+    server: String,
+    tool: String,
+    arguments: Vec<Cell>,
     how: String,
 }
 
 #[derive(Debug)]
-struct Cell {
+struct RunCell {
     cell: u64,
     number: u64,
     by: By,
@@ -62,14 +76,20 @@ struct Cell {
 }
 
 impl Scene {
+    /// Of a session, by its id if it is kept.
+    pub(super) fn of(session: Option<String>) -> Self {
+        Self { about: About { session, ..About::default() }, ..Self::default() }
+    }
+
     /// Everything, for a browser that begins to look.
     pub(super) fn all(&self) -> Value {
         json!({
             "event": "all",
+            "about": self.about,
             "questions": self.questions.values().map(Open::shown).collect::<Vec<_>>(),
             "decisions": self.decisions,
             "grants": self.grants,
-            "cells": self.cells.iter().map(Cell::shown).collect::<Vec<_>>(),
+            "cells": self.cells.iter().map(RunCell::shown).collect::<Vec<_>>(),
             "over": self.is_over,
         })
     }
@@ -88,20 +108,32 @@ impl Scene {
             }
             Heard::Decided { question, how } => {
                 let open = self.questions.remove(&question)?;
-                let decided = Decided { at: now(), call: view::line(&open.call), how: visible::line(&how) };
+                let decided = Decided {
+                    at: now(),
+                    server: name(&open.call.server),
+                    tool: name(&open.call.tool),
+                    arguments: cells(&open.call.arguments, open.call.is_ours()),
+                    how: visible::line(&how),
+                };
                 let event = json!({"event": "decided", "id": question, "decision": decided});
                 self.keep([decided]);
                 event
             }
             Heard::History { decisions } => {
-                let earlier = decisions.into_iter().map(|decision| Decided {
-                    at: visible::line(&decision.at),
-                    call: visible::shown(&decision.call, Use::Text),
-                    how: visible::line(&decision.how),
-                });
                 let since: Vec<Decided> = self.decisions.drain(..).collect();
-                self.keep(earlier.chain(since).collect::<Vec<_>>());
+                self.keep(decisions.iter().map(Decided::of).chain(since).collect::<Vec<_>>());
                 json!({"event": "history", "decisions": self.decisions})
+            }
+            Heard::Ruled { decision } => {
+                let decided = Decided::of(&decision);
+                let event = json!({"event": "ruled", "decision": decided});
+                self.keep([decided]);
+                event
+            }
+            Heard::About { workspace, client } => {
+                self.about.workspace = visible::line(&workspace);
+                self.about.client = client.map(|client| visible::shown(&client, Use::Text));
+                json!({"event": "about", "about": self.about})
             }
             Heard::Grants { grants } => {
                 let shown = |granted: &Granted| {
@@ -129,8 +161,8 @@ impl Scene {
             Heard::Ended { cell, error, words, images, files, file } => {
                 let cell = self.cells.iter_mut().find(|shown| shown.cell == cell)?;
                 let end = json!({
-                    "error": error.map(|error| view::block(&error, Use::Text)),
-                    "words": view::block(&words, Use::Text),
+                    "error": error.map(|error| block(&error, Use::Text)),
+                    "words": block(&words, Use::Text),
                     "images": lines(&images),
                     "files": lines(&files),
                     "file": file.map(|file| visible::line(&file.to_string_lossy())),
@@ -186,9 +218,9 @@ impl Scene {
     }
 
     fn begin(&mut self, cell: u64, number: u64, by: By, code: &str) -> Value {
-        let code = view::block(code, Use::Text);
+        let code = block(code, Use::Text);
         let (colours, output, images) = (Coloured::default(), String::new(), Vec::new());
-        let cell = Cell { cell, number, by, code, colours, output, left_out: 0, images, end: None };
+        let cell = RunCell { cell, number, by, code, colours, output, left_out: 0, images, end: None };
         let event = json!({"event": "began", "cell": cell.shown()});
         self.cells.push_back(cell);
         // Those that have not ended stay.
@@ -200,6 +232,19 @@ impl Scene {
     }
 }
 
+impl Decided {
+    fn of(decision: &PastDecision) -> Self {
+        let PastDecision { at, server, tool, arguments, how, .. } = decision;
+        Self {
+            at: visible::line(at),
+            server: name(server),
+            tool: name(tool),
+            arguments: cells(arguments, false),
+            how: visible::line(how),
+        }
+    }
+}
+
 impl Open {
     fn shown(&self) -> Value {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()).as_millis());
@@ -208,7 +253,7 @@ impl Open {
     }
 }
 
-impl Cell {
+impl RunCell {
     fn add(&mut self, text: &str) {
         self.output.push_str(text);
         if self.output.len() > 2 * OUTPUT_BYTES {

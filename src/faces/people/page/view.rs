@@ -3,11 +3,11 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::faces::people::{self, Call, Label, Offer, Target};
-use crate::ground::text::visible::{self, Literal, Name, Use};
-
-/// How long a text in a row may be, in characters: of longer ones both ends are shown. The whole is one key away.
-const CELL_CHARS: usize = 160;
+use super::cell::{CELL_CHARS, Cell, cells};
+use super::diff;
+use super::words::{block, name, used};
+use crate::faces::people::{self, Call, Label, Offer, OriginInWords, Target};
+use crate::ground::text::visible::{self, Use};
 
 /// How much of all values the page gets at once, in characters, when it asks for all. Arguments may be as large as memory.
 const WHOLE_CHARS: usize = 2_000_000;
@@ -19,9 +19,12 @@ pub(super) struct Row {
     /// The server and the tool: rows of the same make a table.
     server: String,
     tool: String,
-    /// What kind of call it is.
-    kind: &'static str,
+    /// The question about what ipybox does itself.
+    kind: Option<&'static str>,
     arguments: Vec<Cell>,
+    /// The arguments that are shown as changes of texts.
+    compared: Vec<String>,
+    /// What runs the tool; empty for what ipybox does itself.
     behind: String,
     hints: Vec<&'static str>,
     changes: Option<String>,
@@ -33,8 +36,12 @@ pub(super) struct Row {
     outside: Option<String>,
     /// What answers that hold longer would cover; `None` if the question cannot be answered here.
     scope: Option<String>,
+    /// The same, as the object of a sentence.
+    like: String,
     /// Where the data in the call comes from.
-    provenance: Option<String>,
+    origins: Vec<OriginInWords>,
+    /// What the session has had access to.
+    read: Option<String>,
     /// The labels that an answer can give to the data of the server.
     labels: &'static [Label],
 }
@@ -42,17 +49,9 @@ pub(super) struct Row {
 /// A grant that is proposed.
 #[derive(Debug, Clone, Serialize)]
 struct Granting {
-    choice: String,
+    /// The answer that gives it.
+    answer: String,
     covers: String,
-}
-
-/// An argument in a row.
-#[derive(Debug, Clone, Serialize)]
-struct Cell {
-    name: String,
-    value: String,
-    /// How many characters there are if not all of them are here; of what is no text, in JSON.
-    chars: Option<usize>,
 }
 
 /// An argument in full.
@@ -67,26 +66,33 @@ pub(super) struct Whole {
 impl Row {
     /// `scope` says what answers that hold longer would cover, if the question can be answered here.
     pub(super) fn of(id: u64, call: &Call, scope: Option<&str>) -> Self {
-        let is_ours = call.is_ours();
         Self {
             id,
             server: name(&call.server),
             tool: name(&call.tool),
-            kind: call.question_of_ours().unwrap_or("Code in the kernel wants to call this tool."),
-            arguments: call.arguments.iter().map(|(name, value)| cell(name, value, is_ours)).collect(),
+            kind: call.question_of_ours(),
+            arguments: cells(&call.arguments, call.is_ours()),
+            compared: diff::compared(call).iter().map(|argument| name(argument)).collect(),
             behind: match &call.behind {
                 Target::Command(words) => format!("a program on this machine: {}", visible::line(words)),
                 Target::Url(url) => format!("a server at {}", visible::line(url)),
-                Target::Kernel => "the kernel".to_owned(),
-                Target::Host => "ipybox itself".to_owned(),
+                Target::Kernel | Target::Host => String::new(),
             },
             hints: hints(call),
             changes: call.changes.as_deref().map(|changes| block(changes, Use::Text)),
-            batch: call.batch.as_deref().map(|title| Literal(title, Use::Text).to_string()),
+            batch: call.batch.as_deref().map(|title| visible::shown(title, Use::Text)),
             grant: None,
             outside: None,
             scope: scope.map(visible::line),
-            provenance: call.provenance.as_deref().map(|words| Literal(words, Use::Text).to_string()),
+            like: match &call.behind {
+                Target::Kernel => "this very command".to_owned(),
+                Target::Host => "this very request".to_owned(),
+                Target::Command(_) | Target::Url(_) => {
+                    format!("every call of {}.{}", name(&call.server), name(&call.tool))
+                }
+            },
+            origins: call.origins.iter().map(shown_origin).collect(),
+            read: call.read.as_deref().map(visible::line),
             labels: if call.takes_label() { &Label::ALL } else { &[] },
         }
     }
@@ -94,7 +100,7 @@ impl Row {
     /// With what is to be said of grants.
     pub(super) fn with_grants(self, offer: Option<&Offer>, outside: Option<&str>) -> Self {
         let grant = offer.map(|Offer { choice, covers, .. }| Granting {
-            choice: visible::line(choice),
+            answer: visible::line(choice),
             covers: visible::line(covers),
         });
         Self { grant, outside: outside.map(visible::line), ..self }
@@ -141,62 +147,17 @@ pub(super) fn wholes(call: &Call) -> Vec<Whole> {
 /// A call in a line.
 pub(super) fn line(call: &Call) -> String {
     let arguments = call.arguments.iter().map(|(argument, value)| {
-        let cell = cell(argument, value, call.is_ours());
-        format!("{}={}", cell.name, cell.value)
+        format!("{}={}", name(argument), people::argument(value, call.is_ours(), CELL_CHARS))
     });
     let line =
         format!("{}.{}({})", name(&call.server), name(&call.tool), arguments.collect::<Vec<_>>().join(", "));
     crate::ground::text::shortened(&line, 4 * CELL_CHARS)
 }
 
-/// A text of several lines.
-pub(super) fn block(text: &str, used: Use) -> String {
-    let lines = text.split('\n').map(|line| {
-        let line = line.strip_suffix('\r').unwrap_or(line);
-        let parts = line.split('\t').map(|part| bare(part, used));
-        parts.collect::<Vec<_>>().join("\t")
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-fn bare(text: &str, used: Use) -> String {
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        text.to_owned()
-    } else {
-        visible::shown(text, used)
-    }
-}
-
-fn used(is_ours: bool) -> Use {
-    if is_ours { Use::Code } else { Use::Text }
-}
-
-fn cell(name: &str, value: &Value, is_ours: bool) -> Cell {
-    let shown = people::argument(value, is_ours, CELL_CHARS);
-    let is_cut = shown.ends_with("[…]") || !is_ours && has_long_text(value);
-    let chars = is_cut.then(|| match value {
-        Value::String(text) => text.chars().count(),
-        other => other.to_string().chars().count(),
-    });
-    Cell { name: self::name(name), value: shown, chars }
-}
-
-/// Whether a text in it is not shown whole in a row.
-fn has_long_text(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.chars().nth(CELL_CHARS).is_some(),
-        Value::Array(items) => items.iter().any(has_long_text),
-        Value::Object(members) => {
-            members.iter().any(|(key, member)| key.chars().nth(CELL_CHARS).is_some() || has_long_text(member))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
-}
-
-/// The name of a server, a tool or an argument: unchanged if it looks like one, else quoted.
-pub(super) fn name(name: &str) -> String {
-    let is_usual = |character: char| character.is_ascii_alphanumeric() || "_-./".contains(character);
-    if !name.is_empty() && name.chars().all(is_usual) { name.to_owned() } else { Name(name).to_string() }
+fn shown_origin(origin: &OriginInWords) -> OriginInWords {
+    let OriginInWords { argument, source, label, amount } = origin;
+    let [argument, source, amount] = [argument, source, amount].map(|text| visible::line(text));
+    OriginInWords { argument, source, label: *label, amount }
 }
 
 /// What the server says of its tool; nothing enforces it.
@@ -215,17 +176,10 @@ fn hints(call: &Call) -> Vec<&'static str> {
 }
 
 #[cfg(test)]
-pub(super) fn call_for_tests(server: &str, arguments: Value) -> Call {
-    let Value::Object(arguments) = arguments else { panic!("an object") };
-    let (server, tool) = (server.to_owned(), "t".to_owned());
-    let behind = Target::Command("npx \u{202e}x".to_owned());
-    Call { server, tool, arguments, behind, hints: None, changes: None, batch: None, provenance: None }
-}
-
-#[cfg(test)]
 mod tests {
     use serde_json::json;
 
+    use super::super::words::call_for_tests;
     use super::*;
 
     #[test]
@@ -235,31 +189,19 @@ mod tests {
         let row = serde_json::to_value(Row::of(1, &call, Some("s"))).unwrap();
         assert_eq!(row["server"], r"'s\u200b'");
         assert_eq!(row["arguments"][0]["name"], r"'a\u0430'");
-        assert_eq!(row["arguments"][0]["value"], r"'x\u202e\x1b[2Jy\n'");
-        assert_eq!(row["arguments"][1]["value"], r"[1, '\u200b']");
+        assert_eq!(
+            row["arguments"][0]["parts"],
+            json!(["x", {"mark": r"\u202e"}, {"mark": r"\x1b"}, "[2Jy", {"mark": "↵"}])
+        );
+        assert_eq!(row["arguments"][1]["parts"], json!(["[1, \"", {"mark": r"\u200b"}, "\"]"]));
         assert_eq!(row["behind"], r"a program on this machine: npx \u202ex");
         assert_eq!(line(&call), r"'s\u200b'.t('a\u0430'='x\u202e\x1b[2Jy\n', n=[1, '\u200b'])");
     }
 
     #[test]
-    fn long_texts_are_cut_in_a_row_and_whole_on_demand() {
+    fn long_texts_are_whole_on_demand() {
         let text = format!("{}\n\tend é\u{200b}", "x".repeat(5_000));
         let call = call_for_tests("s", json!({"text": text, "map": {"a": 1}}));
-        let row = serde_json::to_value(Row::of(1, &call, None)).unwrap();
-        assert_eq!(row["arguments"][0]["chars"], text.chars().count());
-        let shown = row["arguments"][0]["value"].as_str().unwrap();
-        assert!(shown.len() < CELL_CHARS + 80 && shown.ends_with(r"\tend é\u200b'"), "{shown}");
-        // Neither a long text nor its place can hide what matters.
-        let hidden = json!({"map": {"comment": text, "pay": 1_000_000, "to": "eve@example.com"}});
-        let row = serde_json::to_value(Row::of(1, &call_for_tests("s", hidden), None)).unwrap();
-        let shown = row["arguments"][0]["value"].as_str().unwrap();
-        assert!(shown.contains("'pay': 1000000, 'to': 'eve@example.com'"), "{shown}");
-        assert!(row["arguments"][0]["chars"].is_number());
-        let command = format!("echo {}; rm x", "x".repeat(5_000));
-        let row = Row::of(1, &call_for_tests("ipybox", json!({"cmd": command})), None);
-        let row = serde_json::to_value(row).unwrap();
-        assert_eq!(row["arguments"][0]["value"], format!("'{command}'"));
-        assert!(row["arguments"][0]["chars"].is_null());
         let wholes = serde_json::to_value(wholes(&call)).unwrap();
         assert_eq!(wholes[0]["value"], format!("{}\n\tend é\\u200b", "x".repeat(5_000)));
         assert_eq!(wholes[0]["left_out"], 0);

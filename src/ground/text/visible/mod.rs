@@ -120,7 +120,7 @@ pub(crate) fn json(text: &str) -> String {
 }
 
 /// The characters of `text`, and whether each is shown as it is.
-fn judged(text: &str, used: Use) -> impl Iterator<Item = (char, bool)> {
+pub(crate) fn judged(text: &str, used: Use) -> impl Iterator<Item = (char, bool)> {
     let is_ascii = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let hides = if is_ascii { Vec::new() } else { look::misleading(text, used) };
     let is_prose = used == Use::Text && look::is_prose(text);
@@ -219,7 +219,7 @@ fn escape(character: char, formatter: &mut Formatter<'_>) -> fmt::Result {
 }
 
 /// A character as Python escapes it.
-struct Escaped(char);
+pub(crate) struct Escaped(pub(crate) char);
 
 impl fmt::Display for Escaped {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,46 @@
+//! Texts of calls, safe to show. Pure.
+
+#[cfg(test)]
+use serde_json::Value;
+
+#[cfg(test)]
+use crate::faces::people::{Call, Target};
+use crate::ground::text::visible::{self, Name, Use};
+
+/// A text of several lines.
+pub(super) fn block(text: &str, used: Use) -> String {
+    let lines = text.split('\n').map(|line| {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let parts = line.split('\t').map(|part| bare(part, used));
+        parts.collect::<Vec<_>>().join("\t")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn bare(text: &str, used: Use) -> String {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        text.to_owned()
+    } else {
+        visible::shown(text, used)
+    }
+}
+
+/// What the texts of a call are for.
+pub(super) fn used(is_ours: bool) -> Use {
+    if is_ours { Use::Code } else { Use::Text }
+}
+
+/// The name of a server, a tool or an argument: unchanged if it looks like one, else quoted.
+pub(super) fn name(name: &str) -> String {
+    let is_usual = |character: char| character.is_ascii_alphanumeric() || "_-./".contains(character);
+    if !name.is_empty() && name.chars().all(is_usual) { name.to_owned() } else { Name(name).to_string() }
+}
+
+#[cfg(test)]
+pub(super) fn call_for_tests(server: &str, arguments: Value) -> Call {
+    let Value::Object(arguments) = arguments else { panic!("an object") };
+    let (server, tool) = (server.to_owned(), "t".to_owned());
+    let behind = Target::Command("npx \u{202e}x".to_owned());
+    let (hints, changes, batch, origins, read) = (None, None, None, Vec::new(), None);
+    Call { server, tool, arguments, behind, hints, changes, batch, origins, read }
+}
