@@ -49,6 +49,17 @@ def showable(file: Path) -> None:
         raise Failure(f"{file.name} loads something: {found[0]}")
 
 
+def small(file: Path) -> None:
+    """A picture of pixels, of a size that a page loads at once."""
+    content = file.read_bytes()
+    if content[:4] != b"RIFF" or content[8:12] != b"WEBP":
+        raise Failure(f"{file.name} is no picture in WebP")
+    if len(content) > MOST_BYTES:
+        raise Failure(
+            f"{file.name} has {len(content)} bytes, and may have {MOST_BYTES}: packaging/pictures.mjs takes it anew"
+        )
+
+
 def lines(file: Path) -> list[str]:
     """What the recording says."""
     return [
@@ -100,6 +111,10 @@ def main() -> int:
     steps = [
         (f"{file.name} can be shown by a forge", lambda file=file: showable(file))
         for file in pictures
+    ]
+    steps += [
+        (f"{file.name} is small", lambda file=file: small(file))
+        for file in sorted(IMAGES.glob("*.webp"))
     ]
     steps.append(
         ("the recording is what a session says", lambda: same_session(binary, tools))
