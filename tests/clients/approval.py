@@ -147,7 +147,7 @@ print([s.total for s in sums])"""
 @step("waiting for an answer does not count, and progress reports it")
 async def waiting(bench):
     async def slowly(message, schema):
-        await asyncio.sleep(3)
+        await asyncio.sleep(6)
         return {"action": "accept", "content": {"decision": "allow once"}}
 
     user.will("allow once")
@@ -156,7 +156,7 @@ async def waiting(bench):
         heard = []
         outcome = await bench.server.call(
             "execute_ipython_cell",
-            {"code": ECHO.format("late"), "timeout": 2},
+            {"code": ECHO.format("late"), "timeout": 5},
             on_progress=heard.append,
         )
     finally:

@@ -16,7 +16,7 @@ import urllib.parse
 import urllib.request
 
 PAGES_FOLLOWED = 20
-TIMEOUT_SECS = 30
+TIMEOUT_SECS = 300
 
 
 class Forms(html.parser.HTMLParser):

@@ -36,7 +36,7 @@ try {
     dialogs += 1;
     return dialog.dismiss();
   });
-  const moved = { waitUntil: "load", timeout: 30_000 };
+  const moved = { waitUntil: "load", timeout: 300_000 };
   await page.goto(positionals[0], moved);
   for (let click = 0; click < CLICKS && (await page.$(`#${options.click}`)); click += 1) {
     await Promise.all([page.waitForNavigation(moved), page.click(`#${options.click}`)]);

@@ -22,7 +22,7 @@ import programs
 import session
 from application import Application, BlockError
 
-DEADLINE_SECS = 300
+DEADLINE_SECS = 900
 """A command or a cell of the documentation that takes longer hangs."""
 
 SERVER_GRACE_SECS = 10

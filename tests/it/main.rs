@@ -14,6 +14,7 @@ mod output;
 mod page;
 mod protocol;
 mod remote;
+mod runner;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod shutdown;

@@ -1,10 +1,13 @@
 //! How ipybox ends: cleanly, quickly, with nothing left behind.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
 use crate::support::{Ipybox, Place, eventually, is_running, probe};
+
+/// Less than any grace period.
+const SHORT: Duration = Duration::from_secs(4);
 
 /// Starts a process in the kernel's group and returns its id and the kernel's.
 async fn grandchild(ipybox: &mut Ipybox) -> [i32; 2] {
@@ -57,8 +60,10 @@ async fn signals_end_it_cleanly_also_while_a_cell_runs() {
         let begin = Instant::now();
         ipybox.signal(signal);
         assert_eq!(ipybox.ended().await.code(), Some(0), "{signal}: {}", ipybox.log());
-        // It takes a tenth of the start, unless it waits for one of the grace periods, which are 5 seconds or more.
-        assert!(begin.elapsed() < 3 * start, "{signal}: {:?}, its start {start:?}", begin.elapsed());
+        // It takes a tenth of the start, unless it waits for one of the grace periods, which are 5 seconds or more: on a
+        // machine that is slow at times, only the one or the other is short.
+        let took = begin.elapsed();
+        assert!(took < SHORT || took < 3 * start, "{signal}: {took:?}, its start {start:?}");
         all_gone(&ids).await;
         assert_eq!(temporary_files(&place), 0, "{signal}");
     }

@@ -330,7 +330,7 @@ class Home:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         return done.stderr
 

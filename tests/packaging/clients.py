@@ -103,7 +103,7 @@ def start(entry, ipybox, scratch):
         input=json.dumps(INITIALIZE) + "\n",
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     expect(done.stdout.strip(), f"no answer:\n{done.stderr}")
     answer = json.loads(done.stdout.splitlines()[0])

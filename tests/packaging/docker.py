@@ -34,7 +34,7 @@ from steps import expect, expect_error, expect_success, run_step
 PACKAGING = Path(__file__).resolve().parent
 TAG = "ipybox-test"
 LARGEST_IMAGE_BYTES = 600_000_000
-CONTAINER_DEADLINE_SECS = 300
+CONTAINER_DEADLINE_SECS = 900
 NPX_SERVER = "@modelcontextprotocol/server-everything@2026.8.31"
 UVX_SERVER = "mcp-server-time"
 GID_OF_DEBIAN = 20
@@ -61,7 +61,7 @@ class Engine:
         except FileNotFoundError:
             return False
 
-    def run(self, *arguments, check=True, timeout=60, **options):
+    def run(self, *arguments, check=True, timeout=CONTAINER_DEADLINE_SECS, **options):
         """Runs the engine to its end."""
         options = {"capture_output": True, "text": True, **options}
         command = [self.program, *map(str, arguments)]
@@ -163,7 +163,7 @@ class Bench:
     def end(self, *arguments, options=(), workspace=None):
         """How a container ended that was given no input: code and stderr."""
         process = self.start(workspace, *arguments, options=options)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=CONTAINER_DEADLINE_SECS)
         return process.returncode, out, err
 
 

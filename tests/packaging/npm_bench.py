@@ -25,7 +25,7 @@ TARGETS = {
     "darwin-arm64": "aarch64-apple-darwin",
 }
 
-COMMAND_DEADLINE_SECS = 300
+COMMAND_DEADLINE_SECS = 900
 
 CPU = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}[
     platform.machine().lower()

@@ -37,10 +37,10 @@ ARGUMENTS = [
     "#;&|<>",
 ]
 
-END_SECS = 120
+END_SECS = 300
 """How long a session may take to end after a signal, however slow the machine is."""
 
-GONE_SECS = 120
+GONE_SECS = 300
 """How long what was below a launcher may outlive it, however slow the machine is."""
 
 steps, step = collected()

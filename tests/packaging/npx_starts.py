@@ -40,7 +40,7 @@ require("readline").createInterface({ input: process.stdin }).on("line", (line) 
   if (results[method]) console.log(JSON.stringify({ jsonrpc: "2.0", id, result: results[method]() }));
 });
 """
-PATIENCE_SECS = 120
+PATIENCE_SECS = 600
 
 
 def tarball(directory, manifest, files):

@@ -63,8 +63,8 @@ def expect(condition, message):
 
 
 def run(command, *, fails=False, **options):
-    """Runs a program to its end, at most five minutes; gives its output, both streams. It must fail, or must not."""
-    options = {"stdin": subprocess.DEVNULL, "timeout": 300, **options}
+    """Runs a program to its end, at most a quarter of an hour; gives its output, both streams. It must fail, or must not."""
+    options = {"stdin": subprocess.DEVNULL, "timeout": 900, **options}
     done = subprocess.run(
         [str(part) for part in command],
         check=False,

@@ -26,11 +26,11 @@ from wheel_file import REPOSITORY, Wheel, library_files
 sys.path.insert(0, str(REPOSITORY / "tests/clients"))
 import session
 
-INSTALL_SECS = 180
+INSTALL_SECS = 900
 """How long an installation may take that downloads what it needs."""
-BUILD_SECS = 900
+BUILD_SECS = 3_600
 """How long a build may take of which nothing is there yet."""
-END_SECS = 120
+END_SECS = 300
 """How long a session may take to end on a machine that has much to do."""
 
 APPLICATION = Path(__file__).with_name("application.py")

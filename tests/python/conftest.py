@@ -14,15 +14,13 @@ import uuid
 from pathlib import Path
 
 import pytest
+from support import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python"
 TOOLS = Path(os.environ.get("IPYBOX_TEST_TOOLS", ROOT / "target/test-tools"))
 os.environ.setdefault("IPYBOX_PROGRAM", str(ROOT / "target/debug/ipybox"))
 sys.path.insert(0, str(PACKAGE))
-
-SECONDS = 30
-"""How long anything may take that a test waits for."""
 
 MARK = "IPYBOX_TEST_OF"
 """The variable that distinguishes the processes of a test from others."""
@@ -35,7 +33,7 @@ def pytest_pyfunc_call(pyfuncitem):
         return None
     names = pyfuncitem._fixtureinfo.argnames
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), 4 * SECONDS))
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), 2 * SECONDS))
     return True
 
 
@@ -80,9 +78,9 @@ class Workspace:
         hosts = self.hosts()
         return [number for number in self.processes() if number not in hosts]
 
-    def assert_empty(self, seconds: float = 5) -> None:
+    def assert_empty(self) -> None:
         """Waits until no process is left."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + SECONDS
         while left := self.processes():
             assert time.monotonic() < until, f"processes are left: {left}"
             time.sleep(0.02)
@@ -164,4 +162,5 @@ def workspace(tmp_path_factory, monkeypatch):
 def probe():
     """The parameters of an MCP server whose tools answer, fail and stall."""
     python = TOOLS / "mcp1/bin/python"
-    return {"command": str(python), "args": [str(ROOT / "tests/servers/probe.py")]}
+    script = str(ROOT / "tests/servers/probe.py")
+    return {"command": str(python), "args": [script], "timeout": SECONDS}

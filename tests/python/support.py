@@ -1,6 +1,8 @@
 """Words that several test files share."""
 
+import asyncio
 import os
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +21,18 @@ pixel = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 display(Image(b64decode(pixel)))
 """
 """Code that shows an image."""
+
+
+SECONDS = 300
+"""How long anything may take that a test waits for: only what hangs takes longer, on the slowest machine."""
+
+
+async def until(condition):
+    """Waits until a function says that something is so."""
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, "it did not come to be so"
+        await asyncio.sleep(0.01)
 
 
 async def collect(stream):

@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from support import ENDLESS
+from support import ENDLESS, SECONDS
 
 RUN = """
 import asyncio, os, sys
@@ -103,12 +103,22 @@ def test_ctrl_c_in_mid_cell_is_a_keyboard_interrupt(workspace):
 
 def test_ctrl_c_in_a_blocking_tool_call_is_a_keyboard_interrupt(workspace, probe):
     application = workspace.start(f"""
-        import asyncio, threading
+        import asyncio, sys, threading, time
         from ipybox_rs import ToolRunner, ToolServer
         server = ToolServer(port=0)
         asyncio.run(server.start())
         runner = ToolRunner("probe", {probe!r}, port=server.port)
-        print(runner.run_sync("echo", {{"text": "begun"}}), flush=True)
+        runner.run_sync("echo", {{"text": "the server is connected"}})
+        def functions():
+            frame = sys._current_frames()[threading.main_thread().ident]
+            while frame:
+                yield frame.f_code.co_name
+                frame = frame.f_back
+        def say_when_it_waits():
+            while not {{"run_sync", "wait"}} <= set(functions()):
+                time.sleep(0.01)
+            print("begun", flush=True)
+        threading.Thread(target=say_when_it_waits).start()
         try:
             runner.run_sync("slow", {{"seconds": 100}})
         except KeyboardInterrupt:
@@ -116,7 +126,6 @@ def test_ctrl_c_in_a_blocking_tool_call_is_a_keyboard_interrupt(workspace, probe
         asyncio.run(server.stop())
     """)
     application.wait_for("begun")
-    time.sleep(0.3)
     application.interrupt()
     status, out, err = application.end()
     assert (status, out) == (0, "interrupted\n"), err
@@ -177,7 +186,7 @@ def test_a_child_that_was_forked_does_not_keep_the_host_of_a_parent_that_ends(
     """)
     application.wait_for("started")
     application.end()
-    until = time.monotonic() + 5
+    until = time.monotonic() + SECONDS
     while workspace.hosts() and time.monotonic() < until:
         time.sleep(0.02)
     assert workspace.hosts() == []
@@ -267,7 +276,7 @@ async def result():
 asyncio.run(result())
 """
     command = " ".join([*workspace.command(code), closed])
-    subprocess.run(command, shell=True, timeout=60, check=True)
+    subprocess.run(command, shell=True, timeout=SECONDS, check=True)
     assert workspace.directory.joinpath("result").read_text() == "42"
 
 

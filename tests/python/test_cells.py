@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from support import ENDLESS, PNG, begun, collect
+from support import ENDLESS, PNG, SECONDS, begun, collect
 
 from ipybox_rs import (
     CodeExecutionChunk,
@@ -161,7 +161,7 @@ async def test_wait_for_interrupts_the_code():
     async with CodeExecutor() as executor:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(executor.execute(ENDLESS, timeout=None), 0.5)
-        assert (await executor.execute("'next'", timeout=10)).text == "'next'"
+        assert (await executor.execute("'next'", timeout=SECONDS)).text == "'next'"
 
 
 async def test_cancelling_the_task_that_reads_a_stream_interrupts_the_code():
@@ -172,14 +172,14 @@ async def test_cancelling_the_task_that_reads_a_stream_interrupts_the_code():
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
-        assert (await executor.execute("'next'", timeout=10)).text == "'next'"
+        assert (await executor.execute("'next'", timeout=SECONDS)).text == "'next'"
 
 
 async def test_leaving_the_loop_over_a_stream_interrupts_the_code():
     async with CodeExecutor() as executor:
         async for _chunk in executor.stream(ENDLESS, chunks=True):
             break
-        assert (await executor.execute("'next'", timeout=10)).text == "'next'"
+        assert (await executor.execute("'next'", timeout=SECONDS)).text == "'next'"
 
 
 async def test_aclose_interrupts_the_code():
@@ -189,7 +189,7 @@ async def test_aclose_interrupts_the_code():
         with pytest.raises(StopAsyncIteration):
             await stream.__anext__()
         await stream.aclose()
-        assert (await executor.execute("'next'", timeout=10)).text == "'next'"
+        assert (await executor.execute("'next'", timeout=SECONDS)).text == "'next'"
 
 
 async def test_aclose_by_another_task_ends_the_loop_of_the_reader():
@@ -200,7 +200,7 @@ async def test_aclose_by_another_task_ends_the_loop_of_the_reader():
         await stream.aclose()
         # A chunk may have come just then, but no result.
         assert all(isinstance(event, CodeExecutionChunk) for event in await reading)
-        assert (await executor.execute("'next'", timeout=10)).text == "'next'"
+        assert (await executor.execute("'next'", timeout=SECONDS)).text == "'next'"
 
 
 async def test_a_stream_that_is_never_read_does_nothing():

@@ -4,7 +4,7 @@ import asyncio
 import gc
 
 import pytest
-from support import ENDLESS, PNG, begun, collect
+from support import ENDLESS, PNG, SECONDS, begun, collect
 
 from ipybox_rs import ExecutionError, ExecutionResult, KernelClient, KernelGateway
 from ipybox_rs.utils import find_free_port
@@ -137,7 +137,7 @@ async def test_join_waits_until_the_gateway_is_stopped(port):
     await asyncio.sleep(0)
     assert not joining.done()
     await gateway.stop()
-    await asyncio.wait_for(joining, 5)
+    await asyncio.wait_for(joining, SECONDS)
 
 
 async def test_a_collected_client_warns_and_leaves_nothing(port, workspace):

@@ -9,7 +9,7 @@ import threading
 import warnings
 
 import pytest
-from support import ENDLESS, begun, collect
+from support import ENDLESS, SECONDS, begun, collect, until
 
 from ipybox_rs import CodeExecutor, HostError, KernelLostError, StartError
 
@@ -17,7 +17,9 @@ from ipybox_rs import CodeExecutor, HostError, KernelLostError, StartError
 async def test_executors_run_side_by_side_in_one_host_process(workspace):
     async with CodeExecutor() as first, CodeExecutor() as second:
         endless = await begun(first.stream(ENDLESS, chunks=True))
-        assert (await second.execute("'meanwhile'", timeout=10)).text == "'meanwhile'"
+        assert (
+            await second.execute("'meanwhile'", timeout=SECONDS)
+        ).text == "'meanwhile'"
         assert len(workspace.hosts()) == 1
         await endless.aclose()
     assert workspace.hosts() == []
@@ -108,11 +110,7 @@ async def test_a_cancelled_stop_leaves_no_kernel(workspace):
         stopping.cancel()
         with pytest.raises(asyncio.CancelledError):
             await stopping
-        for _ in range(500):
-            if len(workspace.kernels()) == before // 2:
-                break
-            await asyncio.sleep(0.01)
-        assert len(workspace.kernels()) == before // 2
+        await until(lambda: len(workspace.kernels()) == before // 2)
         assert (await other.execute("1")).text == "1"
 
 
@@ -132,11 +130,7 @@ async def test_a_cancelled_start_leaves_no_kernel(workspace):
                 await starting
             with pytest.raises(RuntimeError, match="not running"):
                 await executor.execute("1")
-        for _ in range(500):
-            if len(workspace.processes()) == before:
-                break
-            await asyncio.sleep(0.01)
-        assert len(workspace.processes()) == before
+        await until(lambda: len(workspace.processes()) == before)
         assert (await other.execute("1")).text == "1"
 
 
@@ -167,11 +161,7 @@ async def test_a_collected_executor_leaves_the_others_alone(workspace):
         with pytest.warns(ResourceWarning):  # noqa: PT031
             del executor
             gc.collect()
-        for _ in range(500):
-            if len(workspace.processes()) == before:
-                break
-            await asyncio.sleep(0.01)
-        assert len(workspace.processes()) == before
+        await until(lambda: len(workspace.processes()) == before)
         assert (await other.execute("1")).text == "1"
 
 
@@ -318,12 +308,13 @@ async def test_the_kernel_of_a_reset_executor_leaves_nothing(workspace):
 
 def test_garbage_can_be_collected_at_any_line_of_the_library(workspace):
     """Destructors of executors, streams and requests use the host, also in the midst of what uses it already."""
-    done = workspace.run("""
+    done = workspace.run(f"""
         import asyncio, faulthandler, gc, sys, threading, warnings
         from ipybox_rs import CodeExecutor, HostError
         from ipybox_rs import _host
 
-        faulthandler.dump_traceback_later(50, exit=True)
+        # A destructor that waits for what it interrupts waits for ever: this says where.
+        faulthandler.dump_traceback_later({SECONDS}, exit=True)
         warnings.simplefilter("ignore")
         garbage = []
 

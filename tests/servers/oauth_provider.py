@@ -201,7 +201,7 @@ class Provider(OAuthAuthorizationServerProvider):
 def visit(url):
     """The status that an HTTP GET is answered with, or what went wrong."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=300) as answer:
             return answer.status
     except HTTPError as error:
         return error.code

@@ -15,7 +15,7 @@ use crate::support::{Ipybox, Place, Reply, eventually, probe};
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// How long things may take to settle: tokio keeps idle threads for ten seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What surrounds the output of earlier cells.
 const FRAME_OF_LATE_OUTPUT: [&str; 2] =

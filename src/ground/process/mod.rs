@@ -9,6 +9,8 @@ mod guardian;
 mod memory;
 mod program;
 mod tail;
+#[cfg(test)]
+mod test_tools;
 
 use std::io;
 use std::process::ExitStatus;
@@ -22,6 +24,8 @@ pub(crate) use self::guardian::guard_directory;
 pub(crate) use self::memory::{descends_from, memory_of_family, memory_of_machine};
 pub(crate) use self::program::{Question, read_to_end, run_to_end};
 pub(crate) use self::tail::Tail;
+#[cfg(test)]
+pub(crate) use self::test_tools::{skip, test_tool};
 
 /// A child process that leads a process group of its own; dropping it kills the whole group.
 #[derive(Debug)]
@@ -169,7 +173,8 @@ print('left', flush=True)
 while True:
     time.sleep(60)
 ";
-        let mut command = Command::new("python3");
+        let Some(python) = test_tool("kernel/bin/python") else { return };
+        let mut command = Command::new(python);
         command.args(["-c", LEAVE]).stdout(std::process::Stdio::piped());
         let mut leader = GroupLeader::spawn(&mut command).unwrap();
         let stdout = leader.take_stdout().unwrap();
@@ -177,7 +182,7 @@ while True:
         assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("left"));
         leader.signal(Signal::TERM);
         assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("asked"));
-        let killed = tokio::time::timeout(std::time::Duration::from_secs(60), leader.kill());
+        let killed = tokio::time::timeout(std::time::Duration::from_secs(300), leader.kill());
         killed.await.expect("the leader lives");
     }
 }

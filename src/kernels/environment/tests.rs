@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use super::install::InstallError;
 use super::probe::tests::venv;
 use super::*;
+use crate::ground::process::test_tool;
 
 fn environment(facts: Facts, path: &str) -> Environment {
     let installer = Installer::new(&Variables::default());
@@ -177,11 +178,16 @@ async fn a_missing_interpreter_is_named() {
     );
 }
 
-/// Needs PyPI, and uv or a Python that can make virtual environments; 3 s with uv.
+/// Needs PyPI; takes 3 s.
 #[tokio::test]
 async fn an_environment_is_made_repaired_and_recalled() {
+    let Some(uv) = test_tool("bin/uv") else { return };
+    let variables = || {
+        let own = std::env::vars().filter(|(name, _)| name != "UV");
+        Variables::from_pairs(own.chain([("UV".to_owned(), uv.display().to_string())]))
+    };
     let state = State::new();
-    let environment = state.prepare(None, inherited()).await.unwrap();
+    let environment = state.prepare(None, variables()).await.unwrap();
     assert!(environment.python().starts_with(state.directory.path()));
     let six = ["six==1.16.0".to_owned()];
     let said = is_send(environment.install(&six, &|_| (), None)).await.unwrap();
@@ -198,7 +204,7 @@ async fn an_environment_is_made_repaired_and_recalled() {
     // What the kernel needs was removed: repaired, and nothing else is lost.
     let ipython = environment.facts.details.ipython.as_ref().unwrap().path.as_ref().unwrap();
     std::fs::remove_dir_all(ipython).unwrap();
-    state.prepare(None, inherited()).await.unwrap();
+    state.prepare(None, variables()).await.unwrap();
     assert!(
         state.reported().contains("repairing the Python environment, which lacks ipython>=8"),
         "{}",

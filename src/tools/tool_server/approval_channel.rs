@@ -263,7 +263,7 @@ mod tests {
     use super::*;
     use crate::approval::{Action, Audit, Effect, Policy, Standing, Target};
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const PATIENCE: Duration = Duration::from_secs(300);
 
     /// A channel that pings ten times a second, and its address.
     async fn channel() -> io::Result<(Arc<ApprovalChannel>, std::net::SocketAddr)> {

@@ -97,7 +97,7 @@ pub(super) async fn all(ipybox: &mut Ipybox, host: &Host) -> Vec<String> {
             continue;
         }
         let is_endless = expected.is_empty() || expected.contains("timed out");
-        let timeout = if is_endless { 2 } else { 60 };
+        let timeout = if is_endless { 2 } else { 280 };
         let arguments = json!({"code": code, "timeout": timeout, "max_output_chars": 1000});
         let answer = ipybox.call("execute_ipython_cell", arguments).await;
         if !answer.text.contains(expected) {
@@ -110,7 +110,7 @@ pub(super) async fn all(ipybox: &mut Ipybox, host: &Host) -> Vec<String> {
         through.push("a file of 8 TiB".to_owned());
     }
     for (name, code) in [("daemons", DAEMONS), ("dodgers", DODGERS), ("a sibling", SIBLING)] {
-        ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 60})).await;
+        ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 280})).await;
         let started = descendants(ipybox.id()).len();
         if name == "daemons" && host.user() == User::Ordinary && started > 450 {
             through.push(format!("{name}: {started} processes in spite of a limit of 400"));

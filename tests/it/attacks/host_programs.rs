@@ -130,7 +130,7 @@ async fn everything(backend: Backend, user: User) -> String {
     ipybox.register("by_npx", by_npx).await.ok();
     ipybox.reset().await;
     through.extend(calls(&mut ipybox, "by_npx").await);
-    let planted = json!({"command": "npx", "args": ["-y", "--offline", "planted-server"], "timeout": 60});
+    let planted = json!({"command": "npx", "args": ["-y", "--offline", "planted-server"], "timeout": LIMIT});
     ipybox.register("planted", planted).await;
     through.extend(ran(&host, "a server by npx"));
 

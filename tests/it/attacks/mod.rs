@@ -31,7 +31,7 @@ const PROGRAMS: [(&str, usize); 10] = [
 /// Runs a program of `attacks/` inside, and reports what got through and how many attempts did not.
 const RUNNER: &str = r"
 import json, os, subprocess, sys
-def attack(program, targets, limit=120):
+def attack(program, targets, limit=270):
     environment = {**os.environ, 'ATTACK_TARGETS': json.dumps(targets), 'ATTACK_INSIDE': os.getcwd()}
     command = [sys.executable, f'attacks/{program}.py', str(os.getppid()), parent]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit)
@@ -48,7 +48,7 @@ parent = open('/proc/self/stat').read().rsplit(')')[-1].split()[1]
 async fn run(ipybox: &mut Ipybox, host: &Host, program: &str, least: usize) -> Vec<String> {
     let targets = host.targets().to_string();
     let code = format!("attack({program:?}, json.loads(r'''{targets}'''))");
-    let arguments = json!({"code": code, "timeout": 150, "max_output_chars": 20_000});
+    let arguments = json!({"code": code, "timeout": 280, "max_output_chars": 20_000});
     let answer = ipybox.call("execute_ipython_cell", arguments).await;
     let mut lines: Vec<String> = answer.text.lines().map(str::to_owned).collect();
     match lines.last().and_then(|line| line.parse::<usize>().ok()) {
@@ -197,7 +197,7 @@ async fn stopped_gateway(ipybox: &mut Ipybox, host: &Host) -> Vec<String> {
 async fn goes_on(ipybox: &mut Ipybox, after: &str) -> Option<String> {
     let mut said = Vec::new();
     for _ in 0..3 {
-        let answer = ipybox.call("execute_ipython_cell", json!({"code": "6 * 7", "timeout": 60})).await;
+        let answer = ipybox.call("execute_ipython_cell", json!({"code": "6 * 7", "timeout": 280})).await;
         if !answer.is_error && answer.text == "42" {
             ipybox.cell(RUNNER).await.ok();
             return None;

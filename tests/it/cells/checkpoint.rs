@@ -195,10 +195,10 @@ nonsense = Odd(lambda: [os.write(number, b'x' * 1000) for number in range(3, 30)
 recursive = Odd(lambda: recursive.reduce())
 hungry = Odd(lambda: (len, (b'x' * (1 << 30),)))";
     assert_eq!(ipybox.cell(code).await.ok(), "[no output]");
-    // While they are being pickled.
+    // While they are being pickled, for which they get a minute.
     let begun = Instant::now();
     assert_eq!(ipybox.cell("changed").await.ok(), "False");
-    assert!(begun.elapsed() < Duration::from_secs(5), "the cell has waited for {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(50), "the cell has waited for {:?}", begun.elapsed());
     saved(&place, "endless").await;
     assert_eq!(ipybox.cell("changed").await.ok(), "False");
     end_with(&mut ipybox, &place, "").await;
@@ -334,7 +334,7 @@ async fn a_kernel_that_dies_while_it_saves_leaves_the_earlier_checkpoint() {
 import time
 class Slow:
     def __reduce__(self):
-        time.sleep(8)
+        time.sleep(1000)
         return str, ()
 a, slow = 'after', Slow()";
     ipybox.cell(slow).await.ok();

@@ -71,7 +71,7 @@ async fn plots_are_shown_however_the_cell_ended() {
     assert_eq!(raised.images.len(), 1);
     assert!(raised.error().contains("ZeroDivisionError"));
     let code = "plot(1)\nimport time\ntime.sleep(600)";
-    let late = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 5})).await;
+    let late = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 15})).await;
     assert_eq!(late.images.len(), 1, "{}", late.text);
     assert!(late.error().contains("timed out"));
     ipybox.stop().await;

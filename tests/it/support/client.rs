@@ -273,7 +273,7 @@ impl Ipybox {
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let status = timeout(PATIENCE, self.child.wait()).await.expect("it does not end").unwrap();
         // The log has come whole then, unless a process that was left behind holds its end.
-        for _ in 0..200 {
+        for _ in 0..1_000 {
             if self.log_reader.is_finished() {
                 break;
             }

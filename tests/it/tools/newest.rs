@@ -2,14 +2,13 @@
 //! others.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use crate::support::{Ipybox, Place, all_fail, all_say, kernel_python, test_server, tool};
+use crate::support::{Ipybox, PATIENCE, Place, all_fail, all_say, kernel_python, test_server, tool};
 
 fn server(transport: &str) -> [String; 3] {
     let (script, packages) = (test_server("newest.mjs"), tool("npm"));
@@ -368,6 +367,6 @@ async fn tools_of_a_server_that_was_restarted_are_noticed() {
             }
         }
     };
-    timeout(Duration::from_secs(60), noticed).await.unwrap();
+    timeout(PATIENCE, noticed).await.unwrap();
     ipybox.stop().await;
 }

@@ -63,7 +63,7 @@ async fn a_registration_that_takes_too_long_is_joined_by_the_next() {
     assert!(error.contains("hint: do the same again"), "{error}");
     slow.started().await;
     slow.set_ready(true);
-    let modules = ipybox.register("slow", slow.parameters(100.0)).await.ok();
+    let modules = ipybox.register("slow", slow.parameters(280.0)).await.ok();
     assert!(modules.contains("slow.add.run(a: int, b: int = 5)"), "{modules}");
     assert_eq!(slow.starts(), 1);
     assert_eq!(ipybox.cell(CALL).await.ok(), "3");
@@ -74,12 +74,12 @@ async fn a_registration_that_takes_too_long_is_joined_by_the_next() {
 async fn a_registration_that_was_cancelled_goes_on() {
     let (place, slow) = (Place::new(), Slow::new());
     let mut ipybox = place.ipybox().await;
-    let arguments = json!({"server_name": "slow", "server_params": slow.parameters(100.0)});
+    let arguments = json!({"server_name": "slow", "server_params": slow.parameters(280.0)});
     let registering = ipybox.start_call("register_mcp_server", arguments).await;
     slow.started().await;
     ipybox.cancel(&registering).await;
     slow.set_ready(true);
-    ipybox.register("slow", slow.parameters(100.0)).await.ok();
+    ipybox.register("slow", slow.parameters(280.0)).await.ok();
     assert_eq!(slow.starts(), 1);
     ipybox.stop().await;
 }
@@ -89,10 +89,10 @@ async fn a_call_waits_as_long_as_a_registration_and_joins_the_start_too() {
     let (place, slow) = (Place::new(), Slow::new());
     let mut ipybox = started(&place, &["--connect-timeout", "0.1"]).await;
     slow.set_ready(true);
-    ipybox.register("slow", slow.parameters(100.0)).await.ok();
+    ipybox.register("slow", slow.parameters(280.0)).await.ok();
     ipybox.reset().await;
     slow.set_ready(false);
-    let mut impatient = slow.parameters(100.0);
+    let mut impatient = slow.parameters(280.0);
     impatient.as_object_mut().unwrap().remove("timeout");
     // The flag's limit holds for both.
     let error = ipybox.register("slow", impatient).await.error();
@@ -109,7 +109,7 @@ async fn a_call_waits_as_long_as_a_registration_and_joins_the_start_too() {
 async fn a_registration_reports_all_the_time_what_it_waits_for() {
     let (place, slow) = (Place::new(), Slow::new());
     let mut ipybox = place.ipybox().await;
-    let arguments = json!({"server_name": "slow", "server_params": slow.parameters(100.0)});
+    let arguments = json!({"server_name": "slow", "server_params": slow.parameters(280.0)});
     let call =
         json!({"name": "register_mcp_server", "arguments": arguments, "_meta": {"progressToken": "token"}});
     let registering = ipybox.request("tools/call", call).await;
@@ -159,7 +159,7 @@ async fn a_reset_ends_what_still_starts() {
     ipybox.reset().await;
     eventually("it has cleaned up", || !slow.is_locked()).await;
     slow.set_ready(true);
-    ipybox.register("slow", slow.parameters(100.0)).await.ok();
+    ipybox.register("slow", slow.parameters(280.0)).await.ok();
     assert_eq!(slow.starts(), 2);
     ipybox.stop().await;
 }
@@ -179,7 +179,7 @@ async fn an_application_joins_a_start_too() {
     assert!(error.contains("goes on to start in the background"), "{error}");
     slow.started().await;
     slow.set_ready(true);
-    executor.register_mcp_server("slow", &slow.parameters(100.0)).await.unwrap();
+    executor.register_mcp_server("slow", &slow.parameters(280.0)).await.unwrap();
     assert_eq!(slow.starts(), 1);
     executor.stop().await;
 }
@@ -188,19 +188,19 @@ async fn an_application_joins_a_start_too() {
 async fn without_a_session_what_is_not_ready_in_time_ends_and_cleans_up() {
     let (place, slow) = (Place::new(), Slow::new());
     let root = place.temporary().join("root");
-    let generating = || {
+    let generating = |timeout| {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_ipybox"));
         command.args(["apigen", "--server-name", "slow", "--root-dir"]).arg(&root);
-        // The server has begun by then, on any machine that runs Python within 10 seconds.
-        command.args(["--server-params", &slow.parameters(10.0).to_string()]).output()
+        command.args(["--server-params", &slow.parameters(timeout).to_string()]).output()
     };
-    let output = generating().await.unwrap();
+    // The server has begun by then, on any machine that runs Python within 10 seconds.
+    let output = generating(10.0).await.unwrap();
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && message.contains("within 10 s"), "{message}");
     assert_eq!(slow.starts(), 1);
     eventually("it has cleaned up", || !slow.is_locked()).await;
     slow.set_ready(true);
-    assert!(generating().await.unwrap().status.success());
+    assert!(generating(280.0).await.unwrap().status.success());
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! in `ours.snap`, which `tests/recordings/README.md` explains.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -10,6 +10,7 @@ use regex::Regex;
 use serde::Deserialize;
 
 use super::recordings::{assert_snapshot, directory, summary};
+use crate::ground::process::test_tool;
 use crate::kernels::kernel::message::Shown;
 use crate::kernels::kernel::{
     Content, Event, ExecuteRequest, Kernel, Launch, Limits, Message, ShellCommands,
@@ -39,20 +40,16 @@ struct Step {
     until: Option<String>,
 }
 
-fn python() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/test-tools/kernel/bin/python")
-}
-
-fn scenarios() -> BTreeMap<String, Vec<Step>> {
-    let mut python = std::process::Command::new(python());
+fn scenarios(python: &Path) -> BTreeMap<String, Vec<Step>> {
+    let mut python = std::process::Command::new(python);
     let output = python.args(["-B", "-c", SCENARIOS]).env("PYTHONPATH", directory()).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// The messages of our own kernel for a scenario.
-async fn messages(steps: &[Step], place: &Path) -> Vec<Message> {
+async fn messages(python: &Path, steps: &[Step], place: &Path) -> Vec<Message> {
     let program = KernelProgram {
-        python: python(),
+        python: python.to_owned(),
         working_directory: place.to_owned(),
         environment: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
         private_directory: place.to_owned(),
@@ -109,10 +106,10 @@ fn sections(snapshot: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-async fn said(name: &str, steps: &[Step]) -> String {
+async fn said(python: &Path, name: &str, steps: &[Step]) -> String {
     let place = tempfile::tempdir().unwrap();
-    let summary = summary(name, messages(steps, place.path()).await);
-    let prefix = python().parent().and_then(Path::parent).unwrap().display().to_string();
+    let summary = summary(name, messages(python, steps, place.path()).await);
+    let prefix = python.parent().and_then(Path::parent).unwrap().display().to_string();
     let summary =
         summary.replace(&prefix, "/python").replace(&place.path().display().to_string(), "/workspace");
     // The speed that progress bars show.
@@ -123,9 +120,10 @@ async fn said(name: &str, steps: &[Step]) -> String {
 async fn our_own_kernel_says_what_ipykernel_says() {
     let recorded = std::fs::read_to_string(directory().join("ipykernel-7.4.snap")).unwrap();
     let recorded = sections(&recorded);
-    let scenarios = scenarios();
+    let Some(python) = test_tool("kernel/bin/python") else { return };
+    let scenarios = scenarios(&python);
     assert!(scenarios.len() > 50 && scenarios.keys().eq(recorded.keys()));
-    let said = futures::stream::iter(&scenarios).map(|(name, steps)| said(name, steps)).buffered(2);
+    let said = futures::stream::iter(&scenarios).map(|(name, steps)| said(&python, name, steps)).buffered(2);
     let summaries: String = said.collect().await;
     let differing = sections(&format!("\n{summaries}"))
         .into_iter()

@@ -87,7 +87,7 @@ impl Network {
 }
 
 /// How long anything may take before a test gives up on it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 async fn hear(stream: &mut TcpStream) -> Vec<u8> {
     let mut heard = Vec::new();
