@@ -62,8 +62,8 @@ async def generate_mcp_sources(
     """Generates a typed Python API for the tools of an MCP server, the package `<root_dir>/<server_name>/`.
 
     Each tool becomes a module with a class `Params`, a class `Result` if the tool declares one, and a function `run`.
-    The server is registered too: executors whose working directory, or whose kernel's `PYTHONPATH`, is the parent of
-    `root_dir` know it, now and later. A package and a registration of the same name are replaced, in one step.
+    The server is registered too: executors whose working directory, or whose kernel's `PYTHONPATH`, is `root_dir` or
+    its parent know it, now and later. A package and a registration of the same name are replaced, in one step.
 
     Args:
         server_name: The name of the package, and of the server in approval requests: a lower-case Python identifier.

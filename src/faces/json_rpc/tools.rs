@@ -181,20 +181,30 @@ impl Tools {
         self.registries.get(number)
     }
 
-    /// Without a registry, the server is registered for the workspace that has its packages in `root_dir`.
+    /// Without a registry, the server is registered for the directories from which code can import its package.
     pub(super) async fn generate_mcp_sources(&self, generate: Generate) -> Result<Value, Failure> {
         let Generate { place, server_name, server_params, root_dir, registry } = generate;
-        let registry = match registry {
-            Some(number) => self.registries.get(number)?,
-            None => {
-                let config = place.config()?;
-                let workspace = workspace_of(&root_dir, config.workspace());
-                let state = config.create_state_dir_of(&workspace);
-                let state = state.map_err(|error| Failure::failed("settings", &error))?;
-                Registry::in_directory(&state, config.connector())
-            }
+        if let Some(number) = registry {
+            let registry = self.registries.get(number)?;
+            return Ok(json!(
+                generate_mcp_sources(&registry, &server_name, &server_params, &root_dir).await?
+            ));
+        }
+        let config = place.config()?;
+        let registry_of = |directory: &Path| {
+            let state = config.create_state_dir_of(directory);
+            let state = state.map_err(|error| Failure::failed("settings", &error))?;
+            Ok::<_, Failure>(Registry::in_directory(&state, config.connector()))
         };
-        Ok(json!(generate_mcp_sources(&registry, &server_name, &server_params, &root_dir).await?))
+        let (parent, root) = import_directories(&root_dir, config.workspace());
+        let registry = registry_of(&parent)?;
+        let modules = generate_mcp_sources(&registry, &server_name, &server_params, &root_dir).await?;
+        if root != parent {
+            let other = registry_of(&root)?;
+            let copying = tokio::task::spawn_blocking(move || registry.copy_to(&other, &server_name));
+            copying.await.map_err(|error| Failure::failed("generate", &error))??;
+        }
+        Ok(json!(modules))
     }
 
     pub(super) async fn apigen(&self, params: Apigen) -> Result<Value, Failure> {
@@ -309,12 +319,13 @@ impl Tools {
     }
 }
 
-/// The workspace whose packages are in `root_dir`: its parent, or the current directory where that is `root_dir` itself.
-fn workspace_of(root_dir: &Path, directory: &Path) -> PathBuf {
+/// The directories on `sys.path` from which code can import the packages in `root_dir`: its parent (`mcptools.server`),
+/// and itself (`server`). Where it is the current directory, nothing but that.
+fn import_directories(root_dir: &Path, directory: &Path) -> (PathBuf, PathBuf) {
     let root = directory.join(root_dir);
     let root = root.canonicalize().unwrap_or(root);
     match root.parent() {
-        Some(parent) if root != directory => parent.to_owned(),
-        _ => root,
+        Some(parent) if root != directory => (parent.to_owned(), root),
+        _ => (root.clone(), root),
     }
 }

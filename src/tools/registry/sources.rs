@@ -1,11 +1,14 @@
 //! Generates a package and registers its server, for an application.
 
+use std::io;
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::Registry;
 use super::packages::Packages;
+use super::records::ServerRecord;
+use super::store::StoredServer;
 use crate::ground::text::describe;
 
 /// Why no package was generated. An earlier package and registration are unchanged.
@@ -91,4 +94,26 @@ pub async fn generate_mcp_sources(
         tracing::warn!(server = server_name, "{warning}");
     }
     Ok(registration.modules)
+}
+
+impl Registry {
+    /// Keeps the registration of `name` in `other` too. Blocks.
+    ///
+    /// # Errors
+    /// See [`GenerateError::Files`].
+    pub(crate) fn copy_to(&self, other: &Self, name: &str) -> Result<(), GenerateError> {
+        let copied = || -> io::Result<()> {
+            let _turn = other.records.turn(&other.connector)?;
+            let Some(ServerRecord { server, definitions }) = self.records.get(name)? else { return Ok(()) };
+            let records = &other.records;
+            let version = records.definitions.put(name, &definitions?)?;
+            let server = StoredServer { definitions: Some(version), ..server };
+            records.servers.put(name, Some(&server))?;
+            records.definitions.keep_only(name, Some(&server))
+        };
+        copied().map_err(|error| GenerateError::Files {
+            message: format!("store the registration of `{name}`: {error}"),
+            kind: error.kind(),
+        })
+    }
 }
