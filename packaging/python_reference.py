@@ -31,6 +31,7 @@ MODULES = [
     "ipybox_rs.tool_exec.approval.server",
     "ipybox_rs.kernel_mgr.client",
     "ipybox_rs.kernel_mgr.server",
+    "ipybox_rs.cells",
     "ipybox_rs.doctor",
     "ipybox_rs.utils",
     PACKAGE,

@@ -12,6 +12,7 @@ functions. The application registers the servers, decides about each call, and g
 | answer many calls at once | `Grant` |
 | log what code does | `AuditSettings` |
 | write a package without registering a server | `apigen` |
+| run cells for an agent framework, which asks in its own way | `ipybox_rs.cells` |
 | check whether it works on this machine | `ipybox_rs.doctor.examine` |
 | run code without tools | `ipybox_rs.kernel_mgr.client.KernelClient` |
 | call tools for code in other processes | `ToolServer`, `ToolRunner`, `ApprovalClient` |
