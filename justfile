@@ -10,13 +10,13 @@ quick:
 
 # A real session: register an MCP server, chain its tools in a cell
 demo:
-    cargo run --example demo
+    python3 examples/demo.py
 
 # Format everything
 format:
     cargo fmt
-    target/test-tools/lint/bin/ruff format src python tests benches packaging
-    target/test-tools/lint/bin/ruff check --fix src python tests benches packaging
+    target/test-tools/lint/bin/ruff format src python tests benches packaging examples
+    target/test-tools/lint/bin/ruff check --fix src python tests benches packaging examples
 
 # The tests of one name, after `tests/tools/install`
 test NAME:

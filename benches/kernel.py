@@ -28,6 +28,7 @@ class Ipybox:
     """ipybox as an MCP server on stdio."""
 
     def __init__(self, program, directory):
+        self._directory = Path(directory)
         command = [program, "--python", sys.executable, "--log-level", "ERROR"]
         self._process = subprocess.Popen(
             [*command, "--workspace", directory, "--state-dir", f"{directory}/state"],
@@ -66,10 +67,11 @@ class Ipybox:
         )
         if answer.get("isError"):
             raise RuntimeError(answer["content"])
-        return answer["content"][0]["text"]
 
     def kernel(self):
-        return int(self.cell("import os; print(os.getpid())"))
+        # In a file: what an answer says is for models.
+        self.cell("import os; print(os.getpid(), file=open('id.txt', 'w'), flush=True)")
+        return int((self._directory / "id.txt").read_text())
 
     def stop(self):
         self._process.stdin.close()

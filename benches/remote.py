@@ -66,7 +66,7 @@ TURN = 20
 WARM_UP = 20
 
 CALLS = """
-import time
+import json, time
 from mcptools.probe import add
 
 def milliseconds():
@@ -76,7 +76,8 @@ def milliseconds():
 
 for _ in range({warm_up}):
     milliseconds()
-print(*[milliseconds() for _ in range({count})])
+with open({file!r}, "w") as file:
+    json.dump([milliseconds() for _ in range({count})], file)
 """
 
 
@@ -406,11 +407,10 @@ class Session:
         self.cell("1")
 
     def tool_calls(self, count):
-        code = CALLS.format(warm_up=WARM_UP, count=count)
-        result = self.call(
-            "execute_ipython_cell", code=code, max_output_chars=1_000_000
-        )
-        return [float(each) for each in result.split()]
+        # In a file, which a kernel of this machine's server can write: what an answer says is for models.
+        file = Path(self.directory.name) / "calls.json"
+        self.cell(CALLS.format(warm_up=WARM_UP, count=count, file=str(file)))
+        return json.loads(file.read_text())
 
     def stop(self):
         self.process.stdin.close()
@@ -446,7 +446,7 @@ def measure_cells(kinds, rounds):
             for name in names:
                 for _ in range(TURN):
                     taken, shown = milliseconds(kinds[name].cell, code)
-                    if shown != expected:
+                    if not shown.endswith(expected):
                         sys.exit(
                             f"error: {name}: `{code}` shows `{shown}`, not `{expected}`"
                         )

@@ -47,7 +47,8 @@ for _ in range(200):
     begin = time.perf_counter()
     echo.run(params)
     times.append(time.perf_counter() - begin)
-print(statistics.median(times))
+with open("seconds.txt", "w") as file:
+    print(statistics.median(times), file=file)
 """
 
 SETTINGS = {
@@ -123,7 +124,10 @@ def measure(program, python, server_python, flags):
         session.call("register_mcp_server", server_name="bench", server_params=params)
         timed(lambda: session.cell("1"), 20)
         figures["cell"] = timed(lambda: session.cell("1"), 200)
-        figures["tool call"] = float(session.cell(CALLS))
+        session.cell(CALLS)
+        # In a file: what an answer says is for models.
+        seconds = directory / "workspace/seconds.txt"
+        figures["tool call"] = float(seconds.read_text())
         figures["reset"] = timed(lambda: (session.call("reset"), session.cell("1")), 3)
         figures["shutdown"] = timed(session.stop, 1)
         return figures

@@ -44,7 +44,7 @@ COVERED = {
     "tests/run": ".ci/run",
     "tests/tools/install": "tests/run",
     "cargo build": "tests/run",
-    "cargo run --example demo": "tests/run",
+    "python3 examples/demo.py": "tests/run",
     "cargo run --example quickstart": "tests/it/examples.rs",
     "cargo run --example approval_policy": "tests/it/examples.rs",
     "cargo run --example streaming": "tests/it/examples.rs",

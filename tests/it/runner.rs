@@ -62,7 +62,7 @@ const LAST: &str = "cargo test --locked --no-fail-fast --lib --bins --tests";
 
 #[test]
 fn a_step_that_fails_keeps_no_other_from_running_and_is_named_at_the_end() {
-    for failing in ["ruff check", "clippy", "--example demo", "-m pytest", "cargo test --locked --doc"] {
+    for failing in ["ruff check", "clippy", "demo.py", "-m pytest", "cargo test --locked --doc"] {
         check(failing, &[], &["cargo fmt --check", "-m pytest", "--doc", LAST], &[]);
     }
     check("cargo", &[], &["cargo fmt --check", "cargo test --locked --doc", LAST], &[]);
@@ -83,7 +83,8 @@ fn a_step_that_needs_one_that_failed_does_not_run() {
 fn the_last_lines_of_a_run_that_passes_are_those_of_the_tests() {
     for (arguments, last) in [(&[][..], LAST), (&["--quick"], "cargo test --locked --test it")] {
         let output = run("no step", arguments);
-        let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        let (out, err) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
         assert!(output.status.success(), "{err}");
         assert!(out.lines().last().unwrap().starts_with(last), "{out}");
         assert!(err.lines().last().unwrap().starts_with("== cargo test"), "{err}");
