@@ -42,7 +42,9 @@ impl Packages {
 
     /// The packages in `directory`, a path relative to `root`.
     pub(super) fn new(root: &Path, directory: impl Into<PathBuf>) -> Self {
-        Self { root: root.to_owned(), directory: directory.into() }
+        // A process that completes a change for this one may have another working directory.
+        let absolute = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+        Self { root: absolute, directory: directory.into() }
     }
 
     /// Writes `package` beside the package called `name`, and removes what earlier processes have left there.
