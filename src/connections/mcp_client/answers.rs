@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use memchr::memmem;
 use parking_lot::Mutex;
 use rmcp::RoleClient;
-use rmcp::model::{ErrorCode, ErrorData, GetExtensions, JsonRpcMessage, RequestId};
+use rmcp::model::{ErrorCode, ErrorData, GetExtensions, JsonRpcError, JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -142,6 +142,17 @@ impl Answers {
                 }
                 Err(error) => fail(id, place, format!("the server's answer is no MCP message: {error}")),
             },
+        }
+    }
+}
+
+impl Message {
+    /// The error that it is, if it names no request. It may have another form than errors of JSON-RPC.
+    pub(super) fn error_without_id(&self) -> Option<JsonRpcError> {
+        let document = self.text.as_ref().ok().filter(|document| document.weight <= SMALL_BYTES)?;
+        match document.read_fixed::<RxJsonRpcMessage<RoleClient>>() {
+            Ok(JsonRpcMessage::Error(error)) if self.id().is_none() && self.is_answer() => Some(error),
+            _ => None,
         }
     }
 }

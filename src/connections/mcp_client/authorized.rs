@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use rmcp::transport::common::http_header::HEADER_SESSION_ID;
 
-use super::http_failure::{Refusal, RequestFailure};
+use super::http_failure::{BadStatus, Refusal, RequestFailure};
 use crate::connections::oauth::{self, Account, Token};
 use crate::ground::text::describe;
 
@@ -20,24 +21,32 @@ pub(super) struct Authorized {
 }
 
 impl Authorized {
-    /// Sends `request`. If the server refuses its token, it is sent once more with another.
-    pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, RequestFailure> {
+    /// Sends `request`, in the session if there is one. If the server refuses its token, it is sent once more with another.
+    pub(super) async fn send(
+        &self,
+        request: RequestBuilder,
+        session: Option<&str>,
+    ) -> Result<Response, RequestFailure> {
+        let request = match session {
+            Some(session) => request.header(HEADER_SESSION_ID, session),
+            None => request,
+        };
         let Some(account) = &self.account else {
-            return self.judge(request.send().await?, None, None);
+            return self.judge(sent(request, session).await?, None, None);
         };
         let again = request.try_clone();
         let token = match account.token().await {
             Ok(token) => token,
             Err(error) => return Err(self.refusal(StatusCode::UNAUTHORIZED, None, Some(error), None)),
         };
-        let response = with(request, token.as_ref()).send().await?;
+        let response = sent(with(request, token.as_ref()), session).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return self.judge(response, None, token);
         }
         let found = challenge(&response);
         match (account.another(token.as_ref(), found.as_deref().unwrap_or_default()).await, again) {
             (Ok(Some(token)), Some(again)) => {
-                self.judge(with(again, Some(&token)).send().await?, None, Some(token))
+                self.judge(sent(with(again, Some(&token)), session).await?, None, Some(token))
             }
             (Ok(_), _) => self.judge(response, None, token),
             (Err(error), _) => self.judge(response, Some(error), token),
@@ -83,6 +92,22 @@ impl Authorized {
         let command = has_login.then(|| Arc::clone(&self.command));
         RequestFailure::Refused(Refusal { status, challenge, why, token, command })
     }
+}
+
+/// Sends the request. Some servers answer 401, and ask for no credentials, because they do not know the session.
+async fn sent(request: RequestBuilder, session: Option<&str>) -> Result<Response, RequestFailure> {
+    let response = request.send().await?;
+    let asks_for_none = response.status() == StatusCode::UNAUTHORIZED && challenge(&response).is_none();
+    if session.is_none() || !asks_for_none {
+        return Ok(response);
+    }
+    let refusal = BadStatus::read(response).await;
+    if refusal.names_lost_session() {
+        return Err(refusal.lost_session());
+    }
+    let mut unauthorized = http::Response::new(refusal.body);
+    *unauthorized.status_mut() = refusal.code;
+    Ok(unauthorized.into())
 }
 
 fn with(request: RequestBuilder, token: Option<&Token>) -> RequestBuilder {

@@ -479,7 +479,10 @@ fn error(failure: Failure, secrets: &Secrets, last_words: LastWords) -> Error {
             Error::Refused { method, code, message: secrets.clean(&message) }
         }
         Failure::Refused(refusal) => Error::Unauthorized { refusal },
-        Failure::NotDelivered { reason } | Failure::Broken { reason } | Failure::Unusable { reason } => {
+        Failure::NotDelivered { reason }
+        | Failure::Broken { reason }
+        | Failure::BadStatus { reason }
+        | Failure::Unusable { reason } => {
             Error::Unusable { method, reason: shown(&reason, secrets), last_words }
         }
     }

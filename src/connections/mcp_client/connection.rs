@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, ErrorCode, GetPromptRequest,
-    GetPromptRequestParams, GetPromptResponse, ReadResourceRequest, ReadResourceRequestParams,
-    ReadResourceResponse,
+    GetPromptRequestParams, GetPromptResponse, ListToolsRequest, ListToolsResult, ReadResourceRequest,
+    ReadResourceRequestParams, ReadResourceResponse,
 };
 use rmcp::service::{Peer, RunningService};
 use serde_json::{Map, Value};
@@ -25,6 +25,7 @@ use super::http_failure::{Refusal, shown};
 use super::input::Rounds;
 use super::keeper::keep;
 use super::lifecycle;
+use super::lost_session;
 use super::output::{self, ToolOutput};
 use super::requests::{Answered, Expected, request};
 use super::stdio::{LastWords, Process};
@@ -35,6 +36,8 @@ use crate::ground::text::Secrets;
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The code of MCP for headers that do not fit the request (2026-07-28).
 const HEADER_MISMATCH: i32 = ErrorCode::HEADER_MISMATCH.0;
+/// How long a server may take for the request that shows whether it knows the session.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// The error for an unknown answer.
 const UNKNOWN_FORM: &str = "the server's answer has an unknown form";
 
@@ -303,14 +306,35 @@ impl Connection {
         }
     }
 
+    /// Whether the server has refused a request because it does not know the session: it says so, and says the same to a
+    /// request that changes nothing. Otherwise the words are a tool's, about a session of its own.
+    async fn has_lost_session(&self, failure: &Failure) -> bool {
+        let is_named = |failure: &Failure| failure.answer().is_some_and(lost_session::is_named);
+        if self.has_process || !is_named(failure) {
+            return false;
+        }
+        let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
+        let listed = request::<ListToolsResult>(&self.peer, &self.client.traced, list);
+        match timeout(SESSION_TIMEOUT, listed).await {
+            Ok(Err(Failure::NotDelivered { .. })) => true,
+            Ok(Err(refusal)) => is_named(&refusal),
+            Ok(Ok(_)) | Err(_) => false,
+        }
+    }
+
     /// Turns a failed request into an error, and records that a connection is broken.
-    pub(super) async fn judge(&self, failure: Failure) -> CallError {
+    pub(super) async fn judge(&self, mut failure: Failure) -> CallError {
+        if self.has_lost_session(&failure).await {
+            let reason =
+                failure.answer().map(|said| format!("the server no longer knows the session: {said}"));
+            failure = Failure::NotDelivered { reason: reason.unwrap_or_default() };
+        }
         let (reason, may_have_run) = match failure {
             Failure::Answered { code, message } => {
                 return CallError::Protocol { code, message: self.secrets.clean(&message) };
             }
             Failure::Refused(refusal) => return CallError::Refused(refusal),
-            Failure::Unusable { reason } => {
+            Failure::BadStatus { reason } | Failure::Unusable { reason } => {
                 return CallError::Unusable { reason: shown(&reason, &self.secrets) };
             }
             // A proxy may have cut the answer's stream. The server knows the session and has taken the call.

@@ -32,6 +32,8 @@ pub(super) enum Failure {
     Broken { reason: String },
     /// The server refuses the credentials of the request, which it has not seen.
     Refused(Refusal),
+    /// The server answered with a status of HTTP that is no success; the connection may live on.
+    BadStatus { reason: String },
     /// The server answered with something that is not MCP; the connection may live on.
     Unusable { reason: String },
 }
@@ -66,16 +68,22 @@ impl From<ClientInitializeError> for Failure {
 
 impl From<&SseFailure> for Failure {
     fn from(error: &SseFailure) -> Self {
-        let reason = error.to_string();
         match error {
-            SseFailure::Request(RequestFailure::Refused(refusal)) => Self::Refused(refusal.clone()),
-            SseFailure::Request(RequestFailure::Request(error)) if error.is_connect() => {
-                Self::NotDelivered { reason }
-            }
-            // The session of the stream is gone; a new stream would get a new session.
-            SseFailure::Status(reqwest::StatusCode::NOT_FOUND) => Self::NotDelivered { reason },
-            SseFailure::Request(_) => Self::Broken { reason },
-            _ => Self::Unusable { reason },
+            SseFailure::Request(failure) => failure.into(),
+            _ => Self::Unusable { reason: error.to_string() },
+        }
+    }
+}
+
+impl From<&RequestFailure> for Failure {
+    fn from(failure: &RequestFailure) -> Self {
+        let reason = failure.to_string();
+        match failure {
+            RequestFailure::Refused(refusal) => Self::Refused(refusal.clone()),
+            RequestFailure::LostSession(_) => Self::NotDelivered { reason },
+            RequestFailure::Request(error) if error.is_connect() => Self::NotDelivered { reason },
+            RequestFailure::Request(_) => Self::Broken { reason },
+            RequestFailure::Status(_) => Self::BadStatus { reason },
         }
     }
 }
@@ -84,15 +92,11 @@ impl From<&HttpError> for Failure {
     fn from(error: &HttpError) -> Self {
         let reason = http_failure::explain(error);
         match error {
-            StreamableHttpError::Client(RequestFailure::Refused(refusal)) => Self::Refused(refusal.clone()),
-            StreamableHttpError::Client(RequestFailure::Request(error)) if error.is_connect() => {
-                Self::NotDelivered { reason }
-            }
+            StreamableHttpError::Client(failure) => failure.into(),
             StreamableHttpError::SessionExpired | StreamableHttpError::ReinitializationFailed(_) => {
                 Self::NotDelivered { reason }
             }
-            StreamableHttpError::Client(_)
-            | StreamableHttpError::Sse(_)
+            StreamableHttpError::Sse(_)
             | StreamableHttpError::Io(_)
             | StreamableHttpError::UnexpectedEndOfStream
             | StreamableHttpError::SessionRecoveryTimeout
@@ -104,6 +108,16 @@ impl From<&HttpError> for Failure {
 }
 
 impl Failure {
+    /// The server's words, as far as it has answered.
+    pub(super) fn answer(&self) -> Option<&str> {
+        match self {
+            Self::Answered { message: answer, .. }
+            | Self::BadStatus { reason: answer }
+            | Self::Unusable { reason: answer } => Some(answer),
+            Self::Closed | Self::NotDelivered { .. } | Self::Broken { .. } | Self::Refused(_) => None,
+        }
+    }
+
     fn from_transport(error: &DynamicTransportError) -> Self {
         let error: &(dyn StdError + 'static) = error.error.as_ref();
         if let Some(error) = error.downcast_ref::<HttpError>() {

@@ -7,6 +7,7 @@ use reqwest::{Response, StatusCode};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use tokio::time::{Instant, timeout_at};
 
+use super::lost_session;
 use crate::connections::oauth::Token;
 use crate::ground::text::{Secrets, describe, shortened};
 
@@ -22,6 +23,49 @@ pub(super) enum RequestFailure {
     /// The server demands other credentials.
     #[error("{0}")]
     Refused(Refusal),
+    /// The server answered with a status that is no success.
+    #[error("{0}")]
+    Status(BadStatus),
+    /// The server does not know the session, and has not looked at the request. This is what it answered.
+    #[error("the server no longer knows the session: {0}")]
+    LostSession(String),
+}
+
+/// A status that is no success, and how the answer's body begins.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}{}", status(*.code), if body.is_empty() { "" } else { "\n" }, body)]
+pub(super) struct BadStatus {
+    pub(super) code: StatusCode,
+    pub(super) body: String,
+}
+
+impl BadStatus {
+    /// Reads the answer.
+    pub(super) async fn read(response: Response) -> Self {
+        let code = response.status();
+        let body = beginning(response).await;
+        Self { code, body: String::from_utf8_lossy(&body).trim().to_owned() }
+    }
+
+    /// Whether the answer has a body that says that the server does not know the session. It has not looked at the request,
+    /// unless the status is for errors of the server itself.
+    pub(super) fn names_lost_session(&self) -> bool {
+        !self.code.is_server_error() && lost_session::is_named(&self.body)
+    }
+
+    /// Whether the address of the session is gone, as the protocol has it.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self.code, StatusCode::NOT_FOUND | StatusCode::GONE)
+    }
+
+    /// The failure of a request whose session the server does not know.
+    pub(super) fn lost_session(self) -> RequestFailure {
+        RequestFailure::LostSession(if self.body.is_empty() {
+            format!("HTTP {}", self.code)
+        } else {
+            format!("HTTP {}: {}", self.code, self.body)
+        })
+    }
 }
 
 /// A server's refusal of credentials, or of a request without any. The server has not acted.
@@ -66,7 +110,7 @@ pub(super) fn explain(error: &HttpError) -> String {
         StreamableHttpError::HttpStatus(error) => {
             StatusCode::from_u16(error.status).map_or_else(|_| error.to_string(), status)
         }
-        StreamableHttpError::UnexpectedServerResponse(response) => explain_response(response),
+        StreamableHttpError::UnexpectedServerResponse(response) => response.to_string(),
         StreamableHttpError::UnexpectedContentType(found) => content_type(found.as_deref()),
         other => other.to_string(),
     }
@@ -137,19 +181,6 @@ pub(super) fn status(status: StatusCode) -> String {
 pub(super) fn content_type(found: Option<&str>) -> String {
     let found = found.unwrap_or("none");
     format!("the server answered with the content type `{found}`; is this the URL of an MCP server?")
-}
-
-/// Parses rmcp's `HTTP 404 Not Found: <body>`.
-fn explain_response(response: &str) -> String {
-    let Some((head, body)) = response.strip_prefix("HTTP ").and_then(|rest| rest.split_once(": ")) else {
-        return response.to_owned();
-    };
-    let code = head.split(' ').next().and_then(|code| StatusCode::from_bytes(code.as_bytes()).ok());
-    match (code.map(status), body.trim()) {
-        (None, _) => response.to_owned(),
-        (Some(status), "") => status,
-        (Some(status), body) => format!("{status}\n{body}"),
-    }
 }
 
 /// The longest part of a reason that is shown, in characters: an error page explains no more.

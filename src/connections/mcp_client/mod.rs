@@ -28,6 +28,7 @@ mod launcher;
 mod lenient;
 mod lifecycle;
 mod lists;
+mod lost_session;
 mod oauth_parameters;
 mod outgoing;
 mod output;

@@ -13,7 +13,10 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt as _, TryStreamExt as _, future};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{RequestBuilder, Response, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcError, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, JsonRpcError, JsonRpcMessage, RequestId,
+    ServerJsonRpcMessage,
+};
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
@@ -26,17 +29,35 @@ use tokio::time::{Instant, sleep_until};
 use super::answers::Answers;
 use super::authorized::Authorized;
 use super::events::{Event, events};
-use super::http_failure::{self, HttpError, RequestFailure};
+use super::http_failure::{self, BadStatus, HttpError, RequestFailure};
 use super::incoming::Incoming;
+use super::lost_session;
 use super::outgoing;
 
 /// The accepted content types.
 const ACCEPTED: &str = "application/json, text/event-stream";
+/// How much of an answer that is no message is shown, in bytes.
+const SHOWN_BYTES: usize = 500;
 /// How long after the beginning of a stream the next one is opened in its place at the earliest.
 pub(super) const REOPEN_DELAY: Duration = Duration::from_millis(500);
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// Errors for a request that a server may answer with a 404, and that are about more than the session.
+const NOT_FOUND: [ErrorCode; 3] =
+    [ErrorCode::METHOD_NOT_FOUND, ErrorCode::INVALID_PARAMS, ErrorCode::RESOURCE_NOT_FOUND];
+
+/// The part of a connection that a request belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// The handshake.
+    First,
+    /// A session with an id.
+    Session,
+    /// A connection to a server that gives sessions no id.
+    NoSession,
+}
 
 /// Sends the requests of one connection.
 #[derive(Clone)]
@@ -57,11 +78,8 @@ impl Posts {
         session: Option<&str>,
         headers: Headers,
     ) -> Result<Response, HttpError> {
-        let mut request = request.headers(headers.into_iter().collect());
-        if let Some(session) = session {
-            request = request.header(HEADER_SESSION_ID, session);
-        }
-        self.authorized.send(request).await.map_err(StreamableHttpError::Client)
+        let request = request.headers(headers.into_iter().collect());
+        self.authorized.send(request, session).await.map_err(StreamableHttpError::Client)
     }
 
     /// The content of a successful answer.
@@ -69,22 +87,32 @@ impl Posts {
         &self,
         response: Response,
         asked: Option<RequestId>,
+        part: Part,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let session = header(&response, HEADER_SESSION_ID);
         let kind = header(&response, CONTENT_TYPE.as_str());
-        if is(kind.as_deref(), EVENT_STREAM_MIME_TYPE) {
-            return Ok(StreamableHttpPostResponse::Sse(self.events(response), session));
-        }
-        if asked.is_none() {
+        let Some(asked) = asked else {
             // The protocol demands 202 for messages without an answer; some servers answer 200, with a body
             // or without.
             return Ok(StreamableHttpPostResponse::Accepted);
+        };
+        if is(kind.as_deref(), EVENT_STREAM_MIME_TYPE) {
+            return Ok(StreamableHttpPostResponse::Sse(self.events(response, Some(asked)), session));
         }
         if !is(kind.as_deref(), JSON_MIME_TYPE) {
-            return Err(StreamableHttpError::UnexpectedContentType(kind));
+            return Err(not_json(response, kind).await);
         }
-        let message = correlated(self.message(response).await?, asked.clone());
-        if answered(&message) != asked.as_ref() {
+        let mut message = self.message(response).await?;
+        if let JsonRpcMessage::Error(error) = &mut message {
+            let answers_other = error.id.as_ref() != Some(&asked);
+            if part != Part::First && answers_other && lost_session::is_named(&error.error.message) {
+                let said = error.error.message.to_string();
+                return Err(StreamableHttpError::Client(RequestFailure::LostSession(said)));
+            }
+            // It is about the request whatever its id is.
+            error.id = Some(asked.clone());
+        }
+        if answered(&message) != Some(&asked) {
             return Err(unexpected("the server's answer is not the one to the request".to_owned()));
         }
         Ok(StreamableHttpPostResponse::Json(message, session))
@@ -100,24 +128,29 @@ impl Posts {
             }
         }
         let message = incoming.take();
-        let excess = message.text.as_ref().err().copied();
-        self.answers.admit(message).ok_or_else(|| {
-            unexpected(match excess {
-                Some(excess) => format!("the server's answer is refused: {excess}"),
-                None => "the server's answer is no MCP message".to_owned(),
-            })
-        })
+        if let Some(error) = message.error_without_id() {
+            return Ok(JsonRpcMessage::Error(error));
+        }
+        let fault = match &message.text {
+            Err(excess) => format!("the server's answer is refused: {excess}"),
+            Ok(document) => {
+                let beginning = &document.text[..document.text.len().min(SHOWN_BYTES)];
+                format!("the server's answer is no MCP message: {}", String::from_utf8_lossy(beginning))
+            }
+        };
+        self.answers.admit(message).ok_or_else(|| unexpected(fault))
     }
 
-    /// The events of the body, with their messages in the form for rmcp.
-    fn events(&self, response: Response) -> Events {
+    /// The events of the body, with their messages in the form for rmcp. If the body answers a request, an error in it that
+    /// names none is about that one.
+    fn events(&self, response: Response, asked: Option<RequestId>) -> Events {
         let answers = self.answers.clone();
         let events = events(response.bytes_stream().map_err(reqwest::Error::without_url));
         let events = events.and_then(move |event| {
-            let answers = answers.clone();
+            let (answers, asked) = (answers.clone(), asked.clone());
             async move {
                 answers.settle().await;
-                Ok(sse(event, &answers))
+                Ok(sse(event, &answers, asked))
             }
         });
         events.map_err(|broken| SseError::Body(Box::new(broken))).boxed()
@@ -136,6 +169,7 @@ impl StreamableHttpClient for Posts {
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let asked = request_id(&message);
+        let part = Part::of(&message, session.is_some());
         let body = outgoing::encode(message).await.map_err(StreamableHttpError::Io)?;
         let request = self
             .authorized
@@ -146,9 +180,8 @@ impl StreamableHttpClient for Posts {
         let response = self.send(request.body(body), session.as_deref(), headers).await?;
         match response.status() {
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
-            StatusCode::NOT_FOUND if session.is_some() => Err(StreamableHttpError::SessionExpired),
-            status if status.is_success() => self.succeeded(response, asked).await,
-            _ => refused(response, asked, session.is_some()).await,
+            status if status.is_success() => self.succeeded(response, asked, part).await,
+            _ => refused(response, asked, part).await,
         }
     }
 
@@ -162,8 +195,8 @@ impl StreamableHttpClient for Posts {
         let request = self.authorized.client.delete(uri.as_ref());
         let response = self.send(request, Some(&session), headers).await?;
         match response.status() {
-            // The server ends sessions by itself.
-            StatusCode::METHOD_NOT_ALLOWED => Ok(()),
+            // The server ends sessions by itself, or has forgotten this one.
+            status if status.is_client_error() => Ok(()),
             _ => response.error_for_status().map(drop).map_err(discreet),
         }
     }
@@ -187,8 +220,40 @@ impl StreamableHttpClient for Posts {
         let response = response.error_for_status().map_err(discreet)?;
         let kind = header(&response, CONTENT_TYPE.as_str());
         match is(kind.as_deref(), EVENT_STREAM_MIME_TYPE) {
-            true => Ok(lasting(self.events(response))),
+            true => Ok(lasting(self.events(response, None))),
             false => Err(StreamableHttpError::UnexpectedContentType(kind)),
+        }
+    }
+}
+
+impl Part {
+    fn of(message: &ClientJsonRpcMessage, has_session: bool) -> Self {
+        match message {
+            JsonRpcMessage::Request(request)
+                if matches!(
+                    request.request,
+                    ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_)
+                ) =>
+            {
+                Self::First
+            }
+            _ if has_session => Self::Session,
+            _ => Self::NoSession,
+        }
+    }
+
+    /// Whether such a refusal says that the server does not know the session, and has not looked at the request.
+    /// `answer` is the error in it that has the request's id.
+    fn has_lost_session(self, status: &BadStatus, answer: Option<&JsonRpcError>) -> bool {
+        match self {
+            Self::First => false,
+            Self::Session
+                if status.is_gone()
+                    && answer.is_none_or(|answer| !NOT_FOUND.contains(&answer.error.code)) =>
+            {
+                true
+            }
+            _ => answer.is_none() && status.names_lost_session(),
         }
     }
 }
@@ -208,44 +273,27 @@ fn lasting(events: Events) -> Events {
 async fn refused(
     response: Response,
     asked: Option<RequestId>,
-    is_in_session: bool,
+    part: Part,
 ) -> Result<StreamableHttpPostResponse, HttpError> {
-    let status = response.status();
     let is_json = is(header(&response, CONTENT_TYPE.as_str()).as_deref(), JSON_MIME_TYPE);
-    let body = http_failure::beginning(response).await;
-    let wants_credentials = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    if is_json
-        && !wants_credentials
-        && let Ok(JsonRpcMessage::Error(mut error)) = serde_json::from_slice::<ServerJsonRpcMessage>(&body)
-    {
-        if is_in_session && status == StatusCode::BAD_REQUEST && is_lost_session(&error, asked.as_ref()) {
-            return Err(StreamableHttpError::SessionExpired);
+    let status = BadStatus::read(response).await;
+    let error = match serde_json::from_str::<ServerJsonRpcMessage>(&status.body) {
+        Ok(JsonRpcMessage::Error(error)) if is_json => Some(error),
+        _ => None,
+    };
+    // One with the request's id answers it: the request has been looked at.
+    let answer = error.as_ref().filter(|error| error.id.is_some() && error.id == asked);
+    if part.has_lost_session(&status, answer) {
+        return Err(StreamableHttpError::Client(status.lost_session()));
+    }
+    match error {
+        Some(mut error) if status.code != StatusCode::FORBIDDEN => {
+            // It is about the request whatever its id is.
+            error.id = asked.or(error.id);
+            Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), None))
         }
-        // It is about the request whatever its id is.
-        error.id = asked.or(error.id);
-        return Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), None));
+        _ => Err(StreamableHttpError::Client(RequestFailure::Status(status))),
     }
-    Err(unexpected(format!("HTTP {status}: {}", String::from_utf8_lossy(&body))))
-}
-
-/// Whether the server refuses a request because it does not know its session. The request was not looked at.
-///
-/// The protocol demands a 404. Servers modelled on the TypeScript SDK's examples answer 400 with such an error instead,
-/// for every request until there is a new session. What has the request's id answers the request: it has been handled.
-fn is_lost_session(refusal: &JsonRpcError, asked: Option<&RequestId>) -> bool {
-    (refusal.id.is_none() || refusal.id.as_ref() != asked)
-        && refusal.error.code.0 == -32000
-        && refusal.error.message.to_lowercase().contains("session")
-}
-
-/// An error without an id that answers a request gets the request's.
-fn correlated(mut message: ServerJsonRpcMessage, asked: Option<RequestId>) -> ServerJsonRpcMessage {
-    if let JsonRpcMessage::Error(error) = &mut message
-        && error.id.is_none()
-    {
-        error.id = asked;
-    }
-    message
 }
 
 /// The request that a message answers.
@@ -257,9 +305,15 @@ fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-fn sse(event: Event, answers: &Answers) -> Sse {
+fn sse(event: Event, answers: &Answers, asked: Option<RequestId>) -> Sse {
     let is_message = event.is_message();
-    let message = event.data.filter(|_| is_message).and_then(|data| answers.admit(data));
+    let mut message = event.data.filter(|_| is_message).and_then(|data| answers.admit(data));
+    if let Some(JsonRpcMessage::Error(error)) = &mut message
+        && !matches!(error.id, Some(RequestId::Number(_)))
+    {
+        // Our ids are numbers.
+        error.id = asked.or(error.id.take());
+    }
     let data = message.and_then(|message| serde_json::to_string(&message).ok());
     Sse { event: event.kind, data, id: event.id, retry: event.retry }
 }
@@ -279,6 +333,15 @@ fn is(kind: Option<&str>, expected: &str) -> bool {
     kind.is_some_and(|kind| {
         kind.get(..expected.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(expected))
     })
+}
+
+/// The failure of a request that is answered with something else than JSON, which is shown if it is a plain text.
+async fn not_json(response: Response, kind: Option<String>) -> HttpError {
+    if !is(kind.as_deref(), "text/plain") {
+        return StreamableHttpError::UnexpectedContentType(kind);
+    }
+    let text = http_failure::beginning(response).await;
+    unexpected(format!("{}\n{}", http_failure::content_type(kind.as_deref()), String::from_utf8_lossy(&text)))
 }
 
 fn unexpected(words: String) -> HttpError {

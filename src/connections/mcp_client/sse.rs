@@ -4,8 +4,8 @@
 //! and all answers come over the stream. The end of the stream is the end of the connection.
 
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
+use reqwest::Url;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
-use reqwest::{Response, StatusCode, Url};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -16,7 +16,7 @@ use super::answers::Answers;
 use super::authorized::Authorized;
 use super::events::{Broken, Event, events};
 use super::filled::FilledHttp;
-use super::http_failure::{self, RequestFailure};
+use super::http_failure::{self, BadStatus, RequestFailure};
 use super::outgoing;
 use super::pipes::READ_AHEAD;
 
@@ -34,8 +34,6 @@ pub(super) struct SseTransport {
 pub(super) enum SseFailure {
     #[error(transparent)]
     Request(#[from] RequestFailure),
-    #[error("{}", http_failure::status(*.0))]
-    Status(StatusCode),
     #[error("{0}")]
     ContentType(String),
     #[error("the event stream is broken: {0}")]
@@ -60,7 +58,10 @@ impl SseTransport {
         let FilledHttp { url, headers, .. } = parameters;
         let request =
             authorized.client.get(url.clone()).headers(headers.clone()).header(ACCEPT, "text/event-stream");
-        let response = succeeded(authorized.send(request).await?)?;
+        let response = authorized.send(request, None).await?;
+        if !response.status().is_success() {
+            return Err(RequestFailure::Status(BadStatus::read(response).await).into());
+        }
         let content_type =
             response.headers().get(CONTENT_TYPE).map(|found| String::from_utf8_lossy(found.as_bytes()));
         if !content_type.as_ref().is_some_and(|found| found.starts_with("text/event-stream")) {
@@ -99,10 +100,18 @@ impl Transport<RoleClient> for SseTransport {
         async move {
             let body = outgoing::encode(message).await?;
             let request = request.header(CONTENT_TYPE, "application/json").body(body);
-            let response = succeeded(authorized.send(request).await?)?;
-            // The body has no meaning; reading it makes the connection reusable.
-            drop(http_failure::beginning(response).await);
-            Ok(())
+            let response = authorized.send(request, None).await?;
+            let is_taken = response.status().is_success();
+            // The body of a success has no meaning; reading it makes the connection reusable.
+            let answer = BadStatus::read(response).await;
+            if is_taken {
+                Ok(())
+            } else if answer.is_gone() || answer.names_lost_session() {
+                // The endpoint is that of the session, which ends with the stream.
+                Err(answer.lost_session().into())
+            } else {
+                Err(RequestFailure::Status(answer).into())
+            }
         }
     }
 
@@ -120,11 +129,6 @@ impl Drop for SseTransport {
     fn drop(&mut self) {
         self.reader.abort();
     }
-}
-
-fn succeeded(response: Response) -> Result<Response, SseFailure> {
-    let status = response.status();
-    if status.is_success() { Ok(response) } else { Err(SseFailure::Status(status)) }
 }
 
 /// Waits for the event that names the endpoint, which must be of the origin of `base`.

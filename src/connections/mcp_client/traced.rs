@@ -87,6 +87,6 @@ pub(super) fn failed(operation: &mut Operation, failure: &Failure) {
         Failure::Closed | Failure::Broken { .. } => operation.fails("disconnected"),
         Failure::NotDelivered { .. } => operation.fails("not_delivered"),
         Failure::Refused(_) => operation.fails("unauthorized"),
-        Failure::Unusable { .. } => operation.fails("invalid_answer"),
+        Failure::BadStatus { .. } | Failure::Unusable { .. } => operation.fails("invalid_answer"),
     }
 }

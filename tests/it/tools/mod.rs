@@ -6,6 +6,7 @@ pub(crate) mod content;
 mod durability;
 mod imports;
 pub(crate) mod inference;
+mod lost_sessions;
 mod mcp_config;
 #[cfg(target_os = "linux")]
 mod memory_budgets;

@@ -62,8 +62,8 @@ async fn a_program_is_used_as_any_other() {
     ipybox.stop().await;
 }
 
-/// A server that prints its port.
-async fn over_http(command: &mut Command) -> (Child, Value) {
+/// A server that prints its port, and its parameters.
+pub(super) async fn over_http(command: &mut Command) -> (Child, Value) {
     let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let port = lines.next_line().await.unwrap().unwrap();

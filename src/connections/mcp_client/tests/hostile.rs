@@ -7,10 +7,14 @@ use super::*;
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/hostile.py");
 
-/// A server over HTTP, and its URL.
 async fn http() -> (Child, String) {
+    over_http_by(&[SERVER, "http"]).await
+}
+
+/// A server over HTTP by a script that prints its port, and its URL.
+pub(super) async fn over_http_by(script: &[&str]) -> (Child, String) {
     let mut command = Command::new("python3");
-    command.args([SERVER, "http"]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    command.args(script).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut server = command.kill_on_drop(true).spawn().unwrap();
     let mut port = String::new();
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut port).await.unwrap();

@@ -229,24 +229,36 @@ async fn redirects_are_followed_on_the_same_origin_only() {
 }
 
 #[tokio::test]
-async fn a_session_that_the_server_forgot_is_begun_anew() {
+async fn all_calls_of_a_session_that_the_server_forgot_may_be_made_again() {
     let seen = Arc::<Seen>::default();
     let base = serve(Arc::clone(&seen)).await;
-    let connection = connector(Path::new("/")).connect("fake", &at(&format!("{base}/mcp"))).await.unwrap();
+    let connector = connector(Path::new("/"));
+    let connection = connector.connect("fake", &at(&format!("{base}/mcp"))).await.unwrap();
     let calls = (0..5).map(|_| connection.call("any", Map::new()));
     for answer in futures::future::join_all(calls).await {
-        answer.unwrap();
+        let error = answer.unwrap_err();
+        assert!(matches!(error, CallError::Disconnected { may_have_run: false, .. }), "{error:?}");
     }
-    assert!(connection.is_alive());
+    assert!(!connection.is_alive());
+    let connection = connector.connect("fake", &at(&format!("{base}/mcp"))).await.unwrap();
+    connection.call("any", Map::new()).await.unwrap();
     connection.close().await;
+}
+
+/// A connection in the second session, which the server does not forget.
+async fn in_second_session(base: &str) -> Connection {
+    let connector = connector(Path::new("/"));
+    let parameters = at(&format!("{base}/mcp"));
+    let first = connector.connect("fake", &parameters).await.unwrap();
+    first.call("any", Map::new()).await.unwrap_err();
+    connector.connect("fake", &parameters).await.unwrap()
 }
 
 #[tokio::test]
 async fn an_error_of_a_tool_that_speaks_of_a_session_is_the_tools() {
     let seen = Arc::<Seen>::default();
     let base = serve(Arc::clone(&seen)).await;
-    let connection = connector(Path::new("/")).connect("fake", &at(&format!("{base}/mcp"))).await.unwrap();
-    connection.call("any", Map::new()).await.unwrap();
+    let connection = in_second_session(&base).await;
     seen.paths.lock().unwrap().clear();
     for tool in ["pay", "pay-400"] {
         let error = connection.call(tool, Map::new()).await.unwrap_err();
@@ -260,8 +272,7 @@ async fn an_error_of_a_tool_that_speaks_of_a_session_is_the_tools() {
 #[tokio::test]
 async fn a_refusal_with_an_id_of_its_own_ends_the_call() {
     let base = serve(Arc::default()).await;
-    let connection = connector(Path::new("/")).connect("fake", &at(&format!("{base}/mcp"))).await.unwrap();
-    connection.call("any", Map::new()).await.unwrap();
+    let connection = in_second_session(&base).await;
     let busy = connection.call("busy", Map::new());
     let error = tokio::time::timeout(Duration::from_secs(10), busy).await.unwrap().unwrap_err();
     assert!(matches!(&error, CallError::Protocol { message, .. } if message == "busy"), "{error:?}");
@@ -272,8 +283,7 @@ async fn a_refusal_with_an_id_of_its_own_ends_the_call() {
 #[tokio::test]
 async fn an_answer_to_another_request_fails_the_call() {
     let base = serve(Arc::default()).await;
-    let connection = connector(Path::new("/")).connect("fake", &at(&format!("{base}/mcp"))).await.unwrap();
-    connection.call("any", Map::new()).await.unwrap();
+    let connection = in_second_session(&base).await;
     let error = connection.call("other", Map::new()).await.unwrap_err();
     let expected = "the server's answer is not the one to the request";
     assert!(matches!(&error, CallError::Unusable { reason } if reason == expected), "{error:?}");

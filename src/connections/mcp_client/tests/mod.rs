@@ -3,6 +3,7 @@
 
 mod hostile;
 mod http;
+mod sessions;
 mod starts;
 
 use std::path::Path;
