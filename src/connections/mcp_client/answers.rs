@@ -17,6 +17,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::failure::Failure;
+use super::handshake::{FirstRequest, Handshake};
 use super::incoming::{Document, Message, plain};
 use super::lenient::{self, Reading};
 use super::result_kind::ResultKind;
@@ -39,6 +41,7 @@ const UNREAD_ANSWERS: usize = 64;
 pub(super) struct Answers {
     places: Arc<Mutex<HashMap<RequestId, Weak<Inner>>>>,
     unread: Arc<Semaphore>,
+    handshake: Handshake,
 }
 
 /// Receives an answer that rmcp does not get. Dropping it drops the answer.
@@ -69,7 +72,11 @@ pub(super) struct Envelope<T> {
 
 impl Default for Answers {
     fn default() -> Self {
-        Self { places: Arc::default(), unread: Arc::new(Semaphore::new(UNREAD_ANSWERS)) }
+        Self {
+            places: Arc::default(),
+            unread: Arc::new(Semaphore::new(UNREAD_ANSWERS)),
+            handshake: Handshake::default(),
+        }
     }
 }
 
@@ -87,9 +94,15 @@ impl Answers {
         Arc::clone(&self.unread).try_acquire_owned().ok()
     }
 
-    /// Records that an answer to `message` is expected, if it is a request with an [`AnswerPlace`].
+    /// The handshake, whose answers are read here too.
+    pub(super) fn handshake(&self) -> &Handshake {
+        &self.handshake
+    }
+
+    /// Records that an answer to `message` is expected, if it is a request with an [`AnswerPlace`], or the first one.
     pub(super) fn expect(&self, message: &TxJsonRpcMessage<RoleClient>) {
         let JsonRpcMessage::Request(request) = message else { return };
+        self.handshake.expect(&request.id, &request.request);
         let Some(place) = request.request.extensions().get::<AnswerPlace>() else { return };
         let mut places = self.places.lock();
         // Calls that were cancelled are never answered.
@@ -100,13 +113,38 @@ impl Answers {
     /// The form of `message` for rmcp; `None` for an unknown message.
     pub(super) fn admit(&self, message: Message) -> Option<RxJsonRpcMessage<RoleClient>> {
         match (message.id(), message.is_answer()) {
-            (Some(id), true) => Some(self.admit_answer(id, message)),
+            (Some(id), true) => match self.handshake.asked() {
+                Some((asked, first)) if asked == id => Some(self.admit_first(id, &first, message)),
+                // Nothing else has been asked yet.
+                Some(_) => None,
+                None => Some(self.admit_answer(id, message)),
+            },
             (Some(_), false) => admit_request(message),
             (None, _) => {
                 let small = message.text.ok().filter(|document| document.weight <= SMALL_BYTES)?;
                 parse(&small).ok()
             }
         }
+    }
+
+    /// The answer to the first request.
+    fn admit_first(
+        &self,
+        id: RequestId,
+        first: &FirstRequest,
+        message: Message,
+    ) -> RxJsonRpcMessage<RoleClient> {
+        self.handshake.is_answered();
+        let read = match &message.text {
+            Ok(document) if document.weight <= SMALL_BYTES => read_first(&id, first, document),
+            Ok(_) => Err("it is too large".to_owned()),
+            Err(excess) => Err(excess.to_string()),
+        };
+        read.unwrap_or_else(|reason| {
+            let reason = format!("the server's answer cannot be read: {reason}");
+            self.handshake.fails(Failure::Unusable { reason: reason.clone() });
+            JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None), Some(id))
+        })
     }
 
     fn admit_answer(&self, id: RequestId, message: Message) -> RxJsonRpcMessage<RoleClient> {
@@ -193,6 +231,24 @@ impl Document {
         lenient::fix_answer(&mut answer);
         serde_json::from_value(answer)
     }
+}
+
+/// Reads the answer to the first request, in which the server may leave out a lot. The error says why it is none.
+fn read_first(
+    id: &RequestId,
+    first: &FirstRequest,
+    document: &Document,
+) -> Result<RxJsonRpcMessage<RoleClient>, String> {
+    let mut answer: Value = serde_json::from_slice(&document.text).map_err(|error| error.to_string())?;
+    lenient::fix_answer(&mut answer);
+    let has_error = answer.get("error").is_some();
+    match answer.get_mut("result") {
+        Some(result) => first.fix(result)?,
+        None if has_error => {}
+        None => return Err("it has neither a result nor an error".to_owned()),
+    }
+    answer["id"] = json!(id);
+    serde_json::from_value(answer).map_err(|error| error.to_string())
 }
 
 /// Whether rmcp has to know this list of tools, and may.

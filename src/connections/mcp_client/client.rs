@@ -36,6 +36,8 @@ pub(super) struct Client {
     /// Whether the server is on this machine.
     pub(super) is_local: bool,
     pub(super) traced: Traced,
+    /// The revision of the protocol that the server is asked for.
+    pub(super) revision: ProtocolVersion,
 }
 
 /// State that the client and the connection share.
@@ -120,8 +122,8 @@ impl ClientHandler for Client {
             capabilities.elicitation = Some(elicitation);
         }
         // rmcp's default is a revision that has no `initialize`; old servers may reject it.
-        let mut config = ClientConfig::new(capabilities, implementation)
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
+        let mut config =
+            ClientConfig::new(capabilities, implementation).with_protocol_version(self.revision.clone());
         // It is asked for in the handshake.
         let mut meta = RequestMetaObject::new();
         Context::current().write_to(&mut meta.0.0);

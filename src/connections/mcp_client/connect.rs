@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use rmcp::model::ProtocolVersion;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -129,7 +130,8 @@ impl Connector {
     fn client(&self, name: &str, url: Option<&reqwest::Url>) -> Client {
         let is_local = url.is_none_or(crate::ground::web::is_loopback);
         let traced = Traced::new(name, url, self.variables.redactor());
-        Client { name: Arc::from(name), asker: self.asker.clone(), state: Arc::default(), is_local, traced }
+        let (asker, revision) = (self.asker.clone(), ProtocolVersion::LATEST_WITH_INITIALIZE);
+        Client { name: Arc::from(name), asker, state: Arc::default(), is_local, traced, revision }
     }
 
     /// Keeps logins in this state directory, rather than in memory. `flags` name it for `ipybox login`.
@@ -321,13 +323,13 @@ impl Connector {
                         let transport = http::transport(authorized.clone(), &filled, answers.clone());
                         Throttle::new(transport, answers.clone())
                     };
-                    lifecycle::begin(&client, transport, &stop).await
+                    lifecycle::begin(&client, transport, answers.handshake(), &stop).await
                 }
                 HttpTransport::Sse => {
                     let connected = SseTransport::connect(authorized, &filled, answers.clone()).await;
                     let lender = Lender::new(connected.map_err(|failure| Failure::from(&failure))?);
                     let transport = || Throttle::new(lender.lend(), answers.clone());
-                    lifecycle::begin(&client, transport, &stop).await
+                    lifecycle::begin(&client, transport, answers.handshake(), &stop).await
                 }
             }
         };
@@ -443,7 +445,7 @@ async fn start_stdio(
     let stop = CancellationToken::new();
     let lender = Lender::new(pipes);
     let transport = || Throttle::new(lender.lend(), answers.clone());
-    let mut connecting = Box::pin(lifecycle::begin(&client, transport, &stop));
+    let mut connecting = Box::pin(lifecycle::begin(&client, transport, answers.handshake(), &stop));
     let result = tokio::select! {
         result = timeout(limit, &mut connecting) => result.map_err(|_| Unready::Silent),
         () = process.exited() => {
@@ -459,7 +461,12 @@ async fn start_stdio(
             process.has_started();
             Ok(Connection::new(client, service, Some(process), secrets, stop))
         }
-        Ok(Err(failure)) => Err(error(failure, &secrets, process.end().await)),
+        Ok(Err(failure)) => {
+            let last_words = process.end().await;
+            // Otherwise we ended it.
+            let ended_itself = matches!(failure, Failure::Closed);
+            Err(error(failure, &secrets, if ended_itself { last_words } else { last_words.without_status() }))
+        }
         Err(Unready::Silent) => {
             let last_words = process.end_start().await.without_status();
             Err(Error::Silent { method: METHOD, after: limit, last_words })
@@ -481,7 +488,7 @@ fn error(failure: Failure, secrets: &Secrets, last_words: LastWords) -> Error {
         Failure::Refused(refusal) => Error::Unauthorized { refusal },
         Failure::NotDelivered { reason }
         | Failure::Broken { reason }
-        | Failure::BadStatus { reason }
+        | Failure::BadStatus { reason, .. }
         | Failure::Unusable { reason } => {
             Error::Unusable { method, reason: shown(&reason, secrets), last_words }
         }

@@ -334,7 +334,7 @@ impl Connection {
                 return CallError::Protocol { code, message: self.secrets.clean(&message) };
             }
             Failure::Refused(refusal) => return CallError::Refused(refusal),
-            Failure::BadStatus { reason } | Failure::Unusable { reason } => {
+            Failure::BadStatus { reason, .. } | Failure::Unusable { reason } => {
                 return CallError::Unusable { reason: shown(&reason, &self.secrets) };
             }
             // A proxy may have cut the answer's stream. The server knows the session and has taken the call.

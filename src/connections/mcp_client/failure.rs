@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 
+use reqwest::StatusCode;
 use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
@@ -33,7 +34,7 @@ pub(super) enum Failure {
     /// The server refuses the credentials of the request, which it has not seen.
     Refused(Refusal),
     /// The server answered with a status of HTTP that is no success; the connection may live on.
-    BadStatus { reason: String },
+    BadStatus { code: StatusCode, reason: String },
     /// The server answered with something that is not MCP; the connection may live on.
     Unusable { reason: String },
 }
@@ -55,7 +56,7 @@ impl From<ServiceError> for Failure {
 impl From<ClientInitializeError> for Failure {
     fn from(error: ClientInitializeError) -> Self {
         match error {
-            ClientInitializeError::JsonRpcError(error) => refused_handshake(error),
+            ClientInitializeError::JsonRpcError(error) => answered(error),
             ClientInitializeError::TransportError { error, .. } => Self::from_transport(&error),
             ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled => Self::Closed,
             ClientInitializeError::ExpectedInitResult(_) | ClientInitializeError::ExpectedInitResponse(_) => {
@@ -83,7 +84,7 @@ impl From<&RequestFailure> for Failure {
             RequestFailure::LostSession(_) => Self::NotDelivered { reason },
             RequestFailure::Request(error) if error.is_connect() => Self::NotDelivered { reason },
             RequestFailure::Request(_) => Self::Broken { reason },
-            RequestFailure::Status(_) => Self::BadStatus { reason },
+            RequestFailure::Status(status) => Self::BadStatus { code: status.code, reason },
         }
     }
 }
@@ -112,10 +113,26 @@ impl Failure {
     pub(super) fn answer(&self) -> Option<&str> {
         match self {
             Self::Answered { message: answer, .. }
-            | Self::BadStatus { reason: answer }
+            | Self::BadStatus { reason: answer, .. }
             | Self::Unusable { reason: answer } => Some(answer),
             Self::Closed | Self::NotDelivered { .. } | Self::Broken { .. } | Self::Refused(_) => None,
         }
+    }
+
+    /// The same as the end of a handshake, with a hint.
+    pub(super) fn of_handshake(mut self) -> Self {
+        if let Self::Answered { code, message } = &mut self
+            && matches!(
+                ErrorCode(*code),
+                ErrorCode::METHOD_NOT_FOUND | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
+            )
+        {
+            message.push_str(
+                "\nhint: ipybox speaks revisions 2024-11-05 to 2026-07-28 of MCP with servers; is there a version or an option \
+                 of the server that does, too?",
+            );
+        }
+        self
     }
 
     fn from_transport(error: &DynamicTransportError) -> Self {
@@ -129,17 +146,6 @@ impl Failure {
             Self::Closed
         }
     }
-}
-
-/// An error that answers `initialize`.
-fn refused_handshake(mut error: ErrorData) -> Failure {
-    if matches!(error.code, ErrorCode::METHOD_NOT_FOUND | ErrorCode::UNSUPPORTED_PROTOCOL_VERSION) {
-        error.message.to_mut().push_str(
-            "\nhint: ipybox speaks revisions 2024-11-05 to 2026-07-28 of MCP with servers; is there a version or an option of \
-             the server that does, too?",
-        );
-    }
-    answered(error)
 }
 
 /// An error of the server, with its details. The pages that a user has to visit first are a part of what it says.
@@ -198,7 +204,7 @@ mod tests {
     fn a_server_that_does_not_know_initialize_gets_a_hint() {
         for (code, expected) in [(-32601, true), (-32022, true), (-32000, false)] {
             let error = serde_json::from_value(json!({"code": code, "message": "no"})).unwrap();
-            let failure = Failure::from(ClientInitializeError::JsonRpcError(error));
+            let failure = Failure::from(ClientInitializeError::JsonRpcError(error)).of_handshake();
             let Failure::Answered { message, .. } = failure else { panic!("it is an answer") };
             assert_eq!(message.contains("hint: ipybox speaks revisions"), expected, "{code}");
         }

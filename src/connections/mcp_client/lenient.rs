@@ -162,7 +162,7 @@ fn fix<T: DeserializeOwned>(item: &mut Value, needed: &[&str]) -> bool {
 }
 
 /// Leaves out each member that is not `needed` and without which `T` can be read.
-fn leave_out_odd<T: DeserializeOwned>(members: &mut Map<String, Value>, needed: &[&str]) {
+pub(super) fn leave_out_odd<T: DeserializeOwned>(members: &mut Map<String, Value>, needed: &[&str]) {
     if fits::<T>(&Value::Object(members.clone())) {
         return;
     }
@@ -187,7 +187,7 @@ fn leave_out_odd<T: DeserializeOwned>(members: &mut Map<String, Value>, needed: 
     });
 }
 
-fn fits<T: DeserializeOwned>(value: &Value) -> bool {
+pub(super) fn fits<T: DeserializeOwned>(value: &Value) -> bool {
     T::deserialize(value.clone()).is_ok()
 }
 

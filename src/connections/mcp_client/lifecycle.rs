@@ -1,4 +1,5 @@
-//! How a connection begins: by `initialize`, or with a server that no longer has it (MCP 2026-07-28) by `server/discover`.
+//! How a connection begins: by `initialize`, for the newest revision of the protocol that the server accepts, or with a server
+//! that no longer has it (MCP 2026-07-28) by `server/discover`.
 //!
 //! `initialize` comes first. Nearly all servers answer it, also those of the newest revision; of the older ones, some never
 //! answer what comes before it.
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use reqwest::StatusCode;
 use rmcp::RoleClient;
 use rmcp::model::{ErrorCode, ProtocolVersion};
 use rmcp::service::{
@@ -19,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
 use super::failure::Failure;
+use super::handshake::Handshake;
+use super::revisions;
 use super::traced;
 
 /// The first request to a server.
@@ -28,30 +32,66 @@ const DISCOVER: &str = "server/discover";
 /// How long such a server may take to answer.
 const DISCOVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The errors of servers that do not know `initialize`, or miss in it what belongs to all requests since then.
-const NEWER: [ErrorCode; 6] = [
+const NEWER: [ErrorCode; 7] = [
     ErrorCode::METHOD_NOT_FOUND,
     ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
     ErrorCode::INVALID_REQUEST,
     ErrorCode::INVALID_PARAMS,
     ErrorCode::HEADER_MISMATCH,
     ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
+    // "Server error", which says nothing.
+    ErrorCode(-32000),
 ];
 
 /// Begins a connection. `transport` makes the transport of each attempt.
 pub(super) async fn begin<T: Transport<RoleClient> + 'static>(
     client: &Client,
     mut transport: impl FnMut() -> T,
+    handshake: &Handshake,
     stop: &CancellationToken,
 ) -> Result<RunningService<RoleClient, Client>, Failure> {
-    let refused = match attempt(client, transport(), ClientLifecycleMode::Initialize, stop).await {
-        Err(failure @ Failure::Answered { code, .. }) if NEWER.contains(&ErrorCode(code)) => failure,
-        begun => return begun,
+    let (mut client, mut asked) = (client.clone(), Vec::new());
+    let refused = loop {
+        asked.push(client.revision.clone());
+        let begun = attempt(&client, transport(), ClientLifecycleMode::Initialize, stop).await;
+        // What rmcp does not pass on says more.
+        let (service, failure) = match (begun, handshake.failure()) {
+            (Ok(service), failure) => (Some(service), failure),
+            (Err(failure), said) => (None, Some(said.unwrap_or(failure))),
+        };
+        let next = failure.as_ref().and_then(Failure::answer).and_then(|said| revisions::next(said, &asked));
+        match (next, service, failure) {
+            (Some(next), ..) => client.revision = next,
+            (None, Some(service), _) => return Ok(service),
+            (None, None, failure) => break failure.unwrap_or(Failure::Closed),
+        }
     };
+    if !may_have_discover(&refused) {
+        return Err(refused);
+    }
     let newest = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
-    match timeout(DISCOVER_TIMEOUT, attempt(client, transport(), newest, stop)).await {
+    match timeout(DISCOVER_TIMEOUT, attempt(&client, transport(), newest, stop)).await {
         Ok(Ok(service)) => Ok(service),
         Ok(Err(unauthorized @ Failure::Refused(_))) => Err(unauthorized),
-        Ok(Err(_)) | Err(_) => Err(refused),
+        Ok(Err(_)) | Err(_) => Err(refused.of_handshake()),
+    }
+}
+
+/// Whether a server that refuses `initialize` so may know `server/discover`.
+fn may_have_discover(refusal: &Failure) -> bool {
+    const OTHERS: [StatusCode; 5] = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+        StatusCode::REQUEST_TIMEOUT,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    match refusal {
+        Failure::Answered { code, .. } => NEWER.contains(&ErrorCode(*code)),
+        Failure::BadStatus { code, .. } => {
+            *code == StatusCode::NOT_IMPLEMENTED || code.is_client_error() && !OTHERS.contains(code)
+        }
+        _ => false,
     }
 }
 

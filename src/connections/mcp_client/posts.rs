@@ -14,8 +14,8 @@ use futures::{StreamExt as _, TryStreamExt as _, future};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ErrorCode, JsonRpcError, JsonRpcMessage, RequestId,
-    ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, JsonRpcError, JsonRpcMessage,
+    RequestId, ServerJsonRpcMessage,
 };
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
@@ -51,8 +51,10 @@ const NOT_FOUND: [ErrorCode; 3] =
 /// The part of a connection that a request belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// The handshake.
+    /// Its first request.
     First,
+    /// The notification that ends the handshake.
+    Initialized,
     /// A session with an id.
     Session,
     /// A connection to a server that gives sessions no id.
@@ -181,6 +183,13 @@ impl StreamableHttpClient for Posts {
         match response.status() {
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
             status if status.is_success() => self.succeeded(response, asked, part).await,
+            // Whether the connection works shows in the next request.
+            _ if part == Part::Initialized => {
+                let status = BadStatus::read(response).await;
+                tracing::warn!(status = %status.code, "an MCP server refused the notification `initialized`");
+                self.answers.handshake().fails((&RequestFailure::Status(status)).into());
+                Ok(StreamableHttpPostResponse::Accepted)
+            }
             _ => refused(response, asked, part).await,
         }
     }
@@ -237,6 +246,11 @@ impl Part {
             {
                 Self::First
             }
+            JsonRpcMessage::Notification(notification)
+                if matches!(notification.notification, ClientNotification::InitializedNotification(_)) =>
+            {
+                Self::Initialized
+            }
             _ if has_session => Self::Session,
             _ => Self::NoSession,
         }
@@ -246,7 +260,7 @@ impl Part {
     /// `answer` is the error in it that has the request's id.
     fn has_lost_session(self, status: &BadStatus, answer: Option<&JsonRpcError>) -> bool {
         match self {
-            Self::First => false,
+            Self::First | Self::Initialized => false,
             Self::Session
                 if status.is_gone()
                     && answer.is_none_or(|answer| !NOT_FOUND.contains(&answer.error.code)) =>

@@ -83,8 +83,9 @@ impl Identity {
     /// The identity of the server registered as `registered_name`.
     pub(super) fn from_rmcp(info: Option<&ServerPeerInfo>, registered_name: &str) -> Self {
         let implementation = info.and_then(|info| info.server_info.as_ref());
+        let named = implementation.filter(|server| !server.name.is_empty());
         Self {
-            name: implementation.map_or_else(|| registered_name.to_owned(), |server| server.name.clone()),
+            name: named.map_or_else(|| registered_name.to_owned(), |server| server.name.clone()),
             title: implementation.and_then(|server| server.title.clone()),
             version: implementation.map(|server| server.version.clone()).unwrap_or_default(),
             instructions: info.and_then(|info| info.instructions.clone()),

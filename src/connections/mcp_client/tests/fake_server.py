@@ -20,6 +20,14 @@ def send(message):
         nothing = dict.fromkeys(["method", "params", "result", "error"])
         message = {**nothing, **message}
     with lock:
+        if MODE == "logging":
+            for line in [
+                {"level": "info", "id": message.get("id"), "msg": "answering"},
+                {"id": message.get("id"), "level": "error", "error": {"code": 1}},
+                {"id": message.get("id"), "request": {"jsonrpc": "2.0"}},
+                {"time": 1, "id": message.get("id"), "result": "ok"},
+            ]:
+                sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
         sys.stdout.flush()
 
@@ -42,10 +50,17 @@ def tool(name):
 
 
 def list_tools(request):
-    cursor = int((request.get("params") or {}).get("cursor") or 0)
+    cursor = (request.get("params") or {}).get("cursor") or 0
+    cursor = int(cursor) if MODE != "deaf-to-cursors" else 0
     page = {"tools": [tool(name) for name in TOOLS[cursor : cursor + 3]]}
     if MODE == "endless":
+        page = {"tools": [tool(f"t{cursor}")], "nextCursor": str(cursor + 1)}
+    elif MODE == "stuck":
         page["nextCursor"] = "1"
+    elif MODE == "circle":
+        page["nextCursor"] = str((cursor + 3) % 6)
+    elif MODE == "deaf-to-cursors":
+        page = {"tools": [tool("echo")], "nextCursor": os.urandom(8).hex()}
     elif MODE == "empty-cursor":
         page["nextCursor"] = ""
     elif cursor + 3 < len(TOOLS):
@@ -66,11 +81,12 @@ LISTS = {
 def list_items(request):
     """Lists in two pages, of which the second is too large for rmcp in one mode."""
     name, item = LISTS[request["method"]]
-    is_second = "cursor" in (request.get("params") or {})
+    cursor = int((request.get("params") or {}).get("cursor", 0))
+    is_second = cursor > 0
     described = {"description": "x" * 3_000_000} if MODE == "large-lists" else {}
-    page = {name: [item(int(is_second)) | (described if is_second else {})]}
+    page = {name: [item(cursor) | (described if is_second else {})]}
     if not is_second or MODE == "endless":
-        page["nextCursor"] = "1"
+        page["nextCursor"] = str(cursor + 1)
     if MODE == "large-lists":
         page[name][0]["icons"] = [{"src": "data:,"}]
     send({"id": request["id"], "result": page})
@@ -159,7 +175,25 @@ def serve():
                     "serverInfo": {"name": "fake", "version": "1.2"},
                     "instructions": "be kind",
                 }
-                if MODE == "refuse":
+                if MODE == "bare":
+                    send(
+                        {"id": message["id"], "result": {"capabilities": {"tools": []}}}
+                    )
+                elif MODE == "no-object":
+                    send({"id": message["id"], "result": ["tools"]})
+                elif MODE == "old" and result["protocolVersion"] != "2025-03-26":
+                    data = {"supported": ["2024-10-07", "2025-03-26"]}
+                    send(
+                        {
+                            "id": message["id"],
+                            "error": {
+                                "code": -32602,
+                                "message": "Unsupported protocol version",
+                                "data": data,
+                            },
+                        }
+                    )
+                elif MODE == "refuse":
                     send(
                         {
                             "id": message["id"],
@@ -186,6 +220,10 @@ def serve():
                 list_tools(message)
             case "tools/call":
                 threading.Thread(target=call, args=[message], daemon=True).start()
+            case "server/discover" if MODE == "refuse":
+                send(
+                    {"id": message["id"], "error": {"code": -32601, "message": "what?"}}
+                )
             case "notifications/cancelled":
                 cancelled.append(message["params"]["requestId"])
             case None if message.get("id") in answers:

@@ -3,6 +3,7 @@
 
 mod hostile;
 mod http;
+mod revisions;
 mod sessions;
 mod starts;
 
@@ -235,6 +236,26 @@ async fn a_refused_handshake_is_reported_in_the_servers_words() {
         refusal("refuse", SOON).await,
         "the server answered `initialize` with an error: not today (code -32000)"
     );
+}
+
+#[tokio::test]
+async fn a_server_that_says_next_to_nothing_about_itself_is_used() {
+    let connection = connect("bare").await;
+    let identity = connection.identity();
+    assert_eq!((identity.name.as_str(), identity.version.as_str()), ("fake", ""));
+    assert_eq!(connection.list_tools().await.unwrap().len(), 8);
+    let message = refusal("no-object", SOON).await;
+    assert_eq!(
+        message,
+        "`initialize` failed: the server's answer cannot be read: its result is a list, not an object"
+    );
+}
+
+#[tokio::test]
+async fn a_program_that_refuses_the_newest_revision_is_asked_for_an_older_one() {
+    let connection = connect("old").await;
+    assert_eq!(connection.identity().protocol_version, "2025-03-26");
+    assert_eq!(text(&connection, "echo", json!({"text": "hi"})).await, "hi");
 }
 
 #[tokio::test]
