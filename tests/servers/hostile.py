@@ -97,7 +97,7 @@ def tools(id, cursor, kind):
         return answer(id, [*page, end])
     if kind == "thick":
         page = [
-            b'{"tools":[{"name":"x","inputSchema":{},"description":"',
+            b'{"tools":[{"name":"x%d","inputSchema":{},"description":"' % cursor,
             *chunks(b"x", 5 * MIB),
         ]
         end = b'"}],"nextCursor":"%d"}' % (cursor + 1)

@@ -13,7 +13,7 @@ use rmcp::RoleClient;
 use rmcp::model::{ErrorCode, ErrorData, GetExtensions, JsonRpcError, JsonRpcMessage, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -113,6 +113,7 @@ impl Answers {
     /// The form of `message` for rmcp; `None` for an unknown message.
     pub(super) fn admit(&self, message: Message) -> Option<RxJsonRpcMessage<RoleClient>> {
         match (message.id(), message.is_answer()) {
+            (Some(_), true) if is_log(&message) => None,
             (Some(id), true) => match self.handshake.asked() {
                 Some((asked, first)) if asked == id => Some(self.admit_first(id, &first, message)),
                 // Nothing else has been asked yet.
@@ -231,6 +232,21 @@ impl Document {
         lenient::fix_answer(&mut answer);
         serde_json::from_value(answer)
     }
+}
+
+/// Whether it is a line of a log, which may have an id too. Servers that leave out the version of JSON-RPC still have a result or
+/// an error.
+fn is_log(message: &Message) -> bool {
+    const OF_LOGS: [&str; 8] =
+        ["level", "levelname", "severity", "msg", "time", "timestamp", "@timestamp", "logger"];
+    let Ok(document) = message.text.as_ref() else { return false };
+    if document.weight > SMALL_BYTES || document.text.starts_with(br#"{"jsonrpc":"#) {
+        return false;
+    }
+    serde_json::from_slice::<HashMap<String, IgnoredAny>>(&document.text).is_ok_and(|members| {
+        let has = |name: &str| members.contains_key(name);
+        !has("jsonrpc") && (!(has("result") || has("error")) || OF_LOGS.into_iter().any(has))
+    })
 }
 
 /// Reads the answer to the first request, in which the server may leave out a lot. The error says why it is none.

@@ -1,5 +1,6 @@
 //! What a server lists, all pages of it: tools, resources, templates of resources, and prompts.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use rmcp::model::{
@@ -65,12 +66,15 @@ trait Page: Expected {
     /// The items, and the cursor of the next page.
     fn into_items(self) -> (Vec<Self::Item>, Option<String>);
 
+    /// What tells an item from the others.
+    fn key(item: &Self::Item) -> &str;
+
     /// Removes what code has no use for: icons may be whole pictures.
     fn slim(item: &mut Self::Item);
 }
 
 macro_rules! page {
-    ($result:ident, $request:ident, $kind:ident, $field:ident: $item:ty, $method:literal, $items:literal) => {
+    ($result:ident, $request:ident, $kind:ident, $field:ident: $item:ty, $key:ident, $method:literal, $items:literal) => {
         impl Expected for $result {
             type Large = Self;
 
@@ -99,6 +103,10 @@ macro_rules! page {
                 (self.$field, self.next_cursor)
             }
 
+            fn key(item: &$item) -> &str {
+                &item.$key
+            }
+
             fn slim(item: &mut $item) {
                 (item.icons, item.meta) = (None, None);
             }
@@ -106,13 +114,16 @@ macro_rules! page {
     };
 }
 
-page!(ListToolsResult, ListToolsRequest, Tools, tools: rmcp::model::Tool, "tools/list", "tools");
-page!(ListResourcesResult, ListResourcesRequest, Resources, resources: Resource, "resources/list", "resources");
+page!(ListToolsResult, ListToolsRequest, Tools, tools: rmcp::model::Tool, name, "tools/list", "tools");
+page!(
+    ListResourcesResult, ListResourcesRequest, Resources,
+    resources: Resource, uri, "resources/list", "resources"
+);
 page!(
     ListResourceTemplatesResult, ListResourceTemplatesRequest, ResourceTemplates,
-    resource_templates: ResourceTemplate, "resources/templates/list", "resource templates"
+    resource_templates: ResourceTemplate, uri_template, "resources/templates/list", "resource templates"
 );
-page!(ListPromptsResult, ListPromptsRequest, Prompts, prompts: Prompt, "prompts/list", "prompts");
+page!(ListPromptsResult, ListPromptsRequest, Prompts, prompts: Prompt, name, "prompts/list", "prompts");
 
 /// All pages of a list, their weight and their memory lease.
 struct List<T> {
@@ -225,6 +236,7 @@ impl Connection {
     async fn all_pages<P: Page>(&self) -> Result<List<P::Item>, ListFailure> {
         let mut all = List { items: Vec::new(), weight: 0, lease: ANSWERS.lease() };
         let mut cursor: Option<String> = None;
+        let (mut cursors, mut keys) = (HashSet::new(), HashSet::new());
         for _ in 0..LIST_PAGES {
             let asked = cursor.clone();
             let params = asked.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
@@ -236,18 +248,24 @@ impl Connection {
             }
             all.lease.join(page.lease);
             let (items, next) = page.answer.into_items();
-            let repeats_cursor = next.is_some() && next == cursor;
-            // An empty cursor is one like others, but servers that repeat it mean that there are no more pages: this is the
-            // first one again.
-            if repeats_cursor && next.as_deref() == Some("") {
+            // Items that are all known: the page was read before, under another cursor.
+            let (count, known) = (items.len(), all.items.len());
+            all.items.extend(items.into_iter().filter(|item| keys.insert(P::key(item).to_owned())));
+            let is_known = count > 0 && all.items.len() == known;
+            let Some(next) = next else { return Ok(all) };
+            let repeats = !cursors.insert(next.clone());
+            if is_known || repeats {
+                // An empty cursor is one like others, but servers that give one mean that there are no more pages.
+                if !next.is_empty() {
+                    tracing::warn!(
+                        server = self.client.name.as_ref(),
+                        list = P::METHOD,
+                        "the cursor of an MCP server does not advance; its list is used as far as it was read"
+                    );
+                }
                 return Ok(all);
             }
-            all.items.extend(items);
-            match next {
-                None => return Ok(all),
-                Some(_) if repeats_cursor => break,
-                next => cursor = next,
-            }
+            cursor = Some(next);
         }
         Err(ListFailure::Endless)
     }

@@ -84,6 +84,26 @@ async fn a_repeated_empty_cursor_is_the_end_of_a_list() {
 }
 
 #[tokio::test]
+async fn a_cursor_that_does_not_advance_ends_the_list() {
+    for (mode, expected) in [
+        ("stuck", &["echo", "fail", "die", "sleep"][..]),
+        ("circle", &["echo", "fail", "die", "sleep", "cancelled", "huge"]),
+        ("deaf-to-cursors", &["echo"]),
+    ] {
+        let tools = connect(mode).await.list_tools().await.unwrap();
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, expected, "{mode}");
+    }
+}
+
+#[tokio::test]
+async fn lines_of_a_log_are_no_answers() {
+    let connection = connect("logging").await;
+    assert_eq!(text(&connection, "echo", json!({"text": "hi"})).await, "hi");
+    assert_eq!(connection.list_tools().await.unwrap().len(), 8);
+}
+
+#[tokio::test]
 async fn answers_that_have_all_members_of_messages_are_read() {
     let connection = connect("all-members").await;
     assert_eq!(connection.list_tools().await.unwrap().len(), 8);
