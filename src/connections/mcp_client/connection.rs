@@ -206,8 +206,9 @@ impl Connection {
     /// [`CallError`] when the server has no such resource, refuses the request, or is gone.
     pub(crate) async fn read_resource(&self, uri: &str) -> Result<Received, CallError> {
         let reading = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
-        let read = |answer| match answer {
-            ReadResourceResponse::Complete(result) => Ok(output::read_resource(result)),
+        let uri = uri.to_owned();
+        let read = move |answer| match answer {
+            ReadResourceResponse::Complete(result) => Ok(output::read_resource(result, &uri)),
             _ => Err(UNKNOWN_FORM),
         };
         self.output_of(ClientRequest::ReadResourceRequest(reading), read).await

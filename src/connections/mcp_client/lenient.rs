@@ -4,13 +4,11 @@
 //! Servers send icons without a source, annotations as texts, tools without a schema, links without a name; a tool has
 //! run, whatever its answer looks like.
 
-use rmcp::model::{
-    ContentBlock, ErrorData, InputRequiredResult, Prompt, PromptMessage, Resource, ResourceContents,
-    ResourceTemplate, Tool,
-};
+use rmcp::model::{ErrorData, InputRequiredResult, Prompt, PromptMessage, Resource, ResourceTemplate, Tool};
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Map, Value, json};
 
+use super::odd_content::{fix_content, fix_contents, fix_messages, fix_result};
 use super::result_kind::ResultKind;
 
 /// The code of an error whose own code is no number: "internal error" of JSON-RPC.
@@ -18,9 +16,6 @@ const NO_CODE: i32 = -32603;
 
 /// What some servers write for no error, beside a result.
 const NO_ERRORS: [&str; 4] = ["false", r#""""#, "{}", "[]"];
-
-/// What each kind of content cannot do without.
-const CONTENT: [&str; 7] = ["type", "text", "data", "mimeType", "resource", "uri", "name"];
 
 /// Gives an answer the form of JSON-RPC: servers leave out the version, write `null` for members that the answer does not
 /// have, and have errors of a form of their own.
@@ -90,15 +85,25 @@ pub(super) fn read<T: DeserializeOwned>(
 
 /// Reads a result of this kind, and leaves out or replaces what is odd in it.
 fn read_complete<T: DeserializeOwned>(kind: ResultKind, mut result: Value) -> serde_json::Result<T> {
+    if let ResultKind::Call = kind {
+        fix_result(&mut result);
+    }
     if let Value::Object(members) = &mut result {
         let list = match kind {
             ResultKind::Call => {
                 wrap(members, "content");
                 fix_list(members, "content", fix_content)
             }
-            ResultKind::Prompt => fix_list(members, "messages", fix_message),
+            ResultKind::Prompt => {
+                fix_messages(members);
+                fix_list(members, "messages", |message| fix::<PromptMessage>(message, &["role", "content"]))
+            }
             ResultKind::Resource => {
-                fix_list(members, "contents", |item| fix::<ResourceContents>(item, &["uri", "text", "blob"]))
+                if let Some(contents) = members.shift_remove("content") {
+                    members.entry("contents").or_insert(contents);
+                }
+                wrap(members, "contents");
+                fix_list(members, "contents", fix_contents)
             }
             ResultKind::Tools => fix_list(members, "tools", fix_tool),
             ResultKind::Resources => fix_list(members, "resources", fix_named::<Resource>),
@@ -124,7 +129,7 @@ fn read_complete<T: DeserializeOwned>(kind: ResultKind, mut result: Value) -> se
 }
 
 /// Makes a list of a single item that stands where a list belongs.
-fn wrap(members: &mut Map<String, Value>, name: &str) {
+pub(super) fn wrap(members: &mut Map<String, Value>, name: &str) {
     if let Some(item @ (Value::Object(_) | Value::String(_))) = members.get_mut(name) {
         *item = json!([item.take()]);
     }
@@ -154,7 +159,7 @@ fn fix_list(
 }
 
 /// Leaves out what is odd in `item` and is not `needed`. Whether it can be read then.
-fn fix<T: DeserializeOwned>(item: &mut Value, needed: &[&str]) -> bool {
+pub(super) fn fix<T: DeserializeOwned>(item: &mut Value, needed: &[&str]) -> bool {
     if let Value::Object(members) = item {
         leave_out_odd::<T>(members, needed);
     }
@@ -191,25 +196,6 @@ pub(super) fn fits<T: DeserializeOwned>(value: &Value) -> bool {
     T::deserialize(value.clone()).is_ok()
 }
 
-/// Content that cannot be read otherwise is shown as it came.
-fn fix_content(content: &mut Value) -> bool {
-    name_link(content);
-    if !fits::<ContentBlock>(content) {
-        let sent = content.as_str().map_or_else(|| content.to_string(), str::to_owned);
-        if !fix::<ContentBlock>(content, &CONTENT) {
-            *content = json!({"type": "text", "text": sent});
-        }
-    }
-    true
-}
-
-fn fix_message(message: &mut Value) -> bool {
-    if let Some(content) = message.get_mut("content") {
-        fix_content(content);
-    }
-    fix::<PromptMessage>(message, &["role", "content"])
-}
-
 fn fix_tool(tool: &mut Value) -> bool {
     if let Value::Object(members) = tool
         && !members.get("inputSchema").is_some_and(Value::is_object)
@@ -225,7 +211,7 @@ fn fix_named<T: DeserializeOwned>(item: &mut Value) -> bool {
 }
 
 /// What has a URI and no name is called by its URI.
-fn name_link(item: &mut Value) {
+pub(super) fn name_link(item: &mut Value) {
     let Value::Object(members) = item else { return };
     let uri =
         members.get("uri").or_else(|| members.get("uriTemplate")).filter(|uri| uri.is_string()).cloned();

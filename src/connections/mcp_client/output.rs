@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use base64::Engine as _;
-use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use rmcp::model::{
     CallToolResult, ContentBlock, GetPromptResult, ReadResourceResult, Resource, ResourceContents, Role,
 };
 use serde_json::{Value, json};
+
+use super::encoded::{Encoded, UNKNOWN};
+use super::odd_content::ROLES;
 
 /// What a tool returned, or a resource holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,7 +93,8 @@ impl fmt::Display for Content {
             Self::Image { media_type, data } => note("image", media_type, data),
             Self::Audio { media_type, data } => note("audio", media_type, data),
             Self::Resource { uri, media_type, body: Body::Bytes(data) } => {
-                note(uri, media_type.as_deref().unwrap_or("application/octet-stream"), data)
+                let name = if uri.is_empty() { "resource" } else { uri };
+                note(name, media_type.as_deref().unwrap_or(UNKNOWN), data)
             }
             Self::Link(resource) => formatter.write_str(&resource.uri),
             Self::Unusable(why) => write!(formatter, "[{why}]"),
@@ -114,12 +115,16 @@ impl Content {
     fn read(block: ContentBlock) -> Self {
         match block {
             ContentBlock::Text(text) => Self::Text(text.text),
-            ContentBlock::Image(image) => match decode(&image.data) {
-                Some(data) => Self::Image { media_type: image.mime_type, data },
+            ContentBlock::Image(image) => match Encoded::read(&image.data) {
+                Some(read) => {
+                    Self::Image { media_type: read.certain_type(&image.mime_type), data: read.data }
+                }
                 None => Self::not_base64(&format!("image: {}", image.mime_type)),
             },
-            ContentBlock::Audio(audio) => match decode(&audio.data) {
-                Some(data) => Self::Audio { media_type: audio.mime_type, data },
+            ContentBlock::Audio(audio) => match Encoded::read(&audio.data) {
+                Some(read) => {
+                    Self::Audio { media_type: read.certain_type(&audio.mime_type), data: read.data }
+                }
                 None => Self::not_base64(&format!("audio: {}", audio.mime_type)),
             },
             ContentBlock::ResourceLink(resource) => Self::Link(Box::new(resource)),
@@ -133,8 +138,12 @@ impl Content {
             ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
                 Self::Resource { uri, media_type: mime_type, body: Body::Text(text) }
             }
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => match decode(&blob) {
-                Some(data) => Self::Resource { uri, media_type: mime_type, body: Body::Bytes(data) },
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => match Encoded::read(&blob)
+            {
+                Some(read) => {
+                    let media_type = read.media_type(mime_type.as_deref()).or(mime_type);
+                    Self::Resource { uri, media_type, body: Body::Bytes(read.data) }
+                }
                 None => Self::not_base64(&uri),
             },
             _ => Self::Unusable("a resource of a type that ipybox does not know".to_owned()),
@@ -144,19 +153,6 @@ impl Content {
     fn not_base64(what: &str) -> Self {
         Self::Unusable(format!("{what}, whose data is not Base64"))
     }
-}
-
-/// Decodes Base64 with padding or without, possibly in lines.
-fn decode(data: &str) -> Option<Vec<u8>> {
-    const LENIENT: GeneralPurpose = GeneralPurpose::new(
-        &STANDARD,
-        GeneralPurposeConfig::new()
-            .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-            .with_decode_allow_trailing_bits(true),
-    );
-    let decoded = LENIENT.decode(data);
-    // Lines are rare, and a copy without them is as large as the data.
-    decoded.or_else(|_| LENIENT.decode(data.split_ascii_whitespace().collect::<String>())).ok()
 }
 
 /// The output of `result`, or the text of the error that the tool reports.
@@ -181,19 +177,27 @@ pub(super) fn read_prompt(result: GetPromptResult) -> ToolOutput {
         Role::User => "user",
         Role::Assistant => "assistant",
     };
-    let roles: Vec<_> = result.messages.iter().map(|message| role(&message.role)).collect();
+    let known: Vec<_> = result.messages.iter().map(|message| role(&message.role)).collect();
+    let odd = result.meta.as_ref().and_then(|meta| meta.get(ROLES)?.as_array());
+    let odd = odd.filter(|roles| roles.len() == known.len() && roles.iter().all(Value::is_string));
     ToolOutput {
-        structured: Some(json!({ "roles": roles })),
+        structured: Some(odd.map_or_else(|| json!({ "roles": known }), |roles| json!({ "roles": roles }))),
         content: result.messages.into_iter().map(|message| Content::read(message.content)).collect(),
     }
 }
 
-/// The contents of a resource.
-pub(super) fn read_resource(result: ReadResourceResult) -> ToolOutput {
-    ToolOutput {
-        structured: None,
-        content: result.contents.into_iter().map(Content::read_resource).collect(),
-    }
+/// The contents of the resource at `uri`, which they have where they have none of their own.
+pub(super) fn read_resource(result: ReadResourceResult, uri: &str) -> ToolOutput {
+    let named = |mut content: Content| {
+        if let Content::Resource { uri: own, .. } = &mut content
+            && own.is_empty()
+        {
+            uri.clone_into(own);
+        }
+        content
+    };
+    let content = result.contents.into_iter().map(Content::read_resource).map(named).collect();
+    ToolOutput { structured: None, content }
 }
 
 #[cfg(test)]
@@ -243,6 +247,10 @@ mod tests {
         check_content(image("AAA="), png(&[0, 0]), "[image: image/png, 2 bytes]");
         check_content(image("AAA"), png(&[0, 0]), "[image: image/png, 2 bytes]");
         check_content(image("AA\nA="), png(&[0, 0]), "[image: image/png, 2 bytes]");
+        check_content(image("data:image/png;base64,AAA="), png(&[0, 0]), "[image: image/png, 2 bytes]");
+        let jpeg = json!({"type": "image", "data": "_9j_", "mimeType": ""});
+        let expected = Content::Image { media_type: "image/jpeg".to_owned(), data: vec![0xff, 0xd8, 0xff] };
+        check_content(jpeg, expected, "[image: image/jpeg, 3 bytes]");
         let unusable = Content::Unusable("image: image/png, whose data is not Base64".to_owned());
         check_content(image("?"), unusable, "[image: image/png, whose data is not Base64]");
         let audio = Content::Audio { media_type: "audio/wav".to_owned(), data: Vec::new() };
@@ -265,6 +273,18 @@ mod tests {
         check_content(blob, expected, "[file:///b: application/pdf, 3 bytes]");
         let link = json!({"type": "resource_link", "uri": "https://a/b", "name": "b"});
         check_content(link, Content::Link(Box::new(Resource::new("https://a/b", "b"))), "https://a/b");
+    }
+
+    #[test]
+    fn contents_without_a_uri_have_that_of_the_request() {
+        let contents = json!([{"uri": "", "text": "a"}, {"uri": "b://c", "text": "b"}]);
+        let result = serde_json::from_value(json!({"contents": contents})).unwrap();
+        let resource = |uri: &str, text: &str| Content::Resource {
+            uri: uri.to_owned(),
+            media_type: None,
+            body: Body::Text(text.to_owned()),
+        };
+        assert_eq!(read_resource(result, "a://b").content, [resource("a://b", "a"), resource("b://c", "b")]);
     }
 
     #[test]

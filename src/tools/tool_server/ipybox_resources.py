@@ -96,7 +96,7 @@ class Prompt:
 class PromptMessage:
     """A message of a prompt.
 
-    role: `user` or `assistant`
+    role: `user` or `assistant`; what else the server says, as it says it
     content: a string, or an Image, Audio, Resource or ResourceLink
     """
 
