@@ -2,6 +2,7 @@
 
 mod address;
 pub(crate) mod listener;
+mod trust;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -76,6 +77,7 @@ pub(crate) fn client(
 ) -> Result<Client, String> {
     // An error means that a provider is installed already, which is as good.
     rustls::crypto::ring::default_provider().install_default().ok();
+    let trusted = trust::config();
     let builder = || {
         let builder = Client::builder();
         let builder = if proxies == Proxies::None { builder.no_proxy() } else { builder };
@@ -85,7 +87,11 @@ pub(crate) fn client(
                 .connect_timeout(TCP_TIMEOUT),
         )
     };
-    builder().build().or_else(|error| {
+    let trusting = match &trusted {
+        Some(config) => builder().tls_backend_preconfigured(config.clone()),
+        None => builder(),
+    };
+    trusting.build().or_else(|error| {
         // A machine without CA certificates can still reach servers by plain HTTP.
         tracing::debug!(error = describe(&error), "no TLS trust anchors");
         builder().tls_certs_only([]).build().map_err(|error| describe(&error))
