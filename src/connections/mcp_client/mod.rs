@@ -47,6 +47,7 @@ mod revisions;
 mod sse;
 mod starts;
 mod stdio;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod texts;

@@ -18,6 +18,7 @@ use super::answers::Answers;
 use super::filled::FilledStdio;
 use super::guard::{Guard, Start};
 use super::pipes::{Opening, Pipes};
+use super::telling::telling;
 use super::{Error, diagnosis};
 use crate::ground::env::Variables;
 use crate::ground::process::{GroupLeader, Tail};
@@ -203,7 +204,7 @@ impl LastWords {
 }
 
 impl std::fmt::Display for LastWords {
-    /// Continues a sentence: ` (exit status: 1)`, then lines that quote the server. Empty if nothing is known.
+    /// Continues a sentence: ` (exit status: 1)`, then the line of the server that says why. Empty if nothing is known.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Some(status) = self.status {
             write!(formatter, " ({status})")?;
@@ -211,8 +212,11 @@ impl std::fmt::Display for LastWords {
         if let Some(note) = &self.note {
             write!(formatter, "\n{note}")?;
         }
-        if !self.stderr.is_empty() {
-            write!(formatter, "\nits last lines on stderr:\n{}", self.stderr)?;
+        let said = telling(&self.stderr);
+        if !said.is_empty() {
+            let lines = self.stderr.lines().filter(|line| !line.trim().is_empty()).count();
+            let all = if lines > 1 { " (all of it with `--log-level DEBUG`)" } else { "" };
+            write!(formatter, "\nit says on stderr{all}:\n{said}")?;
         }
         if let Some(hint) = &self.hint {
             write!(formatter, "\nhint: {hint}")?;
