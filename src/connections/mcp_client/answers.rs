@@ -17,7 +17,6 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::failure::Failure;
 use super::handshake::{FirstRequest, Handshake};
 use super::incoming::{Document, Message, plain};
 use super::lenient::{self, Reading};
@@ -143,7 +142,7 @@ impl Answers {
         };
         read.unwrap_or_else(|reason| {
             let reason = format!("the server's answer cannot be read: {reason}");
-            self.handshake.fails(Failure::Unusable { reason: reason.clone() });
+            self.handshake.fails(reason.clone());
             JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None), Some(id))
         })
     }
@@ -188,9 +187,12 @@ impl Answers {
 impl Message {
     /// The error that it is, if it names no request. It may have another form than errors of JSON-RPC.
     pub(super) fn error_without_id(&self) -> Option<JsonRpcError> {
+        if self.id().is_some() || !self.is_answer() {
+            return None;
+        }
         let document = self.text.as_ref().ok().filter(|document| document.weight <= SMALL_BYTES)?;
-        match document.read_fixed::<RxJsonRpcMessage<RoleClient>>() {
-            Ok(JsonRpcMessage::Error(error)) if self.id().is_none() && self.is_answer() => Some(error),
+        match document.read_fixed() {
+            Ok(RxJsonRpcMessage::<RoleClient>::Error(error)) => Some(error),
             _ => None,
         }
     }
@@ -234,8 +236,8 @@ impl Document {
     }
 }
 
-/// Whether it is a line of a log, which may have an id too. Servers that leave out the version of JSON-RPC still have a result or
-/// an error.
+/// Says whether it is a line of a log, which may have an id too. Servers that leave out the version of JSON-RPC still have a
+/// result or an error.
 fn is_log(message: &Message) -> bool {
     const OF_LOGS: [&str; 8] =
         ["level", "levelname", "severity", "msg", "time", "timestamp", "@timestamp", "logger"];

@@ -16,10 +16,10 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 /// The type of data of which nothing is known.
 pub(super) const UNKNOWN: &str = "application/octet-stream";
 
-/// How far a text of SVG is searched for its element, in bytes.
+/// The beginning of a text that is searched for the element of SVG, in bytes.
 const SVG_BYTES: usize = 1_000;
 
-/// How types of sounds and documents begin. The crate `image` knows those of images.
+/// The first bytes of sounds and documents. The crate `image` knows those of images.
 const BEGINNINGS: [(&[u8], &str); 9] = [
     (b"ID3", "audio/mpeg"),
     (b"\xff\xfb", "audio/mpeg"),
@@ -69,7 +69,7 @@ impl Encoded {
     }
 }
 
-/// What comes before and after the comma of a `data:` URL.
+/// The parts before and after the comma of a `data:` URL.
 fn data_url(text: &str) -> Option<(&str, &str)> {
     const SCHEME: &str = "data:";
     let text = text.trim_start();

@@ -1,6 +1,6 @@
 //! The answer to the first request of a connection, `initialize` or `server/discover`, read with what is odd in it.
 //!
-//! What the answer says in another form than the protocol's is converted, what it lacks gets what it means, and the rest is left
+//! Members in another form than the protocol's are converted, missing ones get what that means, and the rest is left
 //! out: PHP writes `[]` for an empty object, and programs without an SDK leave out what no client has used.
 
 use std::sync::Arc;
@@ -11,9 +11,8 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value, json};
 
-use super::failure::Failure;
 use super::fields::kind;
-use super::lenient::{fits, leave_out_odd};
+use super::odd_members::{fits, leave_out_odd};
 
 /// The key of the server's name in the `_meta` of an answer to `server/discover`.
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
@@ -25,7 +24,7 @@ pub(super) struct Handshake(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     asked: Option<(RequestId, FirstRequest)>,
-    failure: Option<Failure>,
+    failure: Option<String>,
 }
 
 /// The first request of a connection.
@@ -56,12 +55,12 @@ impl Handshake {
     }
 
     /// Records a failure that rmcp does not pass on.
-    pub(super) fn fails(&self, failure: Failure) {
-        self.0.lock().failure.get_or_insert(failure);
+    pub(super) fn fails(&self, why: String) {
+        self.0.lock().failure.get_or_insert(why);
     }
 
     /// Takes this failure.
-    pub(super) fn failure(&self) -> Option<Failure> {
+    pub(super) fn failure(&self) -> Option<String> {
         self.0.lock().failure.take()
     }
 }
@@ -143,7 +142,7 @@ fn revision_of(named: Option<Value>, asked: &ProtocolVersion) -> ProtocolVersion
     named.filter(is_usable).unwrap_or_else(|| asked.clone())
 }
 
-/// What the server can do. Without a word about it, it may have tools at least, which are listed in any case.
+/// The capabilities of the server. One that says nothing about them may have tools, which are listed in any case.
 fn capabilities(given: Option<Value>) -> Value {
     let mut capabilities = match given {
         Some(Value::Object(capabilities)) => capabilities,
@@ -179,7 +178,7 @@ fn fix_flag(flag: &mut Value) {
     }
 }
 
-/// What the server is called: without a name, it has that of its registration.
+/// The name and version of the server: without a name, it has that of its registration.
 fn server_info(given: Option<Value>) -> Value {
     let mut info = match given {
         Some(Value::Object(info)) => info,

@@ -47,13 +47,13 @@ impl BadStatus {
         Self { code, body: String::from_utf8_lossy(&body).trim().to_owned() }
     }
 
-    /// Whether the answer has a body that says that the server does not know the session. It has not looked at the request,
-    /// unless the status is for errors of the server itself.
+    /// Says whether the body names a session that the server does not know. It has not looked at the request then, unless
+    /// the status is for errors of the server itself.
     pub(super) fn names_lost_session(&self) -> bool {
         !self.code.is_server_error() && lost_session::is_named(&self.body)
     }
 
-    /// Whether the address of the session is gone, as the protocol has it.
+    /// Says whether the address of the session is gone, as the protocol has it.
     pub(super) fn is_gone(&self) -> bool {
         matches!(self.code, StatusCode::NOT_FOUND | StatusCode::GONE)
     }

@@ -9,6 +9,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Map, Value, json};
 
 use super::odd_content::{fix_content, fix_contents, fix_messages, fix_result};
+use super::odd_members::{fits, fix, leave_out_odd, name_link, wrap};
 use super::result_kind::ResultKind;
 
 /// The code of an error whose own code is no number: "internal error" of JSON-RPC.
@@ -128,13 +129,6 @@ fn read_complete<T: DeserializeOwned>(kind: ResultKind, mut result: Value) -> se
     serde_json::from_value(result)
 }
 
-/// Makes a list of a single item that stands where a list belongs.
-pub(super) fn wrap(members: &mut Map<String, Value>, name: &str) {
-    if let Some(item @ (Value::Object(_) | Value::String(_))) = members.get_mut(name) {
-        *item = json!([item.take()]);
-    }
-}
-
 /// Fixes the items of the list `name`, which is empty if there is none, and returns its name. Items that cannot be
 /// fixed are left out.
 fn fix_list(
@@ -158,44 +152,6 @@ fn fix_list(
     name
 }
 
-/// Leaves out what is odd in `item` and is not `needed`. Whether it can be read then.
-pub(super) fn fix<T: DeserializeOwned>(item: &mut Value, needed: &[&str]) -> bool {
-    if let Value::Object(members) = item {
-        leave_out_odd::<T>(members, needed);
-    }
-    fits::<T>(item)
-}
-
-/// Leaves out each member that is not `needed` and without which `T` can be read.
-pub(super) fn leave_out_odd<T: DeserializeOwned>(members: &mut Map<String, Value>, needed: &[&str]) {
-    if fits::<T>(&Value::Object(members.clone())) {
-        return;
-    }
-    let is_needed = |name: &String| needed.contains(&name.as_str());
-    let least: Map<String, Value> = members
-        .iter()
-        .filter(|(name, _)| is_needed(name))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    members.retain(|name, value| {
-        let with_it = || {
-            let mut with_it = least.clone();
-            with_it.insert(name.clone(), value.clone());
-            Value::Object(with_it)
-        };
-        let is_kept = is_needed(name) || fits::<T>(&with_it());
-        if !is_kept {
-            // Not a warning: there may be one for each item.
-            tracing::debug!(member = name, "an MCP server sent a member of an unknown form; it is left out");
-        }
-        is_kept
-    });
-}
-
-pub(super) fn fits<T: DeserializeOwned>(value: &Value) -> bool {
-    T::deserialize(value.clone()).is_ok()
-}
-
 fn fix_tool(tool: &mut Value) -> bool {
     if let Value::Object(members) = tool
         && !members.get("inputSchema").is_some_and(Value::is_object)
@@ -208,18 +164,6 @@ fn fix_tool(tool: &mut Value) -> bool {
 fn fix_named<T: DeserializeOwned>(item: &mut Value) -> bool {
     name_link(item);
     fix::<T>(item, &["name", "uri", "uriTemplate"])
-}
-
-/// What has a URI and no name is called by its URI.
-pub(super) fn name_link(item: &mut Value) {
-    let Value::Object(members) = item else { return };
-    let uri =
-        members.get("uri").or_else(|| members.get("uriTemplate")).filter(|uri| uri.is_string()).cloned();
-    if let Some(uri) = uri
-        && !members.get("name").is_some_and(Value::is_string)
-    {
-        members.insert("name".to_owned(), uri);
-    }
 }
 
 #[cfg(test)]

@@ -55,7 +55,8 @@ pub(super) async fn begin<T: Transport<RoleClient> + 'static>(
         asked.push(client.revision.clone());
         let begun = attempt(&client, transport(), ClientLifecycleMode::Initialize, stop).await;
         // What rmcp does not pass on says more.
-        let (service, failure) = match (begun, handshake.failure()) {
+        let said = handshake.failure().map(|reason| Failure::Unusable { reason });
+        let (service, failure) = match (begun, said) {
             (Ok(service), failure) => (Some(service), failure),
             (Err(failure), said) => (None, Some(said.unwrap_or(failure))),
         };
@@ -77,7 +78,7 @@ pub(super) async fn begin<T: Transport<RoleClient> + 'static>(
     }
 }
 
-/// Whether a server that refuses `initialize` so may know `server/discover`.
+/// Says whether a server that refuses `initialize` so may know `server/discover`.
 fn may_have_discover(refusal: &Failure) -> bool {
     const OTHERS: [StatusCode; 5] = [
         StatusCode::UNAUTHORIZED,

@@ -66,7 +66,7 @@ trait Page: Expected {
     /// The items, and the cursor of the next page.
     fn into_items(self) -> (Vec<Self::Item>, Option<String>);
 
-    /// What tells an item from the others.
+    /// The part of an item that no other item has.
     fn key(item: &Self::Item) -> &str;
 
     /// Removes what code has no use for: icons may be whole pictures.

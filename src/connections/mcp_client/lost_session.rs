@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// How much of a text is looked at, in bytes. Such refusals are short.
+/// The beginning of a text that is looked at, in bytes. Such refusals are short.
 const LOOKED_AT_BYTES: usize = 2_000;
 
 /// Words before the session's name that say that it is not known. All are in lower case, with `-`, `_` or nothing for a space.
@@ -40,7 +40,7 @@ static REFUSAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!("{named_before}|{named_after}|{uninitialized}")).ok()
 });
 
-/// Whether the text says that the server does not know the session. A tool may say the same of a session of its own.
+/// Says whether the text says that the server does not know the session. A tool may say the same of a session of its own.
 pub(super) fn is_named(text: &str) -> bool {
     let beginning = &text[..text.floor_char_boundary(LOOKED_AT_BYTES)];
     // A page is written by something in front of the server, for people.

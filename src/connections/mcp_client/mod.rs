@@ -33,6 +33,7 @@ mod lists;
 mod lost_session;
 mod oauth_parameters;
 mod odd_content;
+mod odd_members;
 mod outgoing;
 mod output;
 mod parameters;

@@ -4,9 +4,9 @@
 use rmcp::model::{ContentBlock, ResourceContents};
 use serde_json::{Map, Value, json};
 
-use super::lenient::{fits, fix, name_link, wrap};
+use super::odd_members::{fits, fix, name_link, wrap};
 
-/// What each kind of content cannot do without.
+/// Members that kinds of content cannot do without.
 const CONTENT: [&str; 7] = ["type", "text", "data", "mimeType", "resource", "uri", "name"];
 
 /// The key of a prompt's roles in `_meta`, where one of them is none of the protocol's.

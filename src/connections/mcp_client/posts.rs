@@ -36,8 +36,11 @@ use super::outgoing;
 
 /// The accepted content types.
 const ACCEPTED: &str = "application/json, text/event-stream";
-/// How much of an answer that is no message is shown, in bytes.
-const SHOWN_BYTES: usize = 500;
+/// The beginning of an answer that is no message, as far as it is kept, in bytes. Less is shown: a part of a secret would not
+/// be recognised.
+const SAID_BYTES: usize = 16 * 1024;
+/// Types that servers give JSON, beside its own and none.
+const OTHERS_OF_JSON: [&str; 3] = ["text/plain", "text/json", "application/octet-stream"];
 /// How long after the beginning of a stream the next one is opened in its place at the earliest.
 pub(super) const REOPEN_DELAY: Duration = Duration::from_millis(500);
 
@@ -101,10 +104,10 @@ impl Posts {
         if is(kind.as_deref(), EVENT_STREAM_MIME_TYPE) {
             return Ok(StreamableHttpPostResponse::Sse(self.events(response, Some(asked)), session));
         }
-        if !is(kind.as_deref(), JSON_MIME_TYPE) {
-            return Err(not_json(response, kind).await);
+        if !may_be_json(kind.as_deref()) {
+            return Err(StreamableHttpError::UnexpectedContentType(kind));
         }
-        let mut message = self.message(response).await?;
+        let mut message = self.message(response, kind.as_deref()).await?;
         if let JsonRpcMessage::Error(error) = &mut message {
             let answers_other = error.id.as_ref() != Some(&asked);
             if part != Part::First && answers_other && lost_session::is_named(&error.error.message) {
@@ -121,7 +124,11 @@ impl Posts {
     }
 
     /// The message that is the body.
-    async fn message(&self, mut response: Response) -> Result<ServerJsonRpcMessage, HttpError> {
+    async fn message(
+        &self,
+        mut response: Response,
+        kind: Option<&str>,
+    ) -> Result<ServerJsonRpcMessage, HttpError> {
         let mut incoming = Incoming::default();
         while let Some(chunk) = response.chunk().await.map_err(discreet)? {
             incoming.push(&chunk).await;
@@ -135,9 +142,15 @@ impl Posts {
         }
         let fault = match &message.text {
             Err(excess) => format!("the server's answer is refused: {excess}"),
+            Ok(_) if message.id().is_some() => "the server's answer is no MCP message".to_owned(),
             Ok(document) => {
-                let beginning = &document.text[..document.text.len().min(SHOWN_BYTES)];
-                format!("the server's answer is no MCP message: {}", String::from_utf8_lossy(beginning))
+                let beginning = &document.text[..document.text.len().min(SAID_BYTES)];
+                let said = String::from_utf8_lossy(beginning);
+                if is(kind, JSON_MIME_TYPE) {
+                    format!("the server's answer is no MCP message: {said}")
+                } else {
+                    format!("{}\n{said}", http_failure::content_type(kind))
+                }
             }
         };
         self.answers.admit(message).ok_or_else(|| unexpected(fault))
@@ -187,7 +200,7 @@ impl StreamableHttpClient for Posts {
             _ if part == Part::Initialized => {
                 let status = BadStatus::read(response).await;
                 tracing::warn!(status = %status.code, "an MCP server refused the notification `initialized`");
-                self.answers.handshake().fails((&RequestFailure::Status(status)).into());
+                self.answers.handshake().fails(status.to_string());
                 Ok(StreamableHttpPostResponse::Accepted)
             }
             _ => refused(response, asked, part).await,
@@ -256,7 +269,7 @@ impl Part {
         }
     }
 
-    /// Whether such a refusal says that the server does not know the session, and has not looked at the request.
+    /// Says whether such a refusal says that the server does not know the session, and has not looked at the request.
     /// `answer` is the error in it that has the request's id.
     fn has_lost_session(self, status: &BadStatus, answer: Option<&JsonRpcError>) -> bool {
         match self {
@@ -289,7 +302,7 @@ async fn refused(
     asked: Option<RequestId>,
     part: Part,
 ) -> Result<StreamableHttpPostResponse, HttpError> {
-    let is_json = is(header(&response, CONTENT_TYPE.as_str()).as_deref(), JSON_MIME_TYPE);
+    let is_json = may_be_json(header(&response, CONTENT_TYPE.as_str()).as_deref());
     let status = BadStatus::read(response).await;
     let error = match serde_json::from_str::<ServerJsonRpcMessage>(&status.body) {
         Ok(JsonRpcMessage::Error(error)) if is_json => Some(error),
@@ -349,13 +362,9 @@ fn is(kind: Option<&str>, expected: &str) -> bool {
     })
 }
 
-/// The failure of a request that is answered with something else than JSON, which is shown if it is a plain text.
-async fn not_json(response: Response, kind: Option<String>) -> HttpError {
-    if !is(kind.as_deref(), "text/plain") {
-        return StreamableHttpError::UnexpectedContentType(kind);
-    }
-    let text = http_failure::beginning(response).await;
-    unexpected(format!("{}\n{}", http_failure::content_type(kind.as_deref()), String::from_utf8_lossy(&text)))
+/// Says whether a body of this type may be JSON.
+fn may_be_json(kind: Option<&str>) -> bool {
+    is(kind, JSON_MIME_TYPE) || kind.is_none() || OTHERS_OF_JSON.iter().any(|other| is(kind, other))
 }
 
 fn unexpected(words: String) -> HttpError {

@@ -10,7 +10,7 @@ pub(super) const WITH_INITIALIZE: [ProtocolVersion; 4] = [
     ProtocolVersion::V_2024_11_05,
 ];
 
-/// How long the name of a revision is.
+/// The length of the name of a revision.
 const NAME_BYTES: usize = "2025-11-25".len();
 
 /// The next revision to ask for, if the server's answer refuses the last one of `refused`: the newest one that the answer names,
@@ -29,7 +29,7 @@ pub(super) fn next(answer: &str, refused: &[ProtocolVersion]) -> Option<Protocol
     left.next()
 }
 
-/// Whether the text has the name of a revision that is none of these.
+/// Says whether the text has the name of a revision that is none of these.
 fn names_other(answer: &str, refused: &[ProtocolVersion]) -> bool {
     let is_date = |text: &[u8]| {
         text.iter().enumerate().all(|(at, byte)| match at {

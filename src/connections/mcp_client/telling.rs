@@ -3,19 +3,19 @@
 //! Stack traces have it at their end (Python), at their beginning (Node.js, Go, Java), or after a line that says where (Rust);
 //! npm and uv surround it with advice.
 
-/// How much of it is shown, in characters.
+/// The longest text that is shown, in characters.
 const SHOWN_CHARS: usize = 600;
-/// How many lines belong to one that announces them.
+/// The most lines that belong to one that announces them.
 const CONTINUED_LINES: usize = 3;
 
-/// What lines of errors begin with, in lower case.
+/// Beginnings of lines of errors, in lower case.
 #[rustfmt::skip]
 const ERRORS: &[&str] = &[
     "error:", "error ", "error[", "[error", "fatal:", "fatal ", "fatal error", "[fatal", "panic:", "uncaught ", "unhandled ",
     "exception in ", "caused by:", "php fatal", "[cause]:", "critical", "failed ", "failure", "could not ", "cannot ", "can't ",
     "unable to ", "missing ", "invalid ", "** (", "╰─▶", "×",
 ];
-/// What lines of stack traces begin with, and others that say nothing about the error. In lower case.
+/// Beginnings of lines of stack traces, and of others that say nothing about the error. In lower case.
 #[rustfmt::skip]
 const NOISE: &[&str] = &[
     "at ", "from /", "file \"", "#0 ", "#1 ", "#2 ", "#3 ", "... ", "goroutine ", "created by ", "node.js v", "traceback ",
@@ -23,7 +23,7 @@ const NOISE: &[&str] = &[
     "stack trace:", "stack backtrace:", "for further information", "for more information", "thrown in ", "see 'docker", "usage:",
     "npm notice", "[notice]", "shutting down", "exiting", "stopping", "execution halted",
 ];
-/// What lines of npm begin with, after `npm error` or `npm ERR!`, that do not say what is wrong.
+/// Beginnings of lines of npm, after `npm error` or `npm ERR!`, that do not say what is wrong.
 const OF_NPM: &[&str] = &[
     "code ",
     "errno ",
@@ -90,8 +90,8 @@ fn last_error(lines: &[&str]) -> Option<usize> {
     lines.iter().rposition(|line| is_error(line))
 }
 
-/// Whether the line says that something is wrong: as a kind of error with its message, at the level of an error, or after the
-/// name of the program.
+/// Says whether the line names an error: a kind of error with its message, a message at the level of an error, or one after
+/// the name of the program.
 fn is_error(line: &str) -> bool {
     if is_noise(line) {
         return false;
@@ -103,7 +103,7 @@ fn is_error(line: &str) -> bool {
     begins || is_exception(line) || has_level.iter().any(|level| lower.contains(level))
 }
 
-/// Whether the line is the name of an exception, alone or with its message: `pkg.mod.KeyError: 'x'`, `TypeError [CODE]: x`.
+/// Says whether the line begins with the name of an exception: `pkg.mod.KeyError: 'x'`, `TypeError [CODE]: x`.
 fn is_exception(line: &str) -> bool {
     const ENDS: [&str; 6] = ["Error", "Exception", "Exit", "Interrupt", "Failure", "Group"];
     let name = line.split([':', ' ', '(']).next().unwrap_or_default();
@@ -114,7 +114,7 @@ fn is_exception(line: &str) -> bool {
         && (after.is_empty() || after.starts_with(':') || after.starts_with(" ["))
 }
 
-/// Whether the line belongs to a stack trace, is one of its decorations, or gives general advice.
+/// Says whether the line belongs to a stack trace, is one of its decorations, or gives general advice.
 fn is_noise(line: &str) -> bool {
     let trimmed = line.trim();
     let lower = trimmed.to_lowercase();
@@ -133,7 +133,7 @@ fn is_noise(line: &str) -> bool {
         || NOISE.iter().any(|begin| lower.starts_with(begin))
 }
 
-/// What npm says is wrong: the first of its lines after the code.
+/// The first line of npm after the code, which says what is wrong.
 fn of_npm(lines: &[&str]) -> Option<usize> {
     let said = |line: &str| {
         let line = line.trim_start();

@@ -62,7 +62,7 @@ struct Trust {
     provider: Arc<CryptoProvider>,
 }
 
-/// Whether the certificate is refused only for what it is, not for its time, which is checked before.
+/// Says whether the certificate is refused only for what it is, not for its time, which is checked before.
 fn is_refused_as_server(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
@@ -139,7 +139,7 @@ mod tests {
         CertificateDer::pem_slice_iter(CERTIFICATES).map(Result::unwrap).collect()
     }
 
-    /// What is said of a server that shows the certificate, when these are named.
+    /// The judgement of a server that shows the certificate, when these are named.
     fn judged(named: &[usize], shown: usize, name: &str, seconds: u64) -> Result<ServerCertVerified, Error> {
         let all = certificates();
         let named: Vec<_> = named.iter().map(|&index| all[index].clone()).collect();

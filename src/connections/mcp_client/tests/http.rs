@@ -35,6 +35,7 @@ async fn serve(seen: Arc<Seen>) -> String {
         .route("/hang/sse", any(std::future::pending::<()>))
         .route("/mcp", post(minimal))
         .route("/cutting/mcp", post(cutting))
+        .route("/plain/mcp", post(plain))
         .with_state(seen);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -114,6 +115,13 @@ async fn minimal(State(seen): State<Arc<Seen>>, headers: HeaderMap, body: axum::
         "tools/call" => reply(json!({"content": []})),
         _ => StatusCode::ACCEPTED.into_response(),
     }
+}
+
+/// Calls its JSON a text.
+async fn plain(seen: State<Arc<Seen>>, headers: HeaderMap, body: axum::Json<Value>) -> Response {
+    let mut answer = minimal(seen, headers, body).await;
+    answer.headers_mut().insert(header::CONTENT_TYPE, "text/plain; charset=utf-8".parse().unwrap());
+    answer
 }
 
 /// Cuts the answers to some calls off, and waits with another one.
@@ -199,6 +207,15 @@ async fn a_server_that_does_not_speak_mcp_is_reported() {
     check_refusal(&format!("{base}/hang/sse"), "did not answer `initialize` within 1 s").await;
     check_refusal("http://127.0.0.1:1/mcp", "Connection refused").await;
     check_refusal("http://127.0.0.1:1/sse", "Connection refused").await;
+}
+
+#[tokio::test]
+async fn json_that_is_called_a_text_is_read() {
+    let base = serve(Arc::default()).await;
+    let connection =
+        connector(Path::new("/")).connect("fake", &at(&format!("{base}/plain/mcp"))).await.unwrap();
+    assert_eq!(connection.identity().name, "minimal");
+    connection.close().await;
 }
 
 #[tokio::test]
