@@ -36,7 +36,7 @@ use crate::ground::text::Secrets;
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The code of MCP for headers that do not fit the request (2026-07-28).
 const HEADER_MISMATCH: i32 = ErrorCode::HEADER_MISMATCH.0;
-/// How long a server may take for the request that shows whether it knows the session.
+/// Timeout for the request that shows whether the server knows the session.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// The error for an unknown answer.
 const UNKNOWN_FORM: &str = "the server's answer has an unknown form";
@@ -307,20 +307,34 @@ impl Connection {
         }
     }
 
-    /// Whether the server has refused a request because it does not know the session: it says so, and says the same to a
+    /// Says whether the server has refused a request because it does not know the session: it says so, and the same to a
     /// request that changes nothing. Otherwise the words are a tool's, about a session of its own.
     async fn has_lost_session(&self, failure: &Failure) -> bool {
         let is_named = |failure: &Failure| failure.answer().is_some_and(lost_session::is_named);
         if self.has_process || !is_named(failure) {
             return false;
         }
+        match self.refuses_all().await {
+            Some(Failure::NotDelivered { .. }) => true,
+            refusal => refusal.as_ref().is_some_and(is_named),
+        }
+    }
+
+    /// Why the server refuses a request that changes nothing, if it does.
+    async fn refuses_all(&self) -> Option<Failure> {
         let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
         let listed = request::<ListToolsResult>(&self.peer, &self.client.traced, list);
-        match timeout(SESSION_TIMEOUT, listed).await {
-            Ok(Err(Failure::NotDelivered { .. })) => true,
-            Ok(Err(refusal)) => is_named(&refusal),
-            Ok(Ok(_)) | Err(_) => false,
+        timeout(SESSION_TIMEOUT, listed).await.ok()?.err()
+    }
+
+    /// Says whether a request would arrive, as far as one that changes nothing shows it. The end of a program shows by itself.
+    pub(crate) async fn is_reached(&self) -> bool {
+        if !self.has_process
+            && let Some(failure) = self.refuses_all().await
+        {
+            self.judge(failure).await;
         }
+        self.is_alive()
     }
 
     /// Turns a failed request into an error, and records that a connection is broken.

@@ -177,9 +177,12 @@ impl Pool {
         gate: &Gate,
     ) -> Result<Received, Error> {
         let Action { server_name: name, tool_name: tool, tool_args: arguments, .. } = action;
-        let connection = self.connection_of_user(&name, server, gate).await?;
+        let mut connection = self.connection_of_user(&name, server, gate).await?;
         // The memory budget allows one more copy of small arguments only.
         let again = (members_weight(&arguments) <= COPIED_BYTES).then(|| arguments.clone());
+        if again.is_none() && !connection.is_reached().await {
+            connection = self.connection(&name, server).await?;
+        }
         let answer = match (kind.make(&tool, arguments, &connection).await, again) {
             // The end of a server since the last call shows only now.
             (Err(CallError::Disconnected { may_have_run: false, .. }), Some(arguments)) => {
