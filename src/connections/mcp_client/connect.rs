@@ -461,12 +461,9 @@ async fn start_stdio(
             process.has_started();
             Ok(Connection::new(client, service, Some(process), secrets, stop))
         }
-        Ok(Err(failure)) => {
-            let last_words = process.end().await;
-            // Otherwise we ended it.
-            let ended_itself = matches!(failure, Failure::Closed);
-            Err(error(failure, &secrets, if ended_itself { last_words } else { last_words.without_status() }))
-        }
+        Ok(Err(Failure::Closed)) => Err(error(Failure::Closed, &secrets, process.end().await)),
+        // We end it.
+        Ok(Err(failure)) => Err(error(failure, &secrets, process.end().await.without_status())),
         Err(Unready::Silent) => {
             let last_words = process.end_start().await.without_status();
             Err(Error::Silent { method: METHOD, after: limit, last_words })
