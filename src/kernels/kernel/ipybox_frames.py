@@ -134,6 +134,18 @@ def is_library(path):
     return is_package or path.startswith((*LIBRARIES, "<frozen "))
 
 
+def short_path(path):
+    """The path of a library's file below the directory of libraries; None for another file."""
+    path = os.path.expanduser(path)
+    if not is_library(path):
+        return None
+    for directory in (*PACKAGE_DIRECTORIES, *LIBRARIES):
+        _, found, rest = path.partition(directory)
+        if found:
+            return rest
+    return path
+
+
 def is_generated(package):
     """Whether a package was generated for an MCP server."""
     if package.startswith("mcptools."):

@@ -187,7 +187,8 @@ WANTED_PACKAGE = re.compile(
     r"\bpip3? install (?:-\S+ )*[`'\"]*([A-Za-z0-9][\w.-]*\w(?:\[[\w.,-]+\])?)"
 )
 WANTED_MODULE = re.compile(
-    r"(?:Missing optional dependency '|`Import |requires the )([\w.-]+)(?:'|` failed| package)|^(\w+) not found, please install"
+    r"(?:Missing optional dependency '|`Import |requires the )([\w.-]+)(?:'|` failed| package\b)"
+    r"|^(\w+) not found, please install|[Pp]lease install (?:the )?[`']?([a-z][\w-]+)[`']? (?:to|package|library)\b"
 )
 # How many directories of the workspace are looked into for a module.
 MOST_DIRECTORIES = 200
@@ -226,7 +227,7 @@ def of_message(error):
     text = str(error)
     module = WANTED_MODULE.search(text)
     if module:
-        name = module[1] or module[2]
+        name = next(filter(None, module.groups()))
         return installation(package_of([name]) or name.partition(".")[0])
     wanted = WANTED_PACKAGE.search(text)
     if wanted is None or ("[" not in wanted[1] and is_installed(wanted[1])):

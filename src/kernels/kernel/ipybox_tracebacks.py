@@ -10,6 +10,8 @@ Standard library only.
 import builtins
 import contextlib
 import functools
+import linecache
+import re
 import sys
 import threading
 import traceback
@@ -25,9 +27,12 @@ from ipybox_frames import (
     is_no_tool_frame,
     is_user_frame_or_raised,
     kinds_of_frames,
+    short_path,
     without,
 )
 
+# How IPython begins a frame.
+FRAME = re.compile(r"File (?P<path>[^\n]+?):(?P<line>\d+), in (?P<name>[^\n(]+)\(")
 # A shorter message may occur in another one by chance.
 SHORTEST_QUOTATION = 12
 # The most exceptions of a chain that are examined: a loop can make a long chain.
@@ -44,13 +49,29 @@ def install(shell):
             return format_whole(etype, value, tb, *args, **kwargs)
         with shortened(value, tb, is_user_frame_or_raised, keeps_head=True) as short:
             lines = format_whole(etype, value, short, *args, **kwargs)
+        lines = [without_code(line) for line in lines]
         left_out = sum(1 for _ in entries_of(tb)) - MOST_FRAMES
         if left_out > 0:
             lines.append(f"[{left_out} frames in the middle are left out]")
         return [*lines, *hints(value)]
 
     formatter.structured_traceback = structured_traceback
+    show_syntax = shell.SyntaxTB.structured_traceback
+
+    def structured_syntax_error(etype, value, *args, **kwargs):
+        return [*show_syntax(etype, value, *args, **kwargs), *syntax_hints(value)]
+
+    shell.SyntaxTB.structured_traceback = structured_syntax_error
     shorten_native_tracebacks(shell)
+
+
+def without_code(lines):
+    """The lines of a library's frame without its code and the parameters of its function: only where it is."""
+    found = FRAME.match(lines)
+    if found is None:
+        return lines
+    place = short_path(found["path"])
+    return lines if place is None else f"File {place}:{found['line']}, in {found['name']}\n"  # fmt: skip
 
 
 def show_group(shell, exc_tuple):
@@ -84,6 +105,14 @@ def hints(value):
     except Exception:  # noqa: BLE001 - what the user's code has made of imports must not hide the exception
         return []
     return [f"hint: {hint}"] if hint else []
+
+
+def syntax_hints(value):
+    """The hint for a cell that is a text with code in it."""
+    lines = linecache.getlines(getattr(value, "filename", None) or "")
+    if not any(line.lstrip().startswith("```") for line in lines):
+        return []
+    return ["hint: the cell is Markdown: give the Python code alone"]
 
 
 def has_own_name(value):
@@ -219,7 +248,9 @@ def repeats(earlier, later):
     kinds = [kind for _, kind in kinds_of_frames(earlier.__traceback__)]
     if not kinds or USER in kinds:
         return False
-    if TOOL in kinds:
+    # A library that wants another one says so itself.
+    wants = isinstance(earlier, ModuleNotFoundError) and isinstance(later, ImportError)
+    if TOOL in kinds or wants:
         return True
     says, said = str(earlier), str(later)
     is_quoted = len(says) >= SHORTEST_QUOTATION and says in said

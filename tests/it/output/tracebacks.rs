@@ -182,6 +182,21 @@ pub(crate) async fn exceptions_of_other_code_say_where_they_were_raised() {
 }
 
 #[tokio::test]
+async fn the_frame_of_a_library_is_one_line() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let shown = ipybox.cell("import pandas\npandas.read_csv('there_is_none.csv')").await.error();
+    let (_, shown) = shown.split_once("----> 2 pandas.read_csv('there_is_none.csv')\n\n").unwrap();
+    let lines = Vec::from_iter(shown.lines());
+    let [place, "", message] = lines[..] else { panic!("{shown}") };
+    assert!(place.starts_with("File pandas/io/common.py:") && place.ends_with(", in get_handle"), "{shown}");
+    assert_eq!(message, "FileNotFoundError: [Errno 2] No such file or directory: 'there_is_none.csv'");
+    let shown = ipybox.cell("%xmode Verbose\npandas.read_csv('there_is_none.csv')").await.error();
+    assert!(shown.contains("path_or_buf="), "{shown}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn causes_within_libraries_are_shown_unless_the_message_quotes_them() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
