@@ -14,6 +14,7 @@ mod cell;
 mod checkpoint;
 mod end;
 mod error;
+mod fence;
 mod follow;
 mod installation;
 pub(crate) mod notebook;
@@ -43,6 +44,7 @@ pub(crate) use self::end::End;
 pub use self::end::KernelState;
 pub use self::error::StartError;
 pub(crate) use self::error::{Error, InstallError, RegisterError};
+use self::fence::unfenced;
 pub(crate) use self::installation::packages;
 pub(crate) use self::notebook::Ended;
 use self::offers::Offers;
@@ -201,7 +203,7 @@ impl Session {
 
     /// Queues a cell. Its outcome comes from the returned [`Pending`]; the order of calls is the order of execution.
     pub(crate) async fn execute(&self, cell: Cell) -> Pending<Outcome> {
-        self.queue.submit(cell).await
+        self.queue.submit(Cell { code: unfenced(cell.code), ..cell }).await
     }
 
     /// A token that ends a cell: cancelled by [`cancel`](Self::cancel) too.

@@ -76,7 +76,7 @@ class Compiler(CachingCompiler):
         return f"Cell In[{number}]"
 
 
-class InteractiveShell(interactiveshell.InteractiveShell):
+class InteractiveShell(ipybox_shell.WithoutTerminal, interactiveshell.InteractiveShell):
     """IPython's shell whose output goes to the host. `%config` knows it by the name that documentation uses."""
 
     compiler_class = Type(Compiler)
@@ -91,6 +91,8 @@ class InteractiveShell(interactiveshell.InteractiveShell):
 
     def showtraceback(self, exc_tuple=None, *args, **kwargs):
         exc_tuple = self.kernel.as_interrupt(exc_tuple or sys.exc_info())
+        if ipybox_shell.is_success(exc_tuple[1]):
+            return
         is_only_message = kwargs.get("exception_only", False)
         if is_only_message or not ipybox_tracebacks.show_group(self, exc_tuple):
             super().showtraceback(exc_tuple, *args, **kwargs)
@@ -153,6 +155,7 @@ class Kernel:
         self._ignored = -math.inf
         self.shell = InteractiveShell.instance(config=ipybox_shell.configuration())
         self.shell.kernel = self
+        self.comm_manager = ipybox_shell.NoComms()
         # `%autoawait` knows it by this name.
         asyncio_runner = {"asyncio": (self._run_in_loop, True)}
         self.shell.loop_runner_map = self.shell.loop_runner_map | asyncio_runner

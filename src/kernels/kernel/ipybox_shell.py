@@ -29,6 +29,50 @@ GRACE_SECS = 0.2
 OWN = ("mcptools.search", "mcptools.batch")
 
 
+class NoComms:
+    """What libraries look for that would speak to a notebook: nobody is there."""
+
+    def __init__(self):
+        self.comms = {}
+        self.targets = {}
+
+    def register_target(self, target_name, f):
+        self.targets[target_name] = f
+
+    def unregister_target(self, target_name, f):
+        self.targets.pop(target_name, None)
+
+    def register_comm(self, comm):
+        self.comms[comm.comm_id] = comm
+        return comm.comm_id
+
+    def unregister_comm(self, comm):
+        self.comms.pop(comm.comm_id, None)
+
+    def get_comm(self, comm_id):
+        return self.comms.get(comm_id)
+
+
+class WithoutTerminal:
+    """What IPython's shells do otherwise for a reader who has neither a terminal nor a notebook."""
+
+    def set_next_input(self, text, replace=False):
+        """Print what `%load` and `%recall` put in front of a user."""
+        print(text)
+
+    async def run_code(self, code_obj, result=None, **options):
+        has_raised = await super().run_code(code_obj, result, **options)
+        if result is not None and is_success(result.error_in_exec):
+            # The rest of the cell does not run all the same.
+            result.error_in_exec = None
+        return has_raised
+
+
+def is_success(error):
+    """Whether an exception ends a program as it should, as that of `sys.exit(0)` does."""
+    return isinstance(error, SystemExit) and not error.code
+
+
 def configuration():
     """IPython's own options."""
     from traitlets.config import Config

@@ -60,17 +60,69 @@ async fn leaving_python_leaves_the_kernel_running() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.cell("import sys; x = 1").await.ok();
-    let ways = [
-        ("print('before'); sys.exit()", "before\n"),
-        ("sys.exit(3)", "SystemExit: 3"),
-        ("raise SystemExit('why')", "SystemExit: why"),
-    ];
+    let ways = [("sys.exit(3)", "SystemExit: 3"), ("raise SystemExit('why')", "SystemExit: why")];
     all_fail(&mut ipybox, &ways).await;
     for way in ["exit", "quit()", "exit()"] {
         ipybox.cell(way).await.ok();
     }
     // ipykernel of its own ends a tenth of a second later.
     all_say(&mut ipybox, &[("import time; time.sleep(0.3); x", "1"), ("x + 1", "2")]).await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+pub(crate) async fn a_program_that_ends_well_is_no_error() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    all_say(
+        &mut ipybox,
+        &[
+            ("import sys\nprint('before'); sys.exit()\nprint('after')", "before"),
+            ("print('before')\nsys.exit(0)\nprint('after')", "before"),
+            ("import asyncio\nawait asyncio.sleep(0); print('before'); raise SystemExit", "before"),
+            (
+                "import argparse\nargparse.ArgumentParser('p', usage='p', add_help=False).exit()",
+                "[no output]",
+            ),
+            ("'next'", "'next'"),
+        ],
+    )
+    .await;
+    let tests = "import unittest\nclass Sums(unittest.TestCase):\n    def test(self): pass\n\
+                 unittest.main(argv=['x'], verbosity=0)";
+    assert!(ipybox.cell(tests).await.ok().ends_with("OK"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn code_that_magics_fetch_is_shown() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    place.write("script.py", "x = 1\nprint(x)\n");
+    assert_eq!(ipybox.cell("%load script.py").await.ok(), "# %load script.py\nx = 1\nprint(x)");
+    ipybox.cell("y = 'recalled'").await.ok();
+    assert_eq!(ipybox.cell("%recall 2").await.ok(), "y = 'recalled'");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_block_of_markdown_runs_or_is_named() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let cells = [
+        ("```python\nx = 20\nx + 1\n```", "21"),
+        ("\n```\nawait __import__('asyncio').sleep(0, x)\n```\n", "20"),
+        ("```bash\necho $((1 + 1))\n```", "2"),
+        ("text = '''\n```python\n1\n```'''\nlen(text)", "16"),
+    ];
+    all_say(&mut ipybox, &cells).await;
+    for code in
+        ["Here it is:\n```python\nx\n```", "```javascript\n1\n```", "```python\n1\n```\n```python\n2\n```"]
+    {
+        let text = ipybox.cell(code).await.error();
+        assert!(text.contains("SyntaxError"), "{code}: {text}");
+        assert!(text.ends_with("hint: the cell is Markdown: give the Python code alone"), "{code}: {text}");
+    }
     ipybox.stop().await;
 }
 
@@ -108,7 +160,8 @@ async fn exit_does_not_end_the_kernel() {
         assert_eq!(ipybox.cell(code).await.ok(), "`exit` does not end the kernel: reset it for a fresh one.");
     }
     all_say(&mut ipybox, &[("import time; time.sleep(0.5); x", "1"), ("x", "1")]).await;
-    let text = ipybox.cell("import sys; sys.exit()").await.error();
+    assert_eq!(ipybox.cell("import sys; sys.exit()").await.ok(), "[no output]");
+    let text = ipybox.cell("sys.exit(1)").await.error();
     assert!(!text.contains("To exit: use"), "{text}");
     ipybox.stop().await;
 }

@@ -7,6 +7,6 @@ mod interrupts;
 pub(crate) mod kernel_deaths;
 mod kernel_limits;
 mod libraries;
-mod magics;
+pub(crate) mod magics;
 mod surroundings;
 mod unusual_code;

@@ -3,19 +3,22 @@
 import signal
 import sys
 
+import ipybox_shell
 import ipybox_tracebacks
 from ipykernel.zmqshell import ZMQInteractiveShell
 
 NAMES_OF_SOURCES = ("set_thread_parent", "_parent_header")
 
 
-class ShellLikeQtConsole(ZMQInteractiveShell):
+class ShellLikeQtConsole(ipybox_shell.WithoutTerminal, ZMQInteractiveShell):
     """A shell whose name shows libraries that its reader has no browser, where rich and tqdm would show widgets.
 
     rich knows notebooks by the name of ipykernel's own shell, tqdm those without widgets by a name with `qt` in it.
     """
 
     def showtraceback(self, exc_tuple=None, *args, **kwargs):
+        if ipybox_shell.is_success((exc_tuple or sys.exc_info())[1]):
+            return
         is_only_message = kwargs.get("exception_only", False)
         if is_only_message or not ipybox_tracebacks.show_group(self, exc_tuple):
             super().showtraceback(exc_tuple, *args, **kwargs)
