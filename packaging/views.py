@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKED = ROOT / "src/faces/mcp_server/views/libraries"
+PACKED = ROOT / "src/kernels/output/plots/libraries"
 TOOLS = Path(os.environ.get("IPYBOX_TEST_TOOLS", ROOT / "target/test-tools"))
 MODULES = TOOLS / "npm/node_modules"
 

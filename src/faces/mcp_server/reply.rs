@@ -89,8 +89,7 @@ fn cut_notice(cut: Option<&Cut>) -> String {
 }
 
 fn image_links(images: &[SavedImage]) -> String {
-    let stem = |image: &SavedImage| image.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    list("Generated images", images.iter().map(|image| link(&stem(image), &image.path)))
+    list("Generated images", images.iter().map(|image| link(&image.name(), &image.path)))
 }
 
 fn file_links(files: &[SavedFile]) -> String {
@@ -166,10 +165,15 @@ mod tests {
     #[test]
     fn images_are_markdown_links() {
         let image = |path: &str| SavedImage { path: path.into(), bytes: None };
-        let images = vec![image("/w/images/0a1b2c3d.png"), image("/w (1)/images/1a1b2c3d.png")];
+        let images = vec![
+            image("/w/images/0a1b2c3d.png"),
+            image("/w (1)/images/1a1b2c3d.png"),
+            image("/w/images/a-b-2a1b2c3d.html"),
+        ];
         check(
             &finished(Recorded { images, ..Recorded::default() }),
-            "Generated images:\n\n- [0a1b2c3d](/w/images/0a1b2c3d.png)\n- [1a1b2c3d](</w (1)/images/1a1b2c3d.png>)\n",
+            "Generated images:\n\n- [0a1b2c3d](/w/images/0a1b2c3d.png)\n- [1a1b2c3d](</w (1)/images/1a1b2c3d.png>)\n\
+             - [a-b](/w/images/a-b-2a1b2c3d.html)\n",
         );
     }
 

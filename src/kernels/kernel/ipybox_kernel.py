@@ -47,6 +47,7 @@ class Publisher(DisplayPublisher):
         self.shell.kernel.show(kind, data, transient)
 
     def clear_output(self, wait=False):
+        ipybox_views.forget_figures()
         self.shell.kernel.send("clear_output", {"wait": bool(wait)})
 
 
@@ -208,6 +209,8 @@ class Kernel:
     def show(self, kind, data, transient=None):
         if self._host.is_fork:
             print(data.get("text/plain", ""))
+            return
+        if ipybox_views.is_repeated(kind, data):
             return
         readable = {
             name: as_text(value)

@@ -1,5 +1,6 @@
 """Patches modules when they are imported, so none is imported at the start only for that. Standard library only."""
 
+import functools
 import importlib.util
 import os
 import sys
@@ -7,6 +8,8 @@ import types
 from importlib.machinery import PathFinder
 
 _adjustments = {}
+# Our own modules that are not imported yet.
+_found = {}
 
 
 def after_import(name, adjust):
@@ -14,9 +17,16 @@ def after_import(name, adjust):
     if name in sys.modules:
         adjust(sys.modules[name])
         return
-    if not _adjustments:
-        sys.meta_path.insert(0, _Finder)
     _adjustments[name] = adjust
+
+
+def later(name):
+    """Return a function that imports one of our modules.
+
+    The module is found now: later, code could put another in its place.
+    """
+    _found[name] = importlib.util.find_spec(name)
+    return functools.partial(importlib.import_module, name)
 
 
 class _Finder:
@@ -24,6 +34,8 @@ class _Finder:
 
     @staticmethod
     def find_spec(name, path=None, target=None):
+        if name in _found:
+            return _found.pop(name)
         adjust = _adjustments.get(name)
         if adjust is None:
             return None
@@ -50,23 +62,6 @@ class _NamespaceLoader:
     @staticmethod
     def create_module(spec):
         return None
-
-
-def later(name):
-    """Return a function that returns one of our modules, which it imports when it is first called.
-
-    The module is found now: later, code could put another in its place.
-    """
-    spec = importlib.util.find_spec(name)
-
-    def load():
-        if name not in sys.modules:
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            sys.modules[name] = module
-        return sys.modules[name]
-
-    return load
 
 
 class ImportingPackage(types.ModuleType):
@@ -98,6 +93,9 @@ class ImportingPackage(types.ModuleType):
     def adopt(cls, package):
         """Make an imported package one of these."""
         package.__class__ = cls
+
+
+sys.meta_path.insert(0, _Finder)
 
 
 def prefer_own_tests():

@@ -52,6 +52,9 @@ READ = (
     "application/pdf",
     "application/vnd.ipybox.file",
     ipybox_views.KIND,
+    ipybox_views.PLOT,
+    ipybox_views.PAGE,
+    ipybox_views.TITLE,
 )
 
 

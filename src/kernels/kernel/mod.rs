@@ -33,7 +33,7 @@ use serde_json::json;
 pub(crate) use self::death::Death;
 pub(crate) use self::directory::private_directory;
 pub(crate) use self::fold::{
-    AttachmentId, FileRole, Fold, Image, Missing, Settled, ShownFile, Taken, Transcript,
+    AttachmentId, FileRole, Fold, Image, Missing, PlotKind, Settled, ShownFile, Taken, Transcript, plot,
 };
 pub use self::gateway::{exec as sandbox_exec, run as sandbox_gateway};
 pub(crate) use self::inquiry::Inquiry;
@@ -51,10 +51,10 @@ use crate::kernels::sandbox::Sandbox;
 
 /// The modules for every kernel; [`launch`] and [`remote`] have further ones.
 #[rustfmt::skip]
-const SHARED_MODULES: [(&str, &str); 13] = python_modules![
+const SHARED_MODULES: [(&str, &str); 15] = python_modules![
     "ipybox_commands", "ipybox_files", "ipybox_frames", "ipybox_hints", "ipybox_input",
-    "ipybox_limits", "ipybox_loading", "ipybox_messages", "ipybox_missing", "ipybox_shell", "ipybox_tracebacks",
-    "ipybox_viewing", "ipybox_views",
+    "ipybox_libraries", "ipybox_limits", "ipybox_loading", "ipybox_messages", "ipybox_missing",
+    "ipybox_shell", "ipybox_tables", "ipybox_tracebacks", "ipybox_viewing", "ipybox_views",
 ];
 
 /// Code to run.

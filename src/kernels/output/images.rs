@@ -1,4 +1,4 @@
-//! Saves the images of cells, in the workspace or the directory that the user has set.
+//! Saves the images of cells, and pages of what needs a browser, in the workspace or the directory that the user has set.
 //!
 //! Code in the kernel can write to the workspace too: a symbolic link in place of the directory must not make
 //! us write into another one.
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use cap_std::fs::Dir;
 
-use super::kept;
+use super::{kept, plots};
 use crate::kernels::kernel::Image;
 
 /// The directories for files of cells.
@@ -33,21 +33,59 @@ impl Places {
     }
 }
 
+/// The longest part of a file's name that comes from a title, in characters.
+const NAME_CHARS: usize = 40;
+
 /// An image that a cell showed.
 #[derive(Debug)]
 pub(crate) struct SavedImage {
-    /// Where it is saved: `<images directory>/<8 hex digits>.<extension>`.
+    /// Where it is saved: `<images directory>/[<title>-]<8 hex digits>.<extension>`.
     pub(crate) path: PathBuf,
-    /// The file's bytes as the cell showed them, unless there are too many to hold.
+    /// The file's bytes as the cell showed them, unless there are too many to hold, or it is a page.
     pub(crate) bytes: Option<Vec<u8>>,
 }
 
+impl SavedImage {
+    /// Its title, as far as a file can have it; the digits if there is none.
+    pub(crate) fn name(&self) -> String {
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        stem.rsplit_once('-').map_or_else(|| stem.to_string(), |(title, _)| title.to_owned())
+    }
+
+    /// Whether it is a page for a browser.
+    pub(crate) fn is_page(&self) -> bool {
+        self.path.extension().is_some_and(|extension| extension == PAGE)
+    }
+}
+
+/// The extension of pages.
+const PAGE: &str = "html";
+
 /// Saves an image. Blocks.
 pub(crate) fn save(places: &Places, image: Image) -> io::Result<SavedImage> {
+    let Image { title, extension, mut bytes, plot } = image;
+    if let Some(kind) = plot {
+        bytes = plots::page(kind, &title, &bytes);
+    }
     let directory = places.open_images()?;
-    let (name, mut file) = kept::create_new(&directory, |digits| format!("{digits}.{}", image.extension))?;
-    file.write_all(&image.bytes)?;
-    Ok(SavedImage { path: places.images.join(name), bytes: Some(image.bytes) })
+    let prefix = prefix(&title);
+    let (name, mut file) = kept::create_new(&directory, |digits| format!("{prefix}{digits}.{extension}"))?;
+    file.write_all(&bytes)?;
+    Ok(SavedImage { path: places.images.join(name), bytes: (extension != PAGE).then_some(bytes) })
+}
+
+/// The beginning of a file's name: the words of the title, in letters and digits.
+fn prefix(title: &str) -> String {
+    let words = title.split(|char: char| !char.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let mut prefix = String::new();
+    for word in words {
+        if prefix.len() + word.len() > NAME_CHARS {
+            break;
+        }
+        prefix.push_str(&word.to_ascii_lowercase());
+        prefix.push('-');
+    }
+    prefix
 }
 
 /// Removes an image that was saved. Blocks.
@@ -60,9 +98,10 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::kernels::kernel::PlotKind;
 
     fn image(extension: &'static str, bytes: &[u8]) -> Image {
-        Image { extension, bytes: bytes.to_vec() }
+        Image { title: String::new(), extension, bytes: bytes.to_vec(), plot: None }
     }
 
     fn places(workspace: &Path) -> Places {
@@ -89,6 +128,37 @@ mod tests {
         assert_eq!(saved.path.extension().unwrap(), "svg");
         remove(&places(workspace.path()), &saved).unwrap();
         assert!(!saved.path.exists());
+    }
+
+    #[test]
+    fn the_name_of_a_file_begins_with_the_words_of_its_title() {
+        let workspace = tempfile::tempdir().unwrap();
+        let check = |title: &str, expected: &str| {
+            let titled = Image { title: title.to_owned(), ..image("png", b"\x89") };
+            let saved = save(&places(workspace.path()), titled).unwrap();
+            let name = saved.path.file_name().unwrap().to_str().unwrap();
+            assert_eq!((&name[..name.len() - 12], name.len()), (expected, expected.len() + 12));
+            saved
+        };
+        let first = check("Sales by Region (2026)", "sales-by-region-2026-");
+        let second = check("Sales by Region (2026)", "sales-by-region-2026-");
+        assert_ne!(first.path, second.path);
+        assert_eq!(first.name(), "sales-by-region-2026");
+        assert_eq!(check("", "").name().len(), 8);
+        check("../../.env\0\u{202e}", "env-");
+        check("\u{58f2}\u{4e0a}", "");
+        check(&"long ".repeat(20), &"long-".repeat(8));
+        check(&"x".repeat(300), "");
+    }
+
+    #[test]
+    fn a_plot_is_saved_as_a_page() {
+        let workspace = tempfile::tempdir().unwrap();
+        let plot = Image { plot: Some(PlotKind::Plotly), ..image("html", br#"{"data": []}"#) };
+        let saved = save(&places(workspace.path()), plot).unwrap();
+        let page = std::fs::read_to_string(&saved.path).unwrap();
+        assert!(page.contains(r#"{"data": []}"#) && page.len() > 1_000_000);
+        assert!(saved.is_page() && saved.bytes.is_none());
     }
 
     #[test]

@@ -136,7 +136,8 @@ impl Record {
         };
         let mut excerpt = self.excerpt.into_string();
         excerpt.truncate(excerpt.trim_end().len());
-        let images = self.images.iter().map(|(id, image)| (*id, &image.path));
+        let images = self.images.iter().filter(|(_, image)| !image.is_page());
+        let images = images.map(|(id, image)| (*id, &image.path));
         let views = self.views.iter().map(|(id, view)| (*id, &view.path)).chain(images);
         let views = BTreeMap::from_iter(views).into_values().cloned().collect();
         let images = self.images.into_values().collect();

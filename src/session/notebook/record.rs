@@ -181,11 +181,11 @@ impl Setting<'_> {
 impl Object {
     fn into_output(mut self, number: Option<i32>, directory: Option<&Path>) -> Shown {
         // The kernel sends JSON as text.
-        if let Some(json) = self.bundle.remove("application/json")
-            && let Some(value) = json.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok())
-        {
-            self.bundle.insert("application/json".to_owned(), value);
-        }
+        self.bundle.retain(|kind, value| {
+            let is_json = kind == "application/json" || kind.ends_with("+json");
+            let Some(text) = value.as_str().filter(|_| is_json) else { return true };
+            serde_json::from_str(text).map(|read| *value = read).is_ok()
+        });
         if self.large_bytes > 0 {
             let what = format!("An image of {} kB", self.large_bytes / 1000);
             match self.files.first() {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::stream::Stream;
 use crate::ground::text::Redactor;
-use crate::kernels::kernel::{Content, MimeBundle, PythonError, Shown, ShownFile};
+use crate::kernels::kernel::{Content, MimeBundle, PlotKind, PythonError, Shown, ShownFile, plot};
 use crate::kernels::output::excerpt;
 
 /// How many outputs of a cell are kept.
@@ -21,6 +21,9 @@ const LEAST_CHARS: usize = 256;
 
 /// How many bytes the images of a cell may have together, in Base64. Larger ones are in their files alone.
 const IMAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The newest version of Vega and Vega-Lite that JupyterLab 4 draws.
+const KNOWN_VEGA: u32 = 5;
 
 /// How many characters of an exception are kept: its name, its text, its traceback.
 const ERROR_CHARS: [usize; 3] = [200, 4_000, 32_000];
@@ -175,6 +178,9 @@ impl Tape {
         for (kind, value) in bundle {
             self.keep(&mut object, kind, value);
         }
+        if let Some((kind, specification)) = plot(bundle) {
+            self.keep_plot(&mut object, kind, specification);
+        }
         self.newest = match place {
             Some(place) => {
                 self.outputs[place] = Output::Object(object);
@@ -222,6 +228,21 @@ impl Tape {
         object.bundle.insert(kind.to_owned(), kept.into());
     }
 
+    /// Keeps a plot as Jupyter's clients draw it, if there is room for it among the images.
+    fn keep_plot(&mut self, object: &mut Object, kind: PlotKind, specification: &str) {
+        let Ok(specification) = serde_json::from_str(specification) else { return };
+        let types = plot_types(kind, &specification);
+        let text = self.redactor.redact_json(specification).to_string();
+        match self.images_left.checked_sub(text.len() * types.len()) {
+            Some(left) => {
+                self.images_left = left;
+                let representation = |kind| (kind, Value::from(text.clone()));
+                object.bundle.extend(types.into_iter().map(representation));
+            }
+            None => object.large_bytes += text.len(),
+        }
+    }
+
     fn give_back(&mut self, bundle: &MimeBundle) {
         for (kind, value) in bundle {
             let length = value.as_str().map_or(0, str::len);
@@ -265,9 +286,28 @@ impl Tape {
     }
 }
 
-/// Whether a representation is an image, in Base64 or as SVG.
+/// Whether a representation is an image, in Base64 or as SVG, or a plot.
 fn is_image(kind: &str) -> bool {
-    kind.starts_with("image/") || kind == "application/pdf"
+    kind.starts_with("image/") || kind == "application/pdf" || kind.starts_with("application/vnd.")
+}
+
+/// The MIME types by which JupyterLab and VS Code draw a plot.
+fn plot_types(kind: PlotKind, specification: &Value) -> Vec<String> {
+    let name = match kind {
+        PlotKind::Plotly => return vec!["application/vnd.plotly.v1+json".to_owned()],
+        PlotKind::Vega => "vega",
+        PlotKind::VegaLite => "vegalite",
+    };
+    let version = specification["$schema"].as_str().and_then(schema_version).unwrap_or(KNOWN_VEGA);
+    // The newest one that JupyterLab knows draws most plots of later ones, too.
+    let versions = if version > KNOWN_VEGA { vec![version, KNOWN_VEGA] } else { vec![version] };
+    versions.into_iter().map(|version| format!("application/vnd.{name}.v{version}+json")).collect()
+}
+
+/// `6` of `https://vega.github.io/schema/vega-lite/v6.1.0.json`.
+fn schema_version(schema: &str) -> Option<u32> {
+    let (_, version) = schema.rsplit_once("/v")?;
+    version.split('.').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -380,6 +420,29 @@ mod tests {
         assert_eq!(tape.finish(Some(&error("E"))).outputs.len(), 1);
         let tape = super::tests::tape();
         assert_eq!(tape.finish(Some(&error("E"))).outputs, [Output::Error(error("E"))]);
+    }
+
+    #[test]
+    fn plots_are_kept_as_jupyter_draws_them() {
+        let kinds = |view: &str| {
+            let outputs = outputs(&[object(json!({"application/vnd.ipybox.plot": view}), None)]).outputs;
+            let [Output::Object(object)] = &outputs[..] else { panic!("{outputs:?}") };
+            let bundle = object.bundle.iter();
+            bundle.map(|(kind, value)| format!("{kind} {}", value.as_str().unwrap())).collect::<Vec<_>>()
+        };
+        let plotly = r#"application/vnd.plotly.v1+json {"data":["${KEY}"]}"#;
+        assert_eq!(kinds("plotly.json\n{\"data\": [\"the-secret\"]}"), [plotly]);
+        let chart = |version: &str| {
+            format!(r#"{{"$schema":"https://vega.github.io/schema/vega-lite/v{version}.json"}}"#)
+        };
+        let names = |version: &str| {
+            let kinds = kinds(&format!("vegalite.json\n{}", chart(version)));
+            kinds.iter().map(|kind| kind.split_once('+').unwrap().0.to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("5.20.1"), ["application/vnd.vegalite.v5"]);
+        assert_eq!(names("6.1.0"), ["application/vnd.vegalite.v6", "application/vnd.vegalite.v5"]);
+        assert_eq!(kinds("vega.json\n{}"), ["application/vnd.vega.v5+json {}"]);
+        assert_eq!(kinds("vega.json\n{"), Vec::<String>::new());
     }
 
     #[test]

@@ -32,15 +32,14 @@ async fn event_loops_run_as_in_a_script() {
 async fn what_needs_a_browser_is_text() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
-    let frame = "shape: (1, 2)\n┌─────┬─────┐\n│ a   ┆ b   │\n│ --- ┆ --- │\n│ i64 ┆ str │\n╞═════╪═════╡\n│ 1   ┆ x   │\n\
-                 └─────┴─────┘";
+    let frame = "DataFrame of 1 row and 2 columns\nColumns: a Int64, b String\nRows:\na,b\n1,x";
     all_say(
         &mut ipybox,
         &[
             ("import polars\npolars.DataFrame({'a': [1], 'b': ['x']})", frame),
-            ("import altair\naltair.Chart().mark_bar()", "alt.Chart(...)"),
             ("import ipywidgets\nipywidgets.IntSlider()", "IntSlider(value=0)"),
             ("get_ipython().kernel.__class__.__name__", "'Kernel'"),
+            ("get_ipython().kernel.comm_manager.register_target('a', print)", "[no output]"),
         ],
     )
     .await;

@@ -28,6 +28,10 @@ print()";
     assert_eq!(ipybox.cell(code).await.ok(), "100%|##########");
     let text = ipybox.cell("from tqdm import tqdm\nfor _ in tqdm(range(300)): time.sleep(0.001)").await.ok();
     assert!(text.starts_with("100%|") && text.contains("300/300") && text.lines().count() == 1, "{text:?}");
+    let code =
+        "from tqdm.notebook import tqdm as bar\nfor _ in bar(range(3), desc='Rows', ncols='100%'): pass";
+    let text = ipybox.cell(code).await.ok();
+    assert!(text.starts_with("Rows: 100%|") && text.contains("3/3") && text.lines().count() == 1, "{text:?}");
     // What pip and rich write to the pseudo-terminal of a `!command`: several lines, drawn anew.
     let code = r#"!printf 'a 0%%\nb 0%%\r\033[2K\033[1A\033[2K\033[32ma 9%%\033[0m\nb 9%%\n'"#;
     assert_eq!(ipybox.cell(code).await.ok(), "a 9%\nb 9%");
@@ -36,14 +40,24 @@ print()";
 
 #[tokio::test]
 async fn every_kind_of_object_is_shown_as_text() {
-    let styled = "<table><tr><td>1</td></tr></table>";
-    let html = format!("from IPython.display import HTML; HTML('<style>td {{}}</style>{styled}')");
+    let html =
+        "from IPython.display import HTML; HTML('<style>td {}</style><table><tr><td>1</td></tr></table>')";
+    let point = "class Point:\n    def __repr__(self): return '<POINT (1 2)>'\n    \
+                 def _repr_html_(self): return '<b>a point</b>'\nPoint()";
     check(&[
         ("from IPython.display import Markdown; Markdown('**bold**')", "**bold**"),
         ("from IPython.display import Latex; Latex('$x^2$')", "$x^2$"),
         ("from IPython.display import JSON; JSON({'a': [1, 2]})", r#"{"a":[1,2]}"#),
-        (&html, styled),
-        ("import pandas; pandas.DataFrame({'a': [1, 2]})", "   a\n0  1\n1  2"),
+        (html, "1"),
+        (
+            "import pandas; pandas.DataFrame({'a': [1, 2]})",
+            "DataFrame of 2 rows and 1 column\nColumns: a int64\nRows:\na\n1\n2",
+        ),
+        (
+            "pandas.DataFrame({'a': [0.123]}).style.format('{:.0%}')",
+            "DataFrame of 1 row and 1 column\nColumns: a float64\nRows:\na\n0.123",
+        ),
+        (point, "<POINT (1 2)>"),
         ("display('one', 2)", "'one'\n2"),
         ("display({'text/plain': 'raw'}, raw=True)", "raw"),
         ("print('\\x1b[31mred\\x1b[0m')", "red"),
@@ -112,6 +126,53 @@ async fn a_picture_in_two_formats_is_shown_once() {
 }
 
 #[tokio::test]
+pub(crate) async fn a_figure_is_shown_once() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let figure = "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\n\
+                  ax.plot([1, 2]); ax.set_title('Growth, 2026')";
+    for (code, count) in [
+        (format!("{figure}\nfig"), 1),
+        (format!("{figure}\ndisplay(fig)"), 1),
+        (format!("{figure}\nplt.show()\nfig"), 1),
+        (format!("{figure}\nax.figure"), 1),
+        // It has changed, or is shown again in another cell.
+        (format!("{figure}\ndisplay(fig)\nax.plot([2, 1]);"), 2),
+        ("fig".to_owned(), 1),
+        // What was cleared is not shown any more.
+        (format!("{figure}\ndisplay(fig)\nfrom IPython.display import clear_output\nclear_output()\nfig"), 1),
+    ] {
+        let text = ipybox.cell(&code).await.ok();
+        assert_eq!(text.matches("[growth-2026](").count(), count, "{code}\n{text}");
+        assert!(text.contains("/growth-2026-"), "{text}");
+    }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn tables_are_short_unless_code_says_how_long() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let head = "of 30 rows and 2 columns\nColumns: a";
+    for code in [
+        "import pandas\ntable = pandas.DataFrame({'a': range(30), 'b': ['x'] * 30})\ntable",
+        "import polars\npolars.from_pandas(table)",
+        "import pyarrow\npyarrow.Table.from_pandas(table)",
+    ] {
+        let text = ipybox.cell(code).await.ok();
+        assert!(text.contains(head) && text.contains("The first 5 rows:\na,b\n0,x\n"), "{text}");
+        assert!(text.lines().count() == 9 && !text.contains("the user sees"), "{text}");
+    }
+    let text = ipybox.cell("pandas.set_option('display.max_rows', 100)\ntable").await.ok();
+    assert!(text.contains("\n29  29  x"), "{text}");
+    let text = ipybox.cell("pandas.reset_option('display.max_rows')\ntable").await.ok();
+    assert!(text.contains(head), "{text}");
+    let text = ipybox.cell("size = polars.Config.set_tbl_rows(40)\npolars.from_pandas(table)").await.ok();
+    assert!(text.contains("│ 29"), "{text}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn an_animation_leaves_its_last_frame() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
@@ -161,8 +222,8 @@ async fn logs_warnings_and_tables_are_shown() {
         &mut ipybox,
         &[
             ("import logging, sys, warnings\nlogging.basicConfig()\nlogging.warning('first')\nlogging.getLogger('own').error('second')\nlogging.info('hidden')", "WARNING:root:first\nERROR:own:second"),
-            ("import pandas\npandas.DataFrame({'a': [1, 2], 'b': ['x', 'y']})", "   a  b\n0  1  x\n1  2  y"),
-            ("display(pandas.Series([1.5], name='s'))", "0    1.5\nName: s, dtype: float64"),
+            ("import pandas\npandas.DataFrame({'a': [1, 2], 'b': ['x', 'y']})", "DataFrame of 2 rows and 2 columns\nColumns: a int64, b str\nRows:\na,b\n1,x\n2,y"),
+            ("display(pandas.Series([1.5], name='s'))", "Series of 1 row and 1 column\nColumns: s float64\nRows:\ns\n1.5"),
             ("print(1, end=''); print(2, end='', file=sys.stderr)", "12"),
         ],
     )

@@ -5,5 +5,6 @@ mod floods;
 pub(crate) mod images;
 pub(crate) mod long_output;
 pub(crate) mod notebook;
+pub(crate) mod plots;
 pub(crate) mod streams;
 pub(crate) mod tracebacks;

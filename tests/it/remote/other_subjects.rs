@@ -1,8 +1,8 @@
 //! Tests of other subjects once more, with kernels on Jupyter's real servers.
 
 use crate::approval::shell_commands;
-use crate::cells::execution;
-use crate::output::{displays, images, long_output, notebook, streams, tracebacks};
+use crate::cells::{execution, magics};
+use crate::output::{displays, images, long_output, notebook, plots, streams, tracebacks};
 use crate::protocol::{requests, resources as served};
 use crate::support::jupyter::Server;
 use crate::support::{Setting, with_kernels};
@@ -53,6 +53,7 @@ once_more_by_both_kernels! {
     displays::progress_bars_collapse_to_their_final_state
     streams::late_output_of_threads_and_tasks_is_marked
     images::a_plot_is_shown_as_it_was_saved
+    plots::plots_are_pages_for_clients_without_views
     served::files_that_a_client_passes_are_there_for_the_cell
     served::a_file_that_a_cell_shows_is_a_resource
     notebook::cells_are_written_as_jupyter_writes_them
@@ -69,7 +70,11 @@ once_more_by_both_kernels! {
 }
 
 // Whose kernels have the libraries.
-once_more! { with_libraries, JUPYTER_SERVER: views::tables_of_all_kinds_have_views_and_short_texts }
+once_more! { with_libraries, JUPYTER_SERVER:
+    displays::a_figure_is_shown_once
+    magics::a_program_that_ends_well_is_no_error
+    views::tables_of_all_kinds_have_views_and_short_texts
+}
 
 // The kernel is the Jupyter Server's; the server is another: how it starts, interrupts, restarts and passes messages on.
 once_more! { kernel_gateway, KERNEL_GATEWAY:

@@ -2,7 +2,7 @@
 
 use crate::approval::shell_commands;
 use crate::cells::{execution, kernel_deaths};
-use crate::output::{displays, images, long_output, notebook, streams, tracebacks};
+use crate::output::{displays, images, long_output, notebook, plots, streams, tracebacks};
 use crate::protocol::{requests, resources as served};
 use crate::support::{Setting, with_kernels};
 use crate::tools::{calls, content, inference, registration, resources, search};
@@ -36,6 +36,7 @@ once_more_in_a_sandbox! { bwrap, "bwrap":
     displays::progress_bars_collapse_to_their_final_state
     streams::late_output_of_threads_and_tasks_is_marked
     images::a_plot_is_shown_as_it_was_saved
+    plots::plots_are_pages_for_clients_without_views
     served::files_that_a_client_passes_are_there_for_the_cell
     served::a_file_that_a_cell_shows_is_a_resource
     served::what_cannot_be_shown_is_an_error_with_the_reason

@@ -15,8 +15,8 @@ const LONGEST: usize = 512;
 /// The name of the session's notebook, whatever that of its file is.
 const NOTEBOOK: &str = "session.ipynb";
 
-/// The extensions of images.
-const IMAGES: [&str; 6] = ["gif", "jpg", "pdf", "png", "svg", "webp"];
+/// The extensions of images, and of pages of plots.
+const IMAGES: [&str; 7] = ["gif", "html", "jpg", "pdf", "png", "svg", "webp"];
 
 /// Which file a resource is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +76,13 @@ impl Address {
         let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
         match kind {
             "outputs" if is_digits(stem) && extension == "txt" => Some(Self::Output(name.to_owned())),
-            "images" if is_digits(stem) && IMAGES.contains(&extension) => Some(Self::Image(name.to_owned())),
+            "images" => {
+                // The words of a title may come first.
+                let (words, digits) = stem.rsplit_once('-').unwrap_or(("x", stem));
+                let is_titled = !words.is_empty() && words.bytes().all(is_of_title);
+                let is_ours = is_titled && is_digits(digits) && IMAGES.contains(&extension);
+                is_ours.then(|| Self::Image(name.to_owned()))
+            }
             "files" => {
                 let (digits, rest) = name.split_once('-')?;
                 let is_ours = is_digits(digits) && !rest.is_empty() && rest.chars().all(is_plain);
@@ -179,6 +185,10 @@ fn is_digits(stem: &str) -> bool {
     stem.len() == 8 && stem.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+fn is_of_title(byte: u8) -> bool {
+    byte == b'-' || byte.is_ascii_digit() || byte.is_ascii_lowercase()
+}
+
 fn is_plain(char: char) -> bool {
     char.is_ascii_alphanumeric() || ".-_".contains(char)
 }
@@ -196,6 +206,7 @@ mod tests {
         for uri in [
             "ipybox://outputs/0a1b2c3d.txt",
             "ipybox://images/0a1b2c3d.png",
+            "ipybox://images/sales-by-region-0a1b2c3d.html",
             "ipybox://files/0a1b2c3d-a-report.final.pdf",
             "ipybox://views/0a1b2c3d-table.jsonl",
             "ipybox://mcptools/git/get_file.py",
@@ -222,6 +233,9 @@ mod tests {
             "IPYBOX://outputs/0a1b2c3d.txt",
             "ipybox://images/0a1b2c3d.exe",
             "ipybox://images/sub/0a1b2c3d.png",
+            "ipybox://images/../a-0a1b2c3d.png",
+            "ipybox://images/-0a1b2c3d.png",
+            "ipybox://images/sales.png",
             "ipybox://files/0a1b2c3d-",
             "ipybox://files/0a1b2c3d-../.env",
             "ipybox://files/0a1b2c3d-a\0b",

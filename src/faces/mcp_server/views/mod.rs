@@ -18,10 +18,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use self::part::Library;
 use super::resources::Address;
 use super::{parse, reply, schema};
-use crate::kernels::output::Places;
+use crate::kernels::output::{Library, Places};
 
 /// The tool by which the page reads.
 pub(super) const NAME: &str = "read_view";

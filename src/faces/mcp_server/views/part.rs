@@ -5,33 +5,16 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::ground::files::inside;
+use crate::kernels::output::Library;
 
 /// How many bytes a part has: clients pass on answers of about a megabyte.
 const PART_BYTES: usize = 384 * 1024;
 
 /// The longest view that is read, in bytes: the page holds all of it. `ipybox_viewing.py` makes shorter ones.
 const VIEW_BYTES: u64 = 32 * 1024 * 1024;
-
-/// A library that draws plots, as packed by gzip. `packaging/views.py` makes them.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Library {
-    Plotly,
-    Vega,
-}
-
-impl Library {
-    fn bytes(self) -> &'static [u8] {
-        match self {
-            Self::Plotly => include_bytes!("libraries/plotly.js.gz"),
-            Self::Vega => include_bytes!("libraries/vega.js.gz"),
-        }
-    }
-}
 
 /// A part of a library.
 pub(super) fn of_library(library: Library, from: u64) -> Result<Value, String> {

@@ -10,10 +10,6 @@ use serde_json::Value;
 
 use crate::kernels::kernel::message::MimeBundle;
 
-/// The longest HTML, in characters and without its scripts and styles, that is shown if there is no text.
-/// Longer HTML is data: a sound, an interactive plot.
-const HTML_CHARS: usize = 20_000;
-
 /// The MIME types of the images that are kept, the best first, and the extensions of their files.
 const IMAGES: [(&str, &str); 6] = [
     ("image/png", "png"),
@@ -29,6 +25,14 @@ const IMAGES: [(&str, &str); 6] = [
 const PIXELS: usize = 4;
 
 const SVG: &str = "image/svg+xml";
+
+/// The MIME types of what `ipybox_views.py` makes. Of a page: its HTML.
+const PAGE: &str = "application/vnd.ipybox.page";
+/// Of the title of a picture.
+const TITLE: &str = "application/vnd.ipybox.title";
+
+/// The longest title, in characters.
+const TITLE_CHARS: usize = 200;
 
 /// A file that the kernel sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,31 +59,69 @@ impl ShownFile {
     const COPY: &str = "application/vnd.ipybox.file";
     /// The MIME type of a view: its name, a line break, and its text. `ipybox_views.py` makes it.
     const VIEW: &str = "application/vnd.ipybox.view";
+    /// The MIME type of the same of a plot, for a reader without views.
+    const PLOT: &str = "application/vnd.ipybox.plot";
 
-    /// Whether a representation of this MIME type is a file.
+    /// Whether a representation of this MIME type is for ipybox alone.
     pub(crate) fn is_of(mime_type: &str) -> bool {
-        [Self::COPY, Self::VIEW].contains(&mime_type)
+        [Self::COPY, Self::VIEW, Self::PLOT, PAGE, TITLE].contains(&mime_type)
     }
 }
 
-/// An image, as the kernel sent it.
+/// An image, as the kernel sent it: also what needs a browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Image {
+    /// Its title, if it has one. Code chooses it.
+    pub(crate) title: String,
     /// The extension of its file.
     pub(crate) extension: &'static str,
-    /// The file's bytes.
+    /// The file's bytes; of a plot its specification, as JSON.
     pub(crate) bytes: Vec<u8>,
+    /// The kind of plot that they specify, if they do.
+    pub(crate) plot: Option<PlotKind>,
 }
 
-/// The files that an object's representations come to: its picture, and its drawings.
+/// A kind of plot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PlotKind {
+    Plotly,
+    Vega,
+    VegaLite,
+}
+
+impl PlotKind {
+    /// The kind by the name of a view.
+    fn of_view(name: &str) -> Option<Self> {
+        match name {
+            "plotly.json" => Some(Self::Plotly),
+            "vega.json" => Some(Self::Vega),
+            "vegalite.json" => Some(Self::VegaLite),
+            _ => None,
+        }
+    }
+}
+
+/// The plot among an object's representations: its kind and its specification, as JSON.
+pub(crate) fn plot(bundle: &MimeBundle) -> Option<(PlotKind, &str)> {
+    let view = text(bundle, ShownFile::VIEW).or_else(|| text(bundle, ShownFile::PLOT))?;
+    let (name, specification) = view.split_once('\n')?;
+    Some((PlotKind::of_view(name)?, specification))
+}
+
+/// The files that an object's representations come to: its picture, its drawings, and what needs a browser.
 pub(super) fn images(bundle: &MimeBundle) -> Vec<Image> {
-    let image = |&(mime_type, extension): &(&str, &'static str)| {
+    let title: String = text(bundle, TITLE).unwrap_or_default().chars().take(TITLE_CHARS).collect();
+    let image = |extension, bytes, plot| Image { title: title.clone(), extension, bytes, plot };
+    let file = |&(mime_type, extension): &(&str, &'static str)| {
         let data = text(bundle, mime_type)?;
         let bytes = if mime_type == SVG { data.as_bytes().to_vec() } else { decode(data)? };
-        Some(Image { extension, bytes })
+        Some(image(extension, bytes, None))
     };
+    let page = text(bundle, PAGE).map(|html| image("html", html.as_bytes().to_vec(), None));
+    let plot = plot(bundle).map(|(kind, json)| image("html", json.as_bytes().to_vec(), Some(kind)));
     let (pixels, drawings) = IMAGES.split_at(PIXELS);
-    pixels.iter().find_map(image).into_iter().chain(drawings.iter().filter_map(image)).collect()
+    let pictures = pixels.iter().find_map(file).into_iter().chain(drawings.iter().filter_map(file));
+    pictures.chain(page.or(plot)).collect()
 }
 
 /// The file among an object's representations.
@@ -108,7 +150,6 @@ pub(super) fn best_text(bundle: &MimeBundle, images: &[Image]) -> Option<String>
     written
         .map(str::to_owned)
         .or_else(|| json(bundle.get("application/json")?))
-        .or_else(|| readable_html(text(bundle, "text/html")?))
         .or_else(|| plain.map(str::to_owned))
         .filter(|text| !text.is_empty())
 }
@@ -122,33 +163,13 @@ fn text<'a>(bundle: &'a MimeBundle, mime_type: &str) -> Option<&'a str> {
     bundle.get(mime_type)?.as_str()
 }
 
-/// `<Figure size 640x480 with 1 Axes>`, `<IPython.core.display.HTML object>`: adds nothing to the object
-/// itself.
+/// Whether a text says no more than the class of an object: `<Figure size 640x480 with 1 Axes>`,
+/// `<IPython.core.display.HTML object>`, `<module.Class object at 0x7f00>`. `ipybox_viewing.py` has the same rule.
 fn is_placeholder(text: &str) -> bool {
-    text.starts_with('<') && text.ends_with('>') && !text.contains('\n')
-}
-
-/// HTML without scripts and styles, if it is not too long to read.
-fn readable_html(html: &str) -> Option<String> {
-    let html = without_element(&without_element(html, "script"), "style");
-    let html = html.trim();
-    (!html.is_empty() && html.chars().count() <= HTML_CHARS).then(|| html.to_owned())
-}
-
-/// Cuts every `<name …>…</name>` out of `html`, whatever its case.
-fn without_element(html: &str, name: &str) -> String {
-    // Of the same length, so that offsets in one are offsets in the other.
-    let lower = html.to_ascii_lowercase();
-    let (open, close) = (format!("<{name}"), format!("</{name}>"));
-    let mut kept = String::new();
-    let mut from = 0;
-    while let Some(begin) = lower[from..].find(&open) {
-        kept.push_str(&html[from..from + begin]);
-        let end = lower[from + begin..].find(&close);
-        from = end.map_or(html.len(), |end| from + begin + end + close.len());
-    }
-    kept.push_str(&html[from..]);
-    kept
+    let Some(inner) = text.strip_prefix('<').and_then(|text| text.strip_suffix('>')) else { return false };
+    let is_address = |end: &str| !end.is_empty() && end.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let is_bare = inner.ends_with(" object") || inner.starts_with("Figure size ");
+    !inner.contains('\n') && (is_bare || inner.rsplit_once(" at 0x").is_some_and(|(_, end)| is_address(end)))
 }
 
 #[cfg(test)]
@@ -157,6 +178,7 @@ mod tests {
 
     use super::*;
 
+    #[track_caller]
     fn check(bundle: Value, expected: Option<&str>, extensions: &[&str]) {
         let Value::Object(bundle) = bundle else { panic!("a bundle is an object") };
         let images = images(&bundle);
@@ -170,22 +192,33 @@ mod tests {
         let script = include_str!("../ipybox_messages.py");
         let listed = |name: &str| {
             let list = script.split_once(&format!("\n{name} = (")).unwrap().1.split_once(')').unwrap().0;
-            let list = list.replace("ipybox_views.KIND", &format!("\"{}\"", ShownFile::VIEW));
+            let quoted = |name: &str| format!("\"{name}\"");
+            let list = list.replace("ipybox_views.KIND", &quoted(ShownFile::VIEW));
+            let list = list.replace("ipybox_views.PLOT", &quoted(ShownFile::PLOT));
+            let list = list.replace("ipybox_views.PAGE", &quoted(PAGE));
+            let list = list.replace("ipybox_views.TITLE", &quoted(TITLE));
             Vec::from_iter(list.split('"').skip(1).step_by(2).map(str::to_owned))
         };
         let images = IMAGES.into_iter().map(|(mime_type, _)| mime_type);
-        let read = images.chain([ShownFile::COPY, ShownFile::VIEW]);
+        let read = images.chain([ShownFile::COPY, ShownFile::VIEW, ShownFile::PLOT, PAGE, TITLE]);
         assert_eq!(listed("READ"), Vec::from_iter(read));
         let texts = listed("TEXTS");
         assert_eq!(texts.len(), 5);
-        texts.into_iter().for_each(|mime_type| check(json!({ mime_type: "x" }), Some("x"), &[]));
+        // The kernel reads HTML, and sends its text.
+        let shown = texts.into_iter().filter(|mime_type| mime_type != "text/html");
+        shown.for_each(|mime_type| check(json!({ mime_type: "x" }), Some("x"), &[]));
     }
 
     #[test]
     fn a_picture_is_not_described_by_its_repr() {
         let figure = "<Figure size 640x480 with 1 Axes>";
         check(json!({"image/png": "iVBO\nRw==\n", "text/plain": figure}), None, &["png"]);
-        check(json!({"image/png": "iVBORw==", "text/plain": "cat"}), Some("cat"), &["png"]);
+        for repr in ["cat", "<POINT (1 2)>", "<Client: 'tcp://127.0.0.1:1' processes=4>", "<Quantity 3. m>"] {
+            check(json!({"image/png": "iVBORw==", "text/plain": repr}), Some(repr), &["png"]);
+        }
+        for repr in ["<a.B object at 0x7f00aa>", "<PIL.Image.Image image mode=RGB size=2x2 at 0x7F00>"] {
+            check(json!({"image/png": "iVBORw==", "text/plain": repr}), None, &["png"]);
+        }
         check(json!({"image/png": "%", "text/plain": figure}), Some(figure), &[]);
     }
 
@@ -245,18 +278,27 @@ mod tests {
         check(json!({"text/plain": "x", "text/latex": "$x$"}), Some("x"), &[]);
         check(json!({"text/plain": placeholder, "application/json": {"a": [1]}}), Some(r#"{"a":[1]}"#), &[]);
         check(json!({"text/plain": "a  b", "text/html": "<table/>"}), Some("a  b"), &[]);
+        check(json!({"text/plain": "<POINT (1 2)>", "text/html": "<table/>"}), Some("<POINT (1 2)>"), &[]);
         check(json!({"text/plain": placeholder}), Some(placeholder), &[]);
         check(json!({"text/plain": "", "text/html": "<pre></pre>"}), None, &[]);
         check(json!({}), None, &[]);
     }
 
     #[test]
-    fn html_is_shown_for_want_of_a_text() {
-        let placeholder = "<pandas.io.formats.style.Styler at 0x7f>";
-        let styled = "<STYLE a='b'>.x {}</STYLE><b>é</b><script>1</script> text<style>";
-        check(json!({"text/plain": placeholder, "text/html": styled}), Some("<b>é</b> text"), &[]);
-        check(json!({"text/html": "<script>", "text/plain": placeholder}), Some(placeholder), &[]);
-        let sound = format!("<audio src='data:{}'>", "x".repeat(HTML_CHARS));
-        check(json!({"text/html": sound, "text/plain": placeholder}), Some(placeholder), &[]);
+    fn pages_and_plots_are_images_with_a_title() {
+        let check = |bundle: Value, expected: (&str, &str, Option<PlotKind>)| {
+            let Value::Object(bundle) = bundle else { panic!("a bundle is an object") };
+            let [image] = &images(&bundle)[..] else { panic!("one image") };
+            let content = std::str::from_utf8(&image.bytes).unwrap();
+            assert_eq!((image.title.as_str(), content, image.plot), expected);
+            assert_eq!(image.extension, "html");
+        };
+        check(json!({ PAGE: "<p>", TITLE: "A title" }), ("A title", "<p>", None));
+        check(json!({ ShownFile::PLOT: "plotly.json\n{}" }), ("", "{}", Some(PlotKind::Plotly)));
+        check(json!({ ShownFile::VIEW: "vegalite.json\n{}" }), ("", "{}", Some(PlotKind::VegaLite)));
+        let script = include_str!("../ipybox_views.py");
+        for kind in [PAGE, TITLE, ShownFile::PLOT] {
+            assert!(script.contains(&format!(" = \"{kind}\"")), "{kind}");
+        }
     }
 }

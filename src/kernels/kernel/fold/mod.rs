@@ -9,7 +9,7 @@ mod scenarios;
 mod tests;
 mod transcript;
 
-pub(crate) use self::bundle::{FileRole, Image, ShownFile};
+pub(crate) use self::bundle::{FileRole, Image, PlotKind, ShownFile, plot};
 pub(crate) use self::transcript::{AttachmentId, Settled, Taken, Transcript};
 
 use super::message::{Content, Message, PythonError, RateLimit, Shown};

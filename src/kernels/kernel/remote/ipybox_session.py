@@ -105,6 +105,7 @@ def send_in_pieces(send):
     """
 
     def send_pieces(stream, message_or_type, content=None, *args, **kwargs):
+        sent = None
         if isinstance(message_or_type, dict):
             message = message_or_type
             for kind, piece in pieces_of(message["msg_type"], message["content"]):
@@ -122,7 +123,11 @@ def send_in_pieces(send):
 
 
 def pieces_of(kind, content):
+    if kind == "clear_output":
+        ipybox_views.forget_figures()
     if kind in ("display_data", "execute_result", "update_display_data"):
+        if ipybox_views.is_repeated(kind, content["data"]):
+            return ()
         content = {**content, "data": ipybox_views.with_view(content["data"])}
     return ipybox_messages.pieces(kind, content)
 
