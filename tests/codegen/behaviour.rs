@@ -1,4 +1,5 @@
-//! Generated packages at work: `behaviour.py` imports one, answers its calls itself, and checks what users see.
+//! Generated packages at work: `behaviour.py` and `values.py` import one, answer its calls themselves, and check what users
+//! see.
 
 use std::fs;
 
@@ -8,10 +9,19 @@ use crate::support::{RUNTIME, fixtures, package, python, tool, written};
 
 #[test]
 fn packages_keep_their_promises() {
-    let listed: Value =
-        serde_json::from_str(&fs::read_to_string(fixtures().join("behaviour.json")).unwrap()).unwrap();
+    run("behaviour");
+}
+
+#[test]
+fn what_python_has_and_json_does_not_is_sent_and_received() {
+    run("values");
+}
+
+/// Runs a program with the package for the tools of the same name.
+fn run(name: &str) {
+    let read = |extension: &str| fs::read_to_string(fixtures().join(name).with_extension(extension)).unwrap();
+    let listed: Value = serde_json::from_str(&read("json")).unwrap();
     let tools: Vec<_> = listed["tools"].as_array().unwrap().iter().map(tool).collect();
     let root = written(&package(&tools));
-    let program = fs::read_to_string(fixtures().join("behaviour.py")).unwrap();
-    python(&program, &[root.path().to_str().unwrap(), RUNTIME], "");
+    python(&read("py"), &[root.path().to_str().unwrap(), RUNTIME], "");
 }

@@ -18,7 +18,7 @@ const FLOAT_DIGITS: usize = 17;
 pub(super) const MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// The text without a byte order mark, with U+FFFD for each half of a character and each byte that is not UTF-8, with
-/// `null` for numbers that JSON does not have, and with texts for integers that would become other numbers.
+/// `null` for NaN, which JSON does not have, and with texts for infinities, and for integers that would become other numbers.
 pub(super) fn repaired(text: Vec<u8>) -> Vec<u8> {
     let mut text = match String::from_utf8(text) {
         Ok(valid) => valid.into_bytes(),
@@ -49,7 +49,7 @@ fn has_long_digits(text: &[u8]) -> bool {
     })
 }
 
-/// The text with `null` for `NaN`, `Infinity` and `-Infinity`, and with texts for long integers, outside of strings.
+/// The text with `null` for `NaN`, and with texts for `Infinity`, `-Infinity` and long integers, outside of strings.
 fn without_strange_numbers(text: &[u8]) -> Vec<u8> {
     let mut written = Vec::with_capacity(text.len() + text.len() / 8);
     let mut rest = text;
@@ -57,7 +57,8 @@ fn without_strange_numbers(text: &[u8]) -> Vec<u8> {
         let strange =
             [&b"NaN"[..], b"Infinity", b"-Infinity"].into_iter().find(|name| rest.starts_with(name));
         if let Some(name) = strange {
-            written.extend_from_slice(b"null");
+            let text = [b"\"", name, b"\""].concat();
+            written.extend_from_slice(if name == b"NaN" { b"null" } else { &text });
             rest = &rest[name.len()..];
             continue;
         }
@@ -145,10 +146,10 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_json_does_not_have_are_null() {
+    fn numbers_that_json_does_not_have_are_null_or_texts() {
         check(
             br#"{"a": [NaN, -Infinity,Infinity], "b\"": "NaN \" NaN"}"#,
-            r#"{"a": [null, null,null], "b\"": "NaN \" NaN"}"#,
+            r#"{"a": [null, "-Infinity","Infinity"], "b\"": "NaN \" NaN"}"#,
         );
     }
 

@@ -12,6 +12,7 @@ import types
 OWN_MODULES = __file__.rpartition("ipybox_")[0] + "ipybox_"
 # The modules that carry tool calls.
 RUNTIME = (
+    "ipybox_arguments",
     "ipybox_batch",
     "ipybox_literals",
     "ipybox_modules",

@@ -104,6 +104,14 @@ impl Classes {
         }
     }
 
+    /// Whether the value of the schema itself may be `null`.
+    pub(super) fn is_nullable(&self) -> bool {
+        self.0.first().is_some_and(|class| match &class.body {
+            Body::Root(ty) => self.admits_null(ty),
+            _ => class.is_nullable,
+        })
+    }
+
     /// Whether a value of type `ty` may be `null`.
     fn admits_null(&self, ty: &Type) -> bool {
         self.admits_null_besides(ty, &mut HashSet::new())

@@ -13,7 +13,7 @@ pub(super) type Schema = Map<String, Value>;
 pub(super) const ALSO: &str = "$also";
 
 /// Keywords whose value is itself data or names, never a schema: a search for `$id` must not descend into them.
-const DATA_KEYWORDS: [&str; 5] = ["const", "default", "enum", "examples", "required"];
+pub(super) const DATA_KEYWORDS: [&str; 5] = ["const", "default", "enum", "examples", "required"];
 
 /// The longest `$id` to which references are relative, in bytes: it is written into each of them.
 const MAX_BASE_BYTES: usize = 200;

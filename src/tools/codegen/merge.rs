@@ -152,6 +152,22 @@ pub(super) fn type_names(value: &Value) -> Vec<&str> {
     }
 }
 
+/// Whether `value` is of the JSON Schema type `name`.
+pub(super) fn is_of_type(value: &Value, name: &str) -> bool {
+    match name {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "integer" => {
+            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
+        }
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        _ => true,
+    }
+}
+
 /// The greater or the lesser of two bounds. (draft-04 has booleans for `exclusiveMinimum`; `right` wins then.)
 fn extreme(left: &Value, right: &Value, wanted: Ordering) -> Value {
     match (left.as_f64(), right.as_f64()) {

@@ -1,6 +1,7 @@
 //! MCP tool schemas → typed Python. Pure: it returns text, and the caller writes the files.
 //!
-//! A schema is cut to a bounded depth (`bounded`), and its references are found (`document`). Then `lower`
+//! A schema is cut to a bounded depth (`bounded`), its references are found (`document`), and what is no JSON Schema is
+//! rewritten (`dialect`). Then `lower`
 //! makes types and `classes` of it (`model`), with the help of `merge`, `rules`, `regex`, `identifier`,
 //! `scope` and `singular`; and `python` writes them down. Nothing fails: a part of a schema that Python
 //! cannot express is left out at that spot, and reported.
@@ -12,6 +13,7 @@
 
 mod bounded;
 mod classes;
+mod dialect;
 mod document;
 mod identifier;
 mod lower;
@@ -279,6 +281,7 @@ fn classes(tool: &Tool) -> (Vec<Classes>, Vec<Degradation>) {
 fn schema(schema: &Map<String, Value>, name: &str, side: Side, place: &str) -> Lowered {
     let mut bounded = bounded::bounded(schema);
     document::complete_references(&mut bounded.value);
+    dialect::rewrite(&mut bounded.value);
     let mut lowered = lower(&bounded.value, bounded.nodes, name, side);
     if bounded.is_cut {
         let what = "nested too deeply; left as Any below".to_owned();

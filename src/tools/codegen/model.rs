@@ -77,6 +77,8 @@ pub(super) struct Class {
     pub(super) description: Option<String>,
     /// Whether the tool's other schema has the very same class, so that it need not be written again.
     pub(super) is_duplicate: bool,
+    /// Whether its schema also admits `null`, which is no instance of it.
+    pub(super) is_nullable: bool,
     pub(super) body: Body,
 }
 
@@ -213,6 +215,15 @@ impl Type {
     /// Whether this is `Any`, even if checks follow.
     pub(super) fn is_any(&self) -> bool {
         matches!(self, Type::Any) || matches!(self, Type::Checked(inner, _) if inner.is_any())
+    }
+
+    /// Whether this is `null`, or a union of which it is a member.
+    pub(super) fn admits_null(&self) -> bool {
+        match self {
+            Type::Null => true,
+            Type::Union(members) => members.contains(&Type::Null),
+            _ => false,
+        }
     }
 
     /// This type with `checks` that its values must pass too.

@@ -14,7 +14,7 @@ import types
 # The text before the signature in a module's docstring.
 _BEGIN = "\n\nrun("
 # The modules of a package that are for the others only.
-_SUPPORT = ("_base", "_rules", "_values")
+_SUPPORT = ("_base", "_results", "_rules", "_values")
 # ipybox's own functions, and the modules that have them.
 _OWN = {"mcptools.search": "ipybox_search", "mcptools.batch": "ipybox_batch"}
 

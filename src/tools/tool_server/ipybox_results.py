@@ -271,11 +271,9 @@ def _in_text(text):
     )
 
 
-def _no_constant(name):
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+# What numbers are that JSON does not have, as they arrive in structured values.
+_NO_JSON = {"NaN": None, "Infinity": "Infinity", "-Infinity": "-Infinity"}
+_DECODER = json.JSONDecoder(parse_constant=_NO_JSON.get)
 
 
 def _decode(text, at):

@@ -373,22 +373,36 @@ _LONG_NUMBER = re.compile("[0-9]{19}")
 
 def _encoded(request):
     try:
-        text = json.dumps(request, allow_nan=False, ensure_ascii=False)
+        text = _to_json(request)
         if _LONG_NUMBER.search(text):
-            _refuse_odd_numbers(request, "")
+            _refuse_odd_values(request, "")
         return text.encode()
     except UnicodeEncodeError as error:
         # Lone surrogates: `os.listdir` returns them for file names that are no UTF-8.
         wrong = error.object[error.start : error.end]
         message = f"the call holds text that is no Unicode ({wrong!r}): it cannot be sent as JSON"
         raise ToolRunnerError(message) from None
-    except ValueError:
-        _refuse_odd_numbers(request, "")
+    except (TypeError, ValueError):
+        _refuse_odd_values(_plain(request), "")
         raise
 
 
-def _refuse_odd_numbers(value, path):
-    """Refuse what would arrive as another number: JSON has no NaN, and the host's numbers have 64 bits."""
+def _to_json(request):
+    try:
+        return json.dumps(request, allow_nan=False, ensure_ascii=False)
+    except TypeError:
+        return json.dumps(_plain(request), allow_nan=False, ensure_ascii=False)
+
+
+def _plain(request):
+    # Rarely needed, and every kernel imports this module.
+    from ipybox_arguments import plain
+
+    return plain(request)
+
+
+def _refuse_odd_values(value, path):
+    """Refuse what JSON does not have, such as NaN, and what would be another number on the host, which has 64 bits."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ToolRunnerError(
             f"`{path}` is {value!r}, a number that JSON does not have"
@@ -401,10 +415,20 @@ def _refuse_odd_numbers(value, path):
         for name, item in value.items():
             # Arguments are called by their own names.
             is_ours = not path and name == "tool_args"
-            _refuse_odd_numbers(item, "" if is_ours else f"{path}.{name}".lstrip("."))
+            _refuse_odd_values(item, "" if is_ours else f"{path}.{name}".lstrip("."))
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            _refuse_odd_numbers(item, f"{path}[{index}]")
+            _refuse_odd_values(item, f"{path}[{index}]")
+    elif value is not None and not isinstance(value, (str, int, float)):
+        kind = type(value)
+        hint = (
+            ": these bytes are no UTF-8. Send them in the encoding that the tool takes, such as Base64"
+            if isinstance(value, (bytes, bytearray))
+            else ""
+        )
+        raise ToolRunnerError(
+            f"`{path}` is of type {kind.__module__}.{kind.__qualname__}, which cannot be sent as JSON{hint}"
+        )
 
 
 def _setting(name):

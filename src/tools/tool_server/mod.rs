@@ -34,7 +34,7 @@ pub(crate) use self::endpoint::Endpoint;
 pub use self::standalone::{ToolServer, ToolServerBuilder};
 
 /// The Python modules that generated code imports, by name; the others are imported by the first.
-pub(crate) const RUNTIME: [(&str, &str); 8] = [
+pub(crate) const RUNTIME: [(&str, &str); 9] = [
     ("ipybox_runtime", include_str!("ipybox_runtime.py")),
     ("ipybox_modules", include_str!("ipybox_modules.py")),
     ("ipybox_results", include_str!("ipybox_results.py")),
@@ -43,6 +43,7 @@ pub(crate) const RUNTIME: [(&str, &str); 8] = [
     ("ipybox_templates", include_str!("ipybox_templates.py")),
     ("ipybox_search", include_str!("ipybox_search.py")),
     ("ipybox_batch", include_str!("ipybox_batch.py")),
+    ("ipybox_arguments", include_str!("ipybox_arguments.py")),
 ];
 
 /// The modules of `mcptools` that are ipybox's own, by name: in the place of each, code finds a function.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{Lowering, Site, TOO_LARGE, validating};
+use super::{Lowering, Site, TOO_LARGE, awaited, validating};
 use crate::tools::codegen::document::{Schema, Target};
 use crate::tools::codegen::identifier;
 use crate::tools::codegen::merge::{merge, merge_values};
@@ -41,7 +41,7 @@ impl Lowering<'_> {
             }
             let name = identifier::class(&target.name);
             let slot = self.new_class(name.clone());
-            self.known.insert(target.key.clone(), Type::Class(slot));
+            self.known.insert(target.key.clone(), awaited(slot, target.schema));
             let inner = Site { name: &name, is_item: false, slot: Some(slot), depth: site.depth + 1 };
             let ty = self.lower(target.schema, inner);
             self.classes.0[slot.0].description = self.doc(target.schema).description;

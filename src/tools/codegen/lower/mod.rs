@@ -135,14 +135,15 @@ impl Lowering<'_> {
     fn root(&mut self, name: &str, side: Side) {
         let slot = self.new_class(name.to_owned());
         debug_assert_eq!(slot, ROOT);
-        self.known.insert("#/".to_owned(), Type::Class(slot));
-        let site = Site { name, is_item: false, slot: Some(slot), depth: 0 };
         let root = self.document.root();
+        self.known.insert("#/".to_owned(), awaited(slot, root));
+        let site = Site { name, is_item: false, slot: Some(slot), depth: 0 };
         let ty = match self.root_object(root, side) {
             Some(object) if rules::any(&object) => self.ruled(&object, site),
             Some(object) => self.model(&object, site),
             None => self.lower(root, site),
         };
+        self.classes.0[slot.0].is_nullable = ty.admits_null();
         self.fill(slot, ty);
     }
 
@@ -234,7 +235,8 @@ impl Lowering<'_> {
     fn by_type(&mut self, schema: &Schema, site: Site<'_>) -> Type {
         let named = schema.get("type").map(type_names).unwrap_or_default();
         let types = if named.is_empty() { implied_type(schema).into_iter().collect() } else { named };
-        let several = types.len() > 1;
+        // Null needs no name: the other type keeps the one that waits for it.
+        let several = types.iter().filter(|name| **name != "null").count() > 1;
         let lowered: Vec<Type> = types
             .iter()
             .map(|name| match *name {
@@ -281,6 +283,7 @@ impl Lowering<'_> {
             wanted,
             description: None,
             is_duplicate: false,
+            is_nullable: false,
             body: Body::Vacant,
         });
         ClassId(self.classes.0.len() - 1)
@@ -323,6 +326,22 @@ impl Lowering<'_> {
     }
 }
 
+/// The type of a schema that is being read into the class at `slot`.
+fn awaited(slot: ClassId, schema: &Value) -> Type {
+    let types = schema.get("type").map(type_names).unwrap_or_default();
+    let is_null = |branch: &Value| branch.get("type") == Some(&json!("null"));
+    let is_nullable_union = |keyword: &str| match schema.get(keyword).and_then(Value::as_array) {
+        Some(branches) => {
+            branches.len() == 2 && branches.iter().filter(|branch| is_null(branch)).count() == 1
+        }
+        None => false,
+    };
+    let is_nullable = types.len() == 2 && types.contains(&"object") && types.contains(&"null");
+    let null =
+        (is_nullable || is_nullable_union("anyOf") || is_nullable_union("oneOf")).then_some(Type::Null);
+    Type::union([Type::Class(slot)].into_iter().chain(null))
+}
+
 /// The keywords of `schema` that decide which values are valid, `$ref` left out.
 fn validating(schema: &Schema) -> Schema {
     let is_validating = |keyword: &str| {
@@ -341,7 +360,7 @@ const OBJECT_KEYWORDS: [&str; 7] = [
 ];
 
 /// The type that a schema without `type` likely means.
-fn implied_type(schema: &Schema) -> Option<&'static str> {
+pub(super) fn implied_type(schema: &Schema) -> Option<&'static str> {
     let has = |keywords: &[&str]| keywords.iter().any(|keyword| schema.contains_key(*keyword));
     if has(&OBJECT_KEYWORDS) {
         Some("object")

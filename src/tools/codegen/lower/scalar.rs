@@ -6,7 +6,7 @@ use super::object::length_checks;
 use super::{ClassKind, Lowering, Site};
 use crate::tools::codegen::document::Schema;
 use crate::tools::codegen::identifier;
-use crate::tools::codegen::merge::{equal, type_names};
+use crate::tools::codegen::merge::{equal, is_of_type, type_names};
 use crate::tools::codegen::model::{Body, Check, Member, Type};
 use crate::tools::codegen::scope::{Numbering, Scope};
 
@@ -136,21 +136,5 @@ fn has_python_equals(values: &[&Value]) -> bool {
 /// Whether `value` is of the schema's type.
 fn admits(schema: &Schema, value: &Value) -> bool {
     let types = schema.get("type").map(type_names).unwrap_or_default();
-    types.is_empty() || types.iter().any(|name| is_of(value, name))
-}
-
-/// Whether `value` is of the JSON Schema type `name`.
-fn is_of(value: &Value, name: &str) -> bool {
-    match name {
-        "null" => value.is_null(),
-        "boolean" => value.is_boolean(),
-        "integer" => {
-            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
-        }
-        "number" => value.is_number(),
-        "string" => value.is_string(),
-        "array" => value.is_array(),
-        "object" => value.is_object(),
-        _ => true,
-    }
+    types.is_empty() || types.iter().any(|name| is_of_type(value, name))
 }

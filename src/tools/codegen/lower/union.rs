@@ -28,17 +28,21 @@ impl Lowering<'_> {
         }
         // The branches share the name as it is, even where it is that of a list.
         let site = Site { is_item: false, ..site };
+        let is_null = |branch: &&Value| branch.get("type") == Some(&Value::from("null"));
+        // Null needs no name: a single other branch is what the name belongs to.
+        let is_alone = branches.len() - branches.iter().filter(is_null).count() == 1;
+        let part = Site { slot: site.slot.filter(|_| is_alone), ..site.part() };
         let mut members = Vec::with_capacity(branches.len());
         for branch in branches {
             let is_plain = shared.is_empty() || self.repeats_type(branch, &shared);
             let member = match branch {
-                _ if is_plain => self.lower(branch, site.part()),
-                Value::Bool(true) => self.lower(&Value::Object(shared.clone()), site.part()),
+                _ if is_plain => self.lower(branch, part),
+                Value::Bool(true) => self.lower(&Value::Object(shared.clone()), part),
                 Value::Object(branch) => {
                     let branch = self.dereference(branch, super::MAX_DEPTH);
                     match merge(&shared, &branch) {
                         Some(both) if !self.affords(&both) => self.give_up(TOO_LARGE),
-                        Some(both) => self.lower(&Value::Object(both), site.part()),
+                        Some(both) => self.lower(&Value::Object(both), part),
                         None => Type::Never,
                     }
                 }

@@ -7,13 +7,12 @@ import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
 from copy import deepcopy
-from functools import cache, cached_property
-from typing import Annotated, Any, ClassVar, TypeVar
+from functools import cache
+from typing import Annotated, Any, ClassVar
 
-from ipybox_batch import BatchCall
+from ipybox_arguments import plain, without_refused
 from ipybox_modules import ToolModule, nearest
-from ipybox_results import ToolResult, json_values, show
-from ipybox_runtime import UnexpectedResultError
+from ipybox_results import ToolResult, show
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -26,6 +25,7 @@ from pydantic import (
 from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticCustomError
 
+from ._results import WithToolResult, parsed, reply
 from ._rules import key
 from ._values import (
     AnyEnum,
@@ -52,9 +52,9 @@ __all__ = [
     "StrEnum",
     "ToolModule",
     "ToolResult",
+    "parsed",
+    "reply",
 ]
-
-M = TypeVar("M", bound=BaseModel)
 
 CONFIG = ConfigDict(
     strict=True,
@@ -101,34 +101,20 @@ class _Late:
         return super().model_rebuild(**options)  # type: ignore[misc]
 
 
-class ToolModel(_Late, BaseModel, metaclass=_Shown):
+class ToolModel(_Late, WithToolResult, BaseModel, metaclass=_Shown):
     """An object. Fields can be given by their name here or by their name in JSON.
 
     None for an optional field whose JSON cannot be null means that the field is not sent.
     """
 
+    __slots__ = ("__tool_result__",)
     model_config = CONFIG | ConfigDict(extra="allow")
     _rules: ClassVar[Rule | None] = None
-
-    @cached_property
-    def tool_result(self) -> ToolResult | None:
-        """All that the tool has returned, where this is a tool's result."""
-        return None
 
     @model_validator(mode="wrap")
     @classmethod
     def _validate(cls, data: Any, handler: Any) -> ToolModel:
-        if isinstance(data, dict) and any(value is None for value in data.values()):
-            unset = _never_null(cls)
-            data = {
-                name: value
-                for name, value in data.items()
-                if value is not None or name not in unset
-            }
-        try:
-            model = handler(data)
-        except ValidationError as error:
-            raise _with_hints(cls, data, error) from None
+        model = _validated(cls, data, handler)
         for name, adapter in _typed_defaults(cls):
             if name not in model.model_fields_set:
                 vars(model)[name] = _typed((cls, name), adapter, vars(model)[name])
@@ -156,15 +142,11 @@ class OpenModel(ToolModel):
     """An object that expects properties beyond those declared."""
 
 
-class ToolRoot(_Late, RootModel[Any], metaclass=_Shown):
+class ToolRoot(_Late, WithToolResult, RootModel[Any], metaclass=_Shown):
     """A value that has a name in the tool's schema but is no object. A list or a dict can be used through it."""
 
+    __slots__ = ("__tool_result__",)
     model_config = CONFIG
-
-    @cached_property
-    def tool_result(self) -> ToolResult | None:
-        """All that the tool has returned, where this is a tool's result."""
-        return None
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         return iter(self.root)
@@ -182,9 +164,47 @@ class ToolRoot(_Late, RootModel[Any], metaclass=_Shown):
         _show(self)
 
 
+def _validated(model: type[BaseModel], data: Any, handler: Any) -> Any:
+    """The model of `data`. Values that are refused, and that are no JSON, become what JSON has for them."""
+    while True:
+        if isinstance(data, dict) and any(value is None for value in data.values()):
+            unset = _never_null(model)
+            data = {
+                name: value
+                for name, value in data.items()
+                if value is not None or name not in unset
+            }
+        try:
+            return handler(data)
+        except ValidationError as error:
+            simpler = _simpler(model, data, error)
+            if simpler is data:
+                raise _with_hints(model, data, error) from None
+            data = simpler
+
+
+def _simpler(model: type[BaseModel], data: Any, error: ValidationError) -> Any:
+    """`data` with forms nearer to JSON for what was refused in it; itself if there are none."""
+    # They keep what was refused alive: no other value gets its id.
+    faults = error.errors(include_url=False, include_context=False)
+    if type(data) is not dict:
+        return without_refused(data, {id(fault["input"]) for fault in faults})
+    refused: dict[Any, set[int]] = {}
+    for fault in faults:
+        place = fault["loc"][0] if fault["loc"] else None
+        refused.setdefault(place, set()).add(id(fault["input"]))
+    changed = {}
+    for name, value in data.items():
+        field = model.model_fields.get(name)
+        wire = _wire_name(name, field) if field else name
+        ids = refused.get(name, set()) | refused.get(wire, set())
+        changed[name] = without_refused(value, ids)
+    is_same = all(data[name] is value for name, value in changed.items())
+    return data if is_same else changed
+
+
 def _attachments(model: Any) -> Any:
-    result = vars(model).get("tool_result")
-    return result.attachments if result is not None else ()
+    return model.tool_result.attachments if model.tool_result is not None else ()
 
 
 def _with_attachments(model: Any, shown: Any) -> Iterator[Any]:
@@ -335,23 +355,29 @@ _being_typed: ContextVar[frozenset[tuple[type, str]]] = ContextVar(
 )
 
 
-def _keep_defaults_to_send(value: Any) -> None:
-    """Let defaults be sent that were changed in place, and those that distinguish types."""
+def _keep_defaults_to_send(value: Any) -> bool:
+    """Let defaults be sent that were changed in place, and those that distinguish types.
+
+    Return whether there are models of others, whose defaults are all sent.
+    """
     if isinstance(value, (list, tuple)):
-        for item in value:
-            _keep_defaults_to_send(item)
-    elif isinstance(value, dict):
-        _keep_defaults_to_send(list(value.values()))
-    elif isinstance(value, BaseModel):
-        _keep_defaults_to_send(list(vars(value).values()))
-        for name, field in _json_defaults(type(value)):
-            is_tag = isinstance(field.default_factory, _TagDefault)
-            if name not in value.model_fields_set and (
-                is_tag
-                or key(as_json(getattr(value, name)))
-                != key(field.default_factory.value)
-            ):
-                value.__pydantic_fields_set__.add(name)
+        return True in [_keep_defaults_to_send(item) for item in value]
+    if isinstance(value, dict):
+        return _keep_defaults_to_send(list(value.values()))
+    if not isinstance(value, BaseModel):
+        return False
+    if not isinstance(value, WithToolResult):
+        return True
+    held = {**vars(value), **(value.model_extra or {})}
+    has_others = _keep_defaults_to_send(held)
+    for name, field in _json_defaults(type(value)):
+        is_tag = isinstance(field.default_factory, _TagDefault)
+        if name not in value.model_fields_set and (
+            is_tag
+            or key(as_json(getattr(value, name))) != key(field.default_factory.value)
+        ):
+            value.__pydantic_fields_set__.add(name)
+    return has_others
 
 
 def arguments(
@@ -376,84 +402,13 @@ def arguments(
             UnknownArgumentWarning,
             stacklevel=3,
         )
-    _keep_defaults_to_send(params)
-    return params.model_dump(mode="json", by_alias=True, exclude_unset=True)
-
-
-def reply(answer: Any, model: type[M] | None = None) -> Any:
-    """What a tool has returned: an instance of the model that it declares, or a ToolResult where it declares none."""
-    if isinstance(answer, BatchCall):
-        return answer.then(lambda whole: reply(whole, model))
-    result = ToolResult.of(answer)
-    if model is None:
-        return result
-    if result.structured is None:
-        values = json_values(result)
-        if len(values) != 1:
-            raise _unexpected("it has no structured value", result, _DECLARED)
-        value = values[0]
-    else:
-        value = result.structured
-    return _instance(model, value, result, _DECLARED)
-
-
-def parsed(answer: Any, model: type[M], *, is_sequence: bool = False) -> M:
-    """What the JSON in the result of a tool says, as an instance of the model that was inferred for it."""
-    if isinstance(answer, BatchCall):
-        return answer.then(lambda whole: parsed(whole, model, is_sequence=is_sequence))
-    result = ToolResult.of(answer)
-    values = json_values(result)
-    if is_sequence and values:
-        return _instance(model, values, result, _INFERRED)
-    if len(values) == 1:
-        return _instance(model, values[0], result, _INFERRED)
-    reason = f"it holds {len(values) or 'no'} JSON objects or arrays"
-    raise _unexpected(reason, result, _INFERRED)
-
-
-_DECLARED = (
-    "the result is not what the tool declares",
-    "do not repeat the call for its sake",
-)
-_INFERRED = (
-    "the result is not what earlier ones were like",
-    "give it to `infer_result` with the tool's module, so that the type admits it",
-)
-
-
-def _instance(model: type[M], value: Any, result: ToolResult, words: Any) -> M:
+    if _keep_defaults_to_send(params):
+        return plain(params)
     try:
-        instance = model.model_validate(value)
-    except ValidationError as error:
-        raise _unexpected(_summary(error), result, words) from None
-    except Exception as error:
-        # The tool has run, whatever is wrong with the model.
-        raise _unexpected(repr(error), result, words) from error
-    vars(instance)["tool_result"] = result
-    return instance
-
-
-def _unexpected(reason: str, result: ToolResult, words: Any) -> Exception:
-    what, advice = words
-    hint = (
-        f"hint: the tool has run, and its result is this exception's `result`; {advice}"
-    )
-    return UnexpectedResultError(f"{what}: {reason}\n{hint}", result)
-
-
-# How many of a result's faults are shown.
-_SHOWN_FAULTS = 3
-
-
-def _summary(error: ValidationError) -> str:
-    faults = error.errors(include_url=False, include_context=False, include_input=False)
-    shown = [
-        f"{'.'.join(map(str, fault['loc'])) or 'the value'}: {fault['msg']}"
-        for fault in faults[:_SHOWN_FAULTS]
-    ]
-    if len(faults) > _SHOWN_FAULTS:
-        shown.append(f"and {len(faults) - _SHOWN_FAULTS} more")
-    return "; ".join(shown)
+        return params.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    except (TypeError, ValueError):
+        # A value of a library, where the tool takes any value.
+        return plain(params)
 
 
 def _declares(model: type[BaseModel], name: str) -> bool:

@@ -15,8 +15,9 @@ pub(super) use resources::{Place, Rendered as RenderedFunctions, render_prompts,
 use crate::tools::codegen::RunForm;
 
 /// The modules that the generated ones import from, by name, as they are.
-pub(super) const SUPPORT: [(&str, &str); 3] = [
+pub(super) const SUPPORT: [(&str, &str); 4] = [
     ("_base", include_str!("base.py")),
+    ("_results", include_str!("results.py")),
     ("_rules", include_str!("rules.py")),
     ("_values", include_str!("values.py")),
 ];

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::annotation::{Imports, is_literally};
-use super::overview::overview;
+use super::overview::{overview, result_name};
 use super::{form_docstring, literal, run_forms};
 use crate::tools::codegen::classes::Classes;
 use crate::tools::codegen::model::{Body, Class, Extra, Field, Member, Model, Type};
@@ -35,7 +35,7 @@ pub(in crate::tools::codegen) fn render(tool: &Tool, sides: &[Classes], form: Ru
         rest.push_str(&others);
         last_classes = own + &others;
     }
-    let functions = render_functions(tool, form, &mut imports);
+    let functions = render_functions(tool, sides, form, &mut imports);
     let doc = literal::docstring(&overview(tool, sides), "");
     let [run, other] = run_forms(form).map(|(suffix, _)| format!("run{suffix}"));
     let describe = format!("\n\n{}.describe(__name__, {run}, {other})\n", imports.base("ToolModule"));
@@ -55,15 +55,16 @@ fn render_imports(imports: &Imports) -> String {
     text
 }
 
-fn render_functions(tool: &Tool, form: RunForm, imports: &mut Imports) -> String {
+fn render_functions(tool: &Tool, sides: &[Classes], form: RunForm, imports: &mut Imports) -> String {
     let description = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default().trim();
     let doc = match description {
         "" => format!("Call the tool `{}`.", tool.name),
         description => description.to_owned(),
     };
-    let (result, model) = match tool.output_schema {
-        Some(_) => ("Result", ", Result"),
-        None => (imports.base("ToolResult"), ""),
+    let (result, model) = match result_name(tool, sides) {
+        name @ "Result" => (name, ", Result"),
+        name @ "Result | None" => (name, ", Result, is_nullable=True"),
+        _ => (imports.base("ToolResult"), ""),
     };
     let run = Function { name: "run", doc: &doc, result, reader: "reply", reader_arguments: model };
     let mut text = render_function(&run, tool, form, imports);

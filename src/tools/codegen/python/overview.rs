@@ -37,7 +37,7 @@ pub(super) fn overview(tool: &Tool, sides: &[Classes]) -> String {
         summary if summary.is_empty() => format!("Call the tool `{}`.", literal::comment(&tool.name)),
         summary => literal::comment(&summary),
     };
-    let result = if tool.output_schema.is_some() { "Result" } else { "ToolResult" };
+    let result = result_name(tool, sides);
     text.push_str("\n\n");
     text.push_str(&signature(&tool.name, &sides[0], result));
     let mut classes = String::new();
@@ -55,9 +55,10 @@ pub(super) fn overview(tool: &Tool, sides: &[Classes]) -> String {
 /// The call in few words, for lists of tools.
 pub(in crate::tools::codegen) fn call(tool: &Tool, sides: &[Classes]) -> Call {
     let description = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
-    let result = match &tool.output_schema {
-        Some(_) => short_result(&sides[1]),
-        None => "ToolResult".to_owned(),
+    let result = match (&tool.output_schema, result_name(tool, sides)) {
+        (Some(_), "Result | None") => short_result(&sides[1]) + " | None",
+        (Some(_), _) => short_result(&sides[1]),
+        (None, name) => name.to_owned(),
     };
     let mut classes = String::new();
     Lines { side: &sides[0], seen: HashSet::new(), text: &mut classes }.write(false);
@@ -66,6 +67,15 @@ pub(in crate::tools::codegen) fn call(tool: &Tool, sides: &[Classes]) -> Call {
         signature: format!("({}) -> {result}", short_parameters(&sides[0])),
         classes: classes.trim_end().to_owned(),
         overview: overview(tool, sides),
+    }
+}
+
+/// The annotation of what `run` returns.
+pub(super) fn result_name(tool: &Tool, sides: &[Classes]) -> &'static str {
+    match tool.output_schema {
+        Some(_) if sides.get(1).is_some_and(Classes::is_nullable) => "Result | None",
+        Some(_) => "Result",
+        None => "ToolResult",
     }
 }
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import enum
+import math
+import re
+from numbers import Integral
 from typing import Annotated, Any, TypeVar
 
+from ipybox_arguments import plain
 from pydantic import BaseModel, BeforeValidator
-from pydantic_core import PydanticCustomError, core_schema, to_jsonable_python
+from pydantic_core import PydanticCustomError, core_schema
 
 from ._rules import violation
 
@@ -64,16 +68,25 @@ def _plain(value: Any) -> Any:
     return value._value_ if isinstance(value, enum.Enum) else value
 
 
+# The context in which a result is validated: the server may have written numbers that JSON does not have, or that are
+# longer than those of other languages.
+RESULT = "a result"
+
+_LONG = re.compile("-?[0-9]{19,}")
+_NO_JSON = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
 class _Integer:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: Any
     ) -> core_schema.CoreSchema:
-        def integral(value: Any) -> Any:
-            return (
-                int(value) if isinstance(value, float) and value.is_integer() else value
-            )
+        def integral(value: Any, info: Any) -> Any:
+            if isinstance(value, float) and value.is_integer():
+                return int(value)
+            is_long = info.context is RESULT and isinstance(value, str)
+            return int(value) if is_long and _LONG.fullmatch(value) else value
 
-        return core_schema.no_info_before_validator_function(
+        return core_schema.with_info_before_validator_function(
             integral, core_schema.int_schema(strict=True)
         )
 
@@ -82,10 +95,23 @@ class _Number:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: Any
     ) -> core_schema.CoreSchema:
-        def number(value: Any, check: Any) -> Any:
-            return value if type(value) is int else check(value)
+        def number(value: Any, check: Any, info: Any) -> Any:
+            if isinstance(value, Integral) and not isinstance(value, bool):
+                return int(value)
+            if info.context is RESULT:
+                if isinstance(value, float):
+                    return value
+                if value is None:
+                    # Most libraries write NaN as null, and so it arrives.
+                    return math.nan
+                if isinstance(value, str):
+                    is_long = _LONG.fullmatch(value)
+                    value = int(value) if is_long else _NO_JSON.get(value, value)
+                    if not isinstance(value, str):
+                        return value
+            return check(value)
 
-        return core_schema.no_info_wrap_validator_function(
+        return core_schema.with_info_wrap_validator_function(
             number,
             core_schema.float_schema(strict=True, allow_inf_nan=False),
             serialization=core_schema.plain_serializer_function_ser_schema(_plain),
@@ -123,7 +149,9 @@ def as_json(value: Any) -> Any:
         return [as_json(item) for item in value]
     if isinstance(value, dict):
         return {name: as_json(member) for name, member in value.items()}
-    return to_jsonable_python(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    return plain(value)
 
 
 FromList = BeforeValidator(
