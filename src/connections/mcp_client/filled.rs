@@ -208,7 +208,8 @@ impl Filler<'_> {
         let scopes = login.get("scopes").and_then(Value::as_array).into_iter().flatten();
         let scopes = scopes.filter_map(Value::as_str).map(str::to_owned).collect();
         let private_addresses = login.get("private_addresses") == Some(&Value::Bool(true));
-        Ok(oauth::Settings { grant, scopes, issuer, private_addresses })
+        let omits_resource = login.get("resource") == Some(&Value::Bool(false));
+        Ok(oauth::Settings { grant, scopes, issuer, private_addresses, omits_resource })
     }
 
     fn text(

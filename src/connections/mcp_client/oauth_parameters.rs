@@ -11,10 +11,14 @@ const KEYS: &[&str] = &[
     "oauth.client_id", "oauth.client_secret", "oauth.client_metadata_url", "oauth.issuer",
     "oauth.redirect_uri", "oauth.scopes", "oauth.grant", "oauth.private_key",
     "oauth.signing_algorithm", "oauth.identity_provider", "oauth.private_addresses",
+    "oauth.resource",
 ];
 /// The keys whose values are not, or not always, texts.
-const NOT_TEXTS: [&str; 4] =
-    ["oauth.scopes", "oauth.identity_provider", "oauth.private_addresses", "oauth.client_metadata_url"];
+#[rustfmt::skip]
+const NOT_TEXTS: [&str; 5] = [
+    "oauth.scopes", "oauth.identity_provider", "oauth.private_addresses", "oauth.client_metadata_url",
+    "oauth.resource",
+];
 const PROVIDER_KEYS: &[&str] = &[
     "oauth.identity_provider.issuer",
     "oauth.identity_provider.token_endpoint",
@@ -118,6 +122,7 @@ fn check(parameters: &Map<String, Value>) -> Result<(), ParametersError> {
     }
     check_urls(parameters)?;
     fields.flag("oauth.private_addresses")?;
+    fields.flag("oauth.resource")?;
     fields.texts("oauth.scopes")?;
     if parameters.get("client_metadata_url") != Some(&json!(false)) {
         fields.text("oauth.client_metadata_url")?;
@@ -208,7 +213,8 @@ fn prefixed(prefix: &str, object: &Map<String, Value>) -> Map<String, Value> {
 pub(super) fn adopt(value: &Value, ignored: &mut Vec<String>) -> Value {
     let Value::Object(object) = value else { return value.clone() };
     let mut own = Map::new();
-    for (key, value) in object.iter().filter(|(_, value)| !value.is_null()) {
+    let is_remark = |key: &str| key.starts_with("//") || key.starts_with(['_', '#']);
+    for (key, value) in object.iter().filter(|(key, value)| !value.is_null() && !is_remark(key)) {
         let plain: String = key.chars().filter(|letter| letter.is_alphanumeric()).collect();
         let (key, value) = match plain.to_lowercase().as_str() {
             "clientid" => ("client_id", value.clone()),
@@ -217,6 +223,7 @@ pub(super) fn adopt(value: &Value, ignored: &mut Vec<String>) -> Value {
             "scope" | "scopes" => ("scopes", list_of_words(value)),
             "callbackport" => ("redirect_uri", json!(format!("http://localhost:{value}/callback"))),
             "redirecturi" | "redirecturl" => ("redirect_uri", value.clone()),
+            "token" | "bearertoken" | "accesstoken" => ("token", value.clone()),
             "enabled" if value == &json!(false) => return json!(false),
             "authservermetadataurl"
             | "authorizationurl"

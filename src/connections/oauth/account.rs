@@ -12,10 +12,11 @@ use rmcp::transport::auth::{AuthError, OAuthClientConfig};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::task::TaskTracker;
 
-use super::server::Server;
+use super::published::is_same_issuer;
+use super::server::{KeptClient, Server};
 use super::store::{Refused, Secret, Store, blocking};
 use super::token::Token;
-use super::{Error, Settings, foreign, machine, with_causes};
+use super::{Error, Settings, foreign, machine, registration, with_causes};
 use crate::ground::files::Stamp;
 use crate::ground::text::Redactor;
 use crate::ground::web::bare;
@@ -290,14 +291,16 @@ impl Account {
     }
 
     async fn refreshed(&self, secret: Secret) -> Result<Token, Error> {
-        let Secret { credentials, client_secret, token_endpoint } = secret;
+        let Secret { credentials, client_secret, method, token_endpoint } = secret;
         if credentials.token_response.as_ref().and_then(|tokens| tokens.refresh_token()).is_none() {
             return Err(ended("the token has expired or was revoked, and there is none to renew it with"));
         }
-        let (mut manager, found) = self.server.discover(None, client_secret.clone()).await?;
+        let (secret, way) = (client_secret.clone(), method.clone());
+        let kept = KeptClient { client_secret: secret, method: way, issuer: credentials.issuer.clone() };
+        let (mut manager, found) = self.server.discover(None, kept).await?;
         // Tokens of one authorization server, and the client's secret, are not shown to another.
         let is_same = match &credentials.issuer {
-            Some(issuer) => found.metadata.issuer.as_ref() == Some(issuer),
+            Some(issuer) => found.metadata.issuer.as_ref().is_some_and(|now| is_same_issuer(now, issuer)),
             None => origin(&found.metadata.token_endpoint) == token_endpoint.as_deref().and_then(origin),
         };
         if !is_same {
@@ -309,6 +312,7 @@ impl Account {
         }
         let mut client = OAuthClientConfig::new(credentials.client_id.clone(), self.server.url.as_str());
         client.client_secret = client_secret.or_else(|| self.server.settings.client_secret());
+        registration::authenticate_by(method.as_deref(), &found, &mut manager);
         manager.configure_client(client).map_err(|error| Error::Unavailable(with_causes(&error)))?;
         let renewed = manager.refresh_token().await.map_err(|error| match error {
             AuthError::TokenRefreshRejected(why) => Error::Ended(foreign(&why)),

@@ -9,6 +9,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Url, redirect};
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
 
+use super::published::{self, Published};
 use super::token_request::TokenRequest;
 use super::{Error, foreign, with_causes};
 use crate::ground::text::Redactor;
@@ -98,6 +99,10 @@ pub(super) struct Http {
     reachable: Reachable,
     redactor: Redactor,
     failure: Mutex<Option<String>>,
+    /// What is read of metadata.
+    pub(super) published: Published,
+    /// Whether requests for tokens leave out the parameter `resource`.
+    omits_resource: bool,
 }
 
 /// The clients of one server.
@@ -138,7 +143,13 @@ impl Clients {
 
 impl Http {
     pub(super) fn new(clients: Clients, reachable: Reachable, redactor: Redactor) -> Self {
-        Self { clients, reachable, redactor, failure: Mutex::default() }
+        let published = Published::default();
+        Self { clients, reachable, redactor, failure: Mutex::default(), published, omits_resource: false }
+    }
+
+    /// The same without the parameter `resource` in requests for tokens, if it is to be left out.
+    pub(super) fn omitting_resource(self, omits_resource: bool) -> Self {
+        Self { omits_resource, ..self }
     }
 
     /// Checks a page that a user is to visit.
@@ -169,19 +180,67 @@ impl Http {
     }
 
     /// Sends a request, which goes nowhere else than its URL says. No error repeats its secrets.
-    pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, BoxError> {
-        let token_request = TokenRequest::of(&request);
-        if let Some(token_request) = &token_request {
-            token_request.note(&self.redactor);
-        }
-        let answer = self.answer(request).await;
-        let answer = answer.and_then(|answer| match token_request {
-            Some(token_request) => Ok(token_request.read(answer)?),
-            None => Ok(answer),
-        });
+    pub(super) async fn send(
+        &self,
+        mut request: Request<Vec<u8>>,
+    ) -> Result<http::Response<Vec<u8>>, BoxError> {
+        let answer = match TokenRequest::of(&request) {
+            Some(token_request) => {
+                token_request.note(&self.redactor);
+                if self.omits_resource {
+                    token_request.leave_out_resource(&mut request);
+                }
+                self.token_answer(request).await.and_then(|answer| Ok(token_request.read(answer)?))
+            }
+            None => self.answer(request).await,
+        };
         let failure = answer.as_ref().err().map(|error| with_causes(error.as_ref()));
         *self.failure.lock() = failure;
         answer
+    }
+
+    /// The answer to a request for a token. Where a server does not know the client, its secret is written in other ways.
+    async fn token_answer(&self, request: Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, BoxError> {
+        let ways = TokenRequest::other_ways(&request);
+        let first = self.answer(request).await?;
+        if !TokenRequest::is_unknown_client(&first) {
+            return Ok(first);
+        }
+        for way in ways {
+            // Of errors the first is shown: it repeats no other secrets than those that are looked for.
+            if let Ok(answer) = self.answer(way).await
+                && answer.status().is_success()
+                && !TokenRequest::is_unknown_client(&answer)
+            {
+                return Ok(answer);
+            }
+        }
+        Ok(first)
+    }
+
+    /// The answer to a request for metadata, which may be at another place, of a server that is away, or spell its issuer in
+    /// another way.
+    async fn metadata(&self, request: Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, BoxError> {
+        let url = request.uri().to_string();
+        let other = published::other_place(&url).and_then(|url| {
+            let mut other = request.clone();
+            *other.uri_mut() = url.parse().ok()?;
+            Some(other)
+        });
+        let mut answer = self.send(request).await;
+        if let (Ok(first), Some(other)) = (&answer, other)
+            && first.status().is_client_error()
+            && let Ok(found) = self.send(other).await
+            && found.status().is_success()
+        {
+            answer = Ok(found);
+        }
+        let failure = match &answer {
+            Ok(answer) if answer.status().is_server_error() => format!("HTTP {}", answer.status()),
+            Ok(_) => return answer.map(|answer| self.published.read(&url, answer)),
+            Err(error) => with_causes(error.as_ref()),
+        };
+        self.published.passed_over(&url, &failure).map_or(answer, Ok)
     }
 
     async fn answer(&self, request: Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, BoxError> {
@@ -215,6 +274,9 @@ pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 impl OAuthHttpClient for Http {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         // No redirect is followed: the protocol needs none, and each is a way to another server.
+        if request.request.method() == http::Method::GET {
+            return Box::pin(self.metadata(request.request));
+        }
         Box::pin(self.send(request.request))
     }
 }

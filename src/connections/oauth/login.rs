@@ -12,15 +12,13 @@ use serde_json::json;
 
 use super::account::Account;
 use super::callback::{self, Answer, Arrived, Callback};
-use super::http::Http;
-use super::server::Found;
+use super::published::is_same_issuer;
+use super::registration::{self, CLIENT_NAME};
+use super::server::{Found, KeptClient};
 use super::store::{ForClient, Store, blocking};
 use super::token::Token;
 use super::{Error, Grant, with_causes};
 use crate::ground::text::describe;
-
-/// The name under which ipybox is registered.
-const CLIENT_NAME: &str = "ipybox";
 
 /// The longest scopes that are asked for, in bytes: all are in the page's address.
 const LONGEST_SCOPES: usize = 16 * 1024;
@@ -85,7 +83,7 @@ impl Account {
             Some(challenge) => Some(challenge.to_owned()),
             None => self.probe().await?,
         };
-        let (mut manager, resolved) = self.server.discover(probed.as_deref(), None).await?;
+        let (mut manager, resolved) = self.server.discover(probed.as_deref(), KeptClient::default()).await?;
         if !resolved.is_published && probed.is_none() {
             return Err(Error::NotNeeded);
         }
@@ -104,8 +102,9 @@ impl Account {
         // The server's own metadata name it, and may repeat the password of its URL.
         let resource = parameter(&url, "resource");
         resolved.http.reachable().check("its `resource`", &resource)?;
+        let url = if self.server.settings.omits_resource { without_resource(url) } else { url };
         callback.expect(&parameter(&url, "state"));
-        let asking = self.ask(&manager, &resolved.http, &mut callback, &url, opener);
+        let asking = self.ask(&manager, &resolved, &mut callback, &url, opener);
         let asked = tokio::time::timeout(timeout, asking).await;
         callback.end().await;
         asked.unwrap_or(Err(Error::Silent { after: timeout }))?;
@@ -123,22 +122,24 @@ impl Account {
         scopes: &[String],
     ) -> Result<(), Error> {
         // A secret that the user gives is not kept.
-        let (config, client_secret) = match client {
+        let (config, client_secret, method) = match client {
             Some((id, secret)) => {
                 let mut config = OAuthClientConfig::new(id, redirect_uri);
                 config.client_secret = secret;
-                (config, None)
+                (config, None, None)
             }
             None => {
-                let config = self.register(manager, resolved, redirect_uri, scopes).await?;
-                let client_secret = config.client_secret.clone();
-                (config, client_secret)
+                let registered = registration::register(resolved, redirect_uri, scopes).await?;
+                let mut config = OAuthClientConfig::new(registered.client_id, redirect_uri);
+                config.client_secret.clone_from(&registered.client_secret);
+                (config, registered.client_secret, Some(registered.method))
             }
         };
+        registration::authenticate_by(method.as_deref(), resolved, manager);
         manager.configure_client(config).map_err(|error| Error::Registration(with_causes(&error)))?;
         let token_endpoint = Some(resolved.metadata.token_endpoint.clone());
         let store = self.server.store.clone();
-        manager.set_credential_store(ForClient { store, client_secret, token_endpoint });
+        manager.set_credential_store(ForClient { store, client_secret, method, token_endpoint });
         Ok(())
     }
 
@@ -146,7 +147,7 @@ impl Account {
     async fn ask(
         &self,
         manager: &AuthorizationManager,
-        http: &Http,
+        resolved: &Found,
         callback: &mut Callback,
         url: &Url,
         opener: &dyn Opener,
@@ -173,7 +174,7 @@ impl Account {
                 },
             };
             let outcome = match answer {
-                Ok(answer) => self.exchange(manager, http, answer).await,
+                Ok(answer) => self.exchange(manager, resolved, answer).await,
                 Err(error) => Err(error),
             };
             if let Some(page) = page {
@@ -187,15 +188,18 @@ impl Account {
     async fn exchange(
         &self,
         manager: &AuthorizationManager,
-        http: &Http,
+        resolved: &Found,
         answer: Answer,
     ) -> Result<(), Error> {
         let Answer { code, state, issuer } = answer;
+        let known = resolved.metadata.issuer.as_ref();
+        let issuer =
+            issuer.map(|now| known.filter(|known| is_same_issuer(known, &now)).cloned().unwrap_or(now));
         // A renewal that goes on would write over it.
         let _lock = blocking(&self.server.store, Store::lock).await?;
         let exchanged = manager.exchange_code_for_token_with_issuer(&code, &state, issuer.as_deref()).await;
         let tokens = exchanged.map_err(|error| match error {
-            AuthError::TokenExchangeFailed(why) => Error::Token(http.why(&why)),
+            AuthError::TokenExchangeFailed(why) => Error::Token(resolved.http.why(&why)),
             AuthError::CredentialStoreError(why) => Error::NotKept(why),
             error @ (AuthError::AuthorizationServerMismatch { .. }
             | AuthError::AuthorizationServerMissingIssuer { .. }
@@ -243,28 +247,6 @@ impl Account {
         Ok(scopes)
     }
 
-    async fn register(
-        &self,
-        manager: &mut AuthorizationManager,
-        resolved: &Found,
-        redirect_uri: &str,
-        scopes: &[String],
-    ) -> Result<OAuthClientConfig, Error> {
-        if let Some(endpoint) = &resolved.metadata.registration_endpoint {
-            resolved.http.reachable().check("its registration endpoint", endpoint)?;
-        }
-        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        let registered = manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
-        registered.map_err(|error| match error {
-            AuthError::RegistrationFailed(why) => Error::Registration(resolved.http.why(&why)),
-            // The error is in what the authorization server publishes: no registration fixes it.
-            error @ (AuthError::PkceUnsupported | AuthError::InvalidScope(_)) => {
-                Error::Discovery(with_causes(&error))
-            }
-            error => Error::Registration(with_causes(&error)),
-        })
-    }
-
     /// What the server says without a token: the challenge of its refusal, empty if it has none. `None` if it does not
     /// refuse.
     async fn probe(&self) -> Result<Option<String>, Error> {
@@ -300,6 +282,14 @@ impl Account {
 fn takes_documents(resolved: &Found) -> bool {
     let field = resolved.metadata.additional_fields.get("client_id_metadata_document_supported");
     field.and_then(serde_json::Value::as_bool).unwrap_or_default()
+}
+
+/// The authorization URL without the parameter `resource`.
+fn without_resource(mut url: Url) -> Url {
+    let pairs = url.query_pairs().filter(|(name, _)| name != "resource");
+    let pairs: Vec<_> = pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+    url.query_pairs_mut().clear().extend_pairs(pairs);
+    url
 }
 
 /// The value of a parameter of the authorization URL. The last one: an endpoint may have others of its own.

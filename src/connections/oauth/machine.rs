@@ -11,7 +11,7 @@ use serde_json::Value;
 use url::form_urlencoded;
 
 use super::http::Http;
-use super::server::{Found, Server};
+use super::server::{Found, KeptClient, Server};
 use super::token::{Token, now};
 use super::{Error, Grant, IdentityProvider, MachineClient, foreign, jwt, with_causes};
 use crate::ground::text::describe;
@@ -21,7 +21,7 @@ const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-be
 
 /// A token without a user, for a server that has answered with `challenge`.
 pub(super) async fn token(server: &Server, challenge: Option<&str>) -> Result<Token, Error> {
-    let (mut manager, resolved) = server.discover(challenge, None).await?;
+    let (mut manager, resolved) = server.discover(challenge, KeptClient::default()).await?;
     server.check_issuer(&resolved).await?;
     let scopes = match server.settings.scopes.as_slice() {
         [] => manager.select_initial_scopes(&[]).await,

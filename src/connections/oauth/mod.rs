@@ -18,10 +18,15 @@ mod jwt;
 mod login;
 mod machine;
 mod private;
+mod published;
+mod registration;
 mod server;
 mod settings;
 mod store;
+#[cfg(test)]
+mod tests;
 mod token;
+mod token_answer;
 mod token_request;
 
 use std::time::Duration;
@@ -78,7 +83,7 @@ pub(crate) enum Error {
     #[error("{0}")]
     NotOpened(String),
     /// The authorization server or its user said no.
-    #[error("the authorization server refused: {0}")]
+    #[error("the authorization server refused: {0}{hint}", hint = resource_hint(.0))]
     Refused(String),
     /// The answer of the browser is not one to our question.
     #[error("the answer is not usable: {0}")]
@@ -90,7 +95,7 @@ pub(crate) enum Error {
         after: Duration,
     },
     /// The authorization server gave no token.
-    #[error("the authorization server gave no token: {0}")]
+    #[error("the authorization server gave no token: {0}{hint}", hint = resource_hint(.0))]
     Token(String),
     /// It is not the one that the user names, or that has the client's secret.
     #[error(
@@ -118,6 +123,20 @@ pub(crate) enum Error {
     /// What is kept cannot be read or written.
     #[error("the login cannot be kept")]
     Store(#[source] std::io::Error),
+}
+
+/// Errors by which authorization servers refuse the parameter `resource`: the code of RFC 8707, and those of Microsoft Entra.
+const RESOURCE_ERRORS: [&str; 4] = ["invalid_target", "invalid_resource", "AADSTS901002", "AADSTS9010010"];
+
+/// A hint for errors about the parameter `resource`, which MCP demands and some authorization servers refuse.
+fn resource_hint(error: &str) -> &'static str {
+    let is_named = error.contains("resource") && error.contains("parameter");
+    if is_named || RESOURCE_ERRORS.iter().any(|code| error.contains(code)) {
+        "\nhint: if the authorization server does not take the parameter `resource`, as Microsoft Entra, set \
+         `\"resource\": false` in `oauth` of the server's parameters"
+    } else {
+        ""
+    }
 }
 
 /// A text of a foreign server: short, on one line, and with nothing in it that is invisible.

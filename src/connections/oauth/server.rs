@@ -8,6 +8,7 @@ use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 
 use super::http::{Clients, Http, Reachable};
+use super::published::is_same_issuer;
 use super::store::{ForClient, Store, blocking};
 use super::{Error, Settings, earlier, foreign, private, with_causes};
 use crate::ground::text::Redactor;
@@ -35,6 +36,14 @@ pub(super) struct Found {
     pub(super) http: Arc<Http>,
 }
 
+/// What is kept with a login of the client, and of whom its tokens are.
+#[derive(Default)]
+pub(super) struct KeptClient {
+    pub(super) client_secret: Option<String>,
+    pub(super) method: Option<String>,
+    pub(super) issuer: Option<String>,
+}
+
 impl Server {
     pub(super) fn new(url: Url, settings: Settings, store: Store, redactor: Redactor) -> Self {
         Self { url, settings, store: Arc::new(store), redactor, clients: Mutex::default() }
@@ -50,9 +59,7 @@ impl Server {
             }
             None => None,
         };
-        let is_same = |expected: &String| {
-            now.as_ref().is_some_and(|now| now.trim_end_matches('/') == expected.trim_end_matches('/'))
-        };
+        let is_same = |expected: &String| now.as_ref().is_some_and(|now| is_same_issuer(now, expected));
         if let Some(expected) = expected.filter(|expected| !is_same(expected)) {
             return Err(Error::OtherIssuer {
                 expected: foreign(&expected),
@@ -69,14 +76,16 @@ impl Server {
     pub(super) async fn discover(
         &self,
         challenge: Option<&str>,
-        client_secret: Option<String>,
+        kept: KeptClient,
     ) -> Result<(AuthorizationManager, Found), Error> {
+        let KeptClient { client_secret, method, issuer } = kept;
         let http = self.http()?;
         http.reachable().check("the server's URL", self.url.as_str())?;
         let manager = AuthorizationManager::new_with_oauth_http_client(self.url.clone(), http.clone()).await;
         let mut manager = manager.map_err(|error| Error::Discovery(with_causes(&error)))?;
+        http.published.prefer(issuer.or_else(|| self.settings.issuer.clone()));
         let store = Arc::clone(&self.store);
-        manager.set_credential_store(ForClient { store, client_secret, token_endpoint: None });
+        manager.set_credential_store(ForClient { store, client_secret, method, token_endpoint: None });
         let resolving = async {
             let resolved = match challenge {
                 Some(challenge) => manager.resolve_metadata_from_challenge(Some(challenge)).await,
@@ -92,18 +101,23 @@ impl Server {
         };
         let resolved = tokio::time::timeout(DISCOVERY_TIMEOUT, resolving).await;
         let slow = |_| Error::Discovery(format!("no answer within {} s", DISCOVERY_TIMEOUT.as_secs()));
-        let (is_published, metadata) =
-            resolved.map_err(slow)?.map_err(|error: AuthError| Error::Discovery(with_causes(&error)))?;
+        let (is_published, mut metadata) =
+            resolved.map_err(slow)?.map_err(|error: AuthError| Error::Discovery(told(&error, &http)))?;
+        metadata.issuer = http.published.own_spelling(metadata.issuer);
         let resolved = Found { metadata, is_published, http: Arc::clone(&http) };
         http.reachable().check("its token endpoint", &resolved.metadata.token_endpoint)?;
         let methods = resolved.metadata.code_challenge_methods_supported.as_deref();
-        // MCP 2025-11-25: without it there is no saying whether the code is proven to be ours.
-        if resolved.is_published
-            && self.settings.needs_user()
-            && !methods.is_some_and(|methods| methods.iter().any(|method| method == "S256"))
-        {
+        // MCP 2025-11-25: without it there is no saying whether the code is proven to be ours. Microsoft Entra, which does
+        // prove it, says nothing: there the user names the issuer.
+        let has_pkce = match methods {
+            Some(methods) => methods.iter().any(|method| method == "S256"),
+            None => self.settings.issuer.is_some(),
+        };
+        if resolved.is_published && self.settings.needs_user() && !has_pkce {
             return Err(Error::Discovery(
-                "it does not say that it supports PKCE with `S256`, without which a code could be stolen"
+                "it does not say that it supports PKCE with `S256`, without which a code could be stolen\n\
+                 hint: if it is known to support it, as Microsoft Entra, name it as `issuer` in `oauth` of the server's \
+                 parameters"
                     .to_owned(),
             ));
         }
@@ -120,6 +134,15 @@ impl Server {
             None => Clients::new(&self.url, reachable)?,
         };
         *clients = Some(made.clone());
-        Ok(Arc::new(Http::new(made, reachable, self.redactor.clone())))
+        let http = Http::new(made, reachable, self.redactor.clone());
+        Ok(Arc::new(http.omitting_resource(self.settings.omits_resource)))
+    }
+}
+
+/// Why there are no metadata, with what the servers have answered that were passed over.
+fn told(error: &AuthError, http: &Http) -> String {
+    match (with_causes(error), http.published.failures()) {
+        (error, failures) if failures.is_empty() => error,
+        (error, failures) => format!("{error} ({failures})"),
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) issuer: Option<String>,
     /// Whether its authorization server may have a private address.
     pub(crate) private_addresses: bool,
+    /// Whether requests leave out the parameter `resource`, which some authorization servers refuse.
+    pub(crate) omits_resource: bool,
 }
 
 /// How tokens are got.
@@ -75,7 +77,7 @@ impl Default for Settings {
     fn default() -> Self {
         let client_metadata_url = Some(CLIENT_METADATA_URL.to_owned());
         let grant = Grant::Code { client: None, client_metadata_url, redirect_uri: None };
-        Self { grant, scopes: Vec::new(), issuer: None, private_addresses: false }
+        Self { grant, scopes: Vec::new(), issuer: None, private_addresses: false, omits_resource: false }
     }
 }
 

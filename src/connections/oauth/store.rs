@@ -33,6 +33,9 @@ pub(super) struct Secret {
     /// The client's secret, if it was given one when it was registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client_secret: Option<String>,
+    /// How the client authenticates, if it was registered for one way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) method: Option<String>,
     /// Where the tokens came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) token_endpoint: Option<String>,
@@ -285,9 +288,11 @@ fn file_of(directory: &Path) -> StateFile {
 }
 
 /// The store as rmcp wants it, for one client.
+#[derive(Clone)]
 pub(super) struct ForClient {
     pub(super) store: Arc<Store>,
     pub(super) client_secret: Option<String>,
+    pub(super) method: Option<String>,
     /// Where tokens come from; if it is `None`, from where those before came.
     pub(super) token_endpoint: Option<String>,
 }
@@ -299,11 +304,11 @@ impl CredentialStore for ForClient {
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        let (client_secret, token_endpoint) = (self.client_secret.clone(), self.token_endpoint.clone());
+        let Self { client_secret, method, token_endpoint, .. } = self.clone();
         let save = |store: &Store| {
             let before = || store.load().ok().flatten().and_then(|secret| secret.token_endpoint);
             let token_endpoint = token_endpoint.or_else(before);
-            store.save(Secret { credentials, client_secret, token_endpoint })
+            store.save(Secret { credentials, client_secret, method, token_endpoint })
         };
         blocking(&self.store, save).await.map_err(failed)
     }
@@ -339,7 +344,7 @@ mod tests {
             Vec::new(),
             None,
         );
-        Secret { credentials, client_secret: None, token_endpoint: None }
+        Secret { credentials, client_secret: None, method: None, token_endpoint: None }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use rmcp::transport::auth::OAuthTokenResponse;
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
+use super::token_answer;
 use crate::ground::text::{Redactor, plain, shortened};
 
 /// The media type of such a request.
@@ -119,27 +120,71 @@ impl TokenRequest {
     /// It has neither tokens that can be used nor an error of RFC 6749.
     pub(super) fn read(&self, answer: Response<Vec<u8>>) -> Result<Response<Vec<u8>>, NoToken> {
         let status = answer.status();
-        let fields: Map<String, Value> = serde_json::from_slice(answer.body()).map_err(|_| match status {
+        let mut fields = token_answer::members(answer.body()).ok_or(match status {
             status if status.is_success() => NoToken::NoResponse,
             status => NoToken::Status(status),
         })?;
+        let error = token_answer::error_code(&fields);
+        let is_token = match fields.get("access_token") {
+            Some(Value::String(token)) if !token.is_empty() => true,
+            Some(_) => error.is_none(),
+            None => false,
+        };
+        if status.is_success() && is_token {
+            if self.is_for_assertion {
+                return Ok(json_answer(StatusCode::OK, fields));
+            }
+            token_answer::tidy(&mut fields);
+            self.check(&fields)?;
+            return Ok(json_answer(StatusCode::OK, fields));
+        }
         // Escape sequences could separate the characters of a secret until they are taken away.
         let text = |key: &str| fields.get(key).and_then(Value::as_str).map(plain);
-        if status.is_success() && fields.contains_key("access_token") {
-            return if self.is_for_assertion { Ok(answer) } else { self.check(&fields).map(|()| answer) };
-        }
         let error =
-            text("error").filter(|error| !self.is_repeated_in(error)).ok_or(NoToken::Status(status))?;
+            error.map(plain).filter(|error| !self.is_repeated_in(error)).ok_or(NoToken::Status(status))?;
         let mut shown = Map::from_iter([("error".to_owned(), json!(error))]);
         let description = text("error_description").map(|text| shortened(&text, TEXT_CHARS));
         if let Some(description) = description.filter(|text| !self.is_repeated_in(text)) {
             shown.insert("error_description".to_owned(), json!(description));
         }
-        let mut shown = Response::new(Value::Object(shown).to_string().into_bytes());
         // Some servers answer errors with 200.
-        *shown.status_mut() = if status.is_success() { StatusCode::BAD_REQUEST } else { status };
-        shown.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        Ok(shown)
+        Ok(json_answer(if status.is_success() { StatusCode::BAD_REQUEST } else { status }, shown))
+    }
+
+    /// The same request with the client's secret written in other ways, for a server that does not know the client: the
+    /// standard escapes it in the header, many servers do not, and some read it in the body alone.
+    pub(super) fn other_ways(request: &Request<Vec<u8>>) -> Vec<Request<Vec<u8>>> {
+        let Some((id, secret)) = basic_pair(request.headers()) else { return Vec::new() };
+        let raw = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(format!("{id}:{secret}"))));
+        let raw = raw.ok().filter(|raw| Some(raw) != request.headers().get(AUTHORIZATION)).map(|raw| {
+            let mut other = request.clone();
+            other.headers_mut().insert(AUTHORIZATION, raw);
+            other
+        });
+        let mut fields: Vec<_> = form_urlencoded::parse(request.body()).into_owned().collect();
+        fields.retain(|(name, _)| !matches!(name.as_str(), "client_id" | "client_secret"));
+        fields.extend([("client_id".to_owned(), id), ("client_secret".to_owned(), secret)]);
+        let mut in_body = request.clone();
+        in_body.headers_mut().remove(AUTHORIZATION);
+        *in_body.body_mut() = form(fields);
+        raw.into_iter().chain([in_body]).collect()
+    }
+
+    /// Takes the parameter `resource` out of a request for a token.
+    pub(super) fn leave_out_resource(&self, request: &mut Request<Vec<u8>>) {
+        if self.is_for_assertion {
+            return;
+        }
+        let fields = form_urlencoded::parse(request.body()).into_owned();
+        *request.body_mut() = form(fields.filter(|(name, _)| name != "resource"));
+    }
+
+    /// Whether a server says in this answer that it does not know the client.
+    pub(super) fn is_unknown_client(answer: &Response<Vec<u8>>) -> bool {
+        let error = token_answer::members(answer.body());
+        let is_named =
+            error.is_some_and(|members| token_answer::error_code(&members) == Some("invalid_client"));
+        is_named || answer.status() == StatusCode::UNAUTHORIZED
     }
 
     /// Checks that an answer has a token for a server, and that it can be kept.
@@ -196,16 +241,33 @@ impl Secret {
     }
 }
 
+/// An answer in JSON.
+fn json_answer(status: StatusCode, members: Map<String, Value>) -> Response<Vec<u8>> {
+    let mut answer = Response::new(Value::Object(members).to_string().into_bytes());
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}
+
+fn form(fields: impl IntoIterator<Item = (String, String)>) -> Vec<u8> {
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish().into_bytes()
+}
+
 /// The secrets in the header `Authorization`: its value, and the client's secret in it.
 fn credentials(headers: &HeaderMap) -> Vec<Secret> {
     let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let Some((_, encoded)) = value.and_then(|value| value.split_once(' ')) else { return Vec::new() };
-    let decoded = STANDARD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let secret = decoded.as_deref().and_then(|pair| pair.split_once(':')).map(|(_, secret)| secret);
-    let plain =
-        secret.map(|secret| percent_decode_str(&secret.replace('+', " ")).decode_utf8_lossy().into_owned());
-    let secret = plain.map(|secret| Secret::new("client secret", &secret));
+    let secret = basic_pair(headers).map(|(_, secret)| Secret::new("client secret", &secret));
     std::iter::once(Secret::new("credentials", encoded)).chain(secret).collect()
+}
+
+/// The client's name and secret in the header `Authorization`, which are escaped there (RFC 6749 §2.3.1).
+fn basic_pair(headers: &HeaderMap) -> Option<(String, String)> {
+    let (_, encoded) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let pair = String::from_utf8(STANDARD.decode(encoded).ok()?).ok()?;
+    let (id, secret) = pair.split_once(':')?;
+    let plain = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+    Some((plain(id), plain(secret)))
 }
 
 /// The letters and digits of a text, in lower case: what all its spellings have in common.
@@ -303,9 +365,46 @@ mod tests {
         assert_eq!(answer("t", "Bearer", &"a ".repeat(40_000)).unwrap_err(), "its answer grants more");
         let odd = json!({"access_token": 5, "token_type": "Bearer", "scope": REFRESH_TOKEN}).to_string();
         assert_eq!(read(200, &odd).unwrap_err(), "its answer is not a token response");
-        let odd =
+        let unread =
             json!({"access_token": "t", "token_type": "Bearer", "expires_in": REFRESH_TOKEN}).to_string();
-        assert_eq!(read(200, &odd).unwrap_err(), "its answer is not a token response");
+        assert_eq!(read(200, &unread).unwrap(), (200, json!({"access_token": "t", "token_type": "Bearer"})));
+    }
+
+    #[test]
+    fn an_error_is_one_whatever_its_status_and_its_form() {
+        let expected = (400, json!({"error": "invalid_grant"}));
+        for body in [
+            r#"{"access_token": null, "error": "invalid_grant"}"#,
+            r#"{"access_token": "", "error": {"code": "invalid_grant"}}"#,
+            "error=invalid_grant",
+        ] {
+            assert_eq!(read(200, body).unwrap(), expected, "{body}");
+            assert_eq!(read(400, body).unwrap(), expected, "{body}");
+        }
+        assert_eq!(read(200, r#"{"access_token": ""}"#).unwrap_err(), "its access token is empty");
+    }
+
+    #[test]
+    fn a_secret_is_written_in_other_ways_for_a_server_that_does_not_know_the_client() {
+        let ways = TokenRequest::other_ways(&request());
+        let raw = STANDARD.encode(format!("a-known-client:{CLIENT_SECRET}"));
+        assert_eq!(ways[0].headers()[AUTHORIZATION], format!("Basic {raw}"));
+        assert_eq!(ways[0].body(), request().body());
+        assert!(!ways[1].headers().contains_key(AUTHORIZATION));
+        let body: std::collections::HashMap<_, _> =
+            form_urlencoded::parse(ways[1].body()).into_owned().collect();
+        assert_eq!(body["client_secret"], CLIENT_SECRET);
+        assert_eq!(
+            (body["client_id"].as_str(), body["refresh_token"].as_str()),
+            ("a-known-client", REFRESH_TOKEN)
+        );
+        assert_eq!(ways.len(), 2);
+        let mut other = request();
+        TokenRequest::of(&other).unwrap().leave_out_resource(&mut other);
+        assert_eq!(other.body(), request().body());
+        *other.body_mut() = b"code=a&resource=https%3A%2F%2Fmcp&x=+".to_vec();
+        TokenRequest::of(&other).unwrap().leave_out_resource(&mut other);
+        assert_eq!(other.body(), b"code=a&x=+");
     }
 
     #[test]
