@@ -69,7 +69,7 @@ pub(crate) use parameters::{
     HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters, TRUST_WORKSPACE,
 };
 pub(crate) use parameters_error::ParametersError;
-pub(crate) use pasted::servers_in;
+pub(crate) use pasted::{DISABLED, ENABLED, is_comment_entry, servers_in};
 pub(crate) use rmcp::model::{Prompt, Resource, ResourceTemplate};
 pub(crate) use stdio::LastWords;
 pub(crate) use tool::{Hints, Identity, Tool, is_for_apps};

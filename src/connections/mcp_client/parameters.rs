@@ -109,7 +109,12 @@ impl ServerParameters {
         object: &Map<String, Value>,
         has_program: &dyn Fn(&str) -> bool,
     ) -> Result<(Self, Vec<String>), ParametersError> {
-        let Adopted { object, notes } = pasted::adopt(name, object, has_program)?;
+        let Adopted { mut object, notes, has_any_transport } = pasted::adopt(name, object, has_program)?;
+        let url = object.get("url").and_then(Value::as_str);
+        let is_undecided = url.is_some_and(|url| HttpTransport::from_url(url).is_none());
+        if has_any_transport && is_undecided {
+            object.entry("type").or_insert_with(|| json!(HttpTransport::Streamable.name()));
+        }
         Ok((Self::parse(&object)?, notes))
     }
 

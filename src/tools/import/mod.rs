@@ -13,7 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::formats::{Client, Contents, Left, Offered, Place, Reader, Surroundings, Unreadable, merge};
+use self::formats::{
+    Client, Contents, Directories, Left, Offered, Place, Reader, Surroundings, Unreadable, merge,
+};
 pub(crate) use self::kept::{Kept, SecretKeeping};
 pub(crate) use self::register::AT_ONCE;
 pub use self::register::{ImportEvent, Importer};
@@ -153,22 +155,29 @@ impl Import {
             from => from.iter().try_for_each(|from| reading.named(from, &reader, &surroundings))?,
         }
         let Reading { contents, unreadable, looked_for } = reading;
-        let Contents { offered, left } = merge(contents);
+        let directories = Directories { workspace: &workspace, home: home.as_deref() };
+        let Contents { offered, left } = merge(contents, &directories);
         let vault = Arc::new(Vault::in_directory(&state));
         let registry = Registry::in_directory(&state, connector.clone());
-        let servers = offered.into_iter().map(|offered| ImportServer::of(offered, &registry, &vault));
+        let servers =
+            offered.into_iter().map(|offered| ImportServer::of(offered, &registry, &vault, &directories));
         let servers = servers.collect::<io::Result<Vec<_>>>().map_err(ImportError::State)?;
         Ok(Self { servers, left: left.into_iter().map(ImportLeft::of).collect(), unreadable, looked_for })
     }
 }
 
 impl ImportServer {
-    fn of(offered: Offered, registry: &Registry, vault: &Arc<Vault>) -> io::Result<Self> {
+    fn of(
+        offered: Offered,
+        registry: &Registry,
+        vault: &Arc<Vault>,
+        directories: &Directories<'_>,
+    ) -> io::Result<Self> {
         let Offered { name, original, parameters, places, notes, .. } = offered;
         let kept = Kept::of(&name, parameters, vault)?;
         let state = match registry.parameters_of(&name)? {
             None => ImportState::New,
-            Some(registered) if registered != kept.parameters => ImportState::Differs,
+            Some(registered) if !directories.are_same(&registered, &kept.parameters) => ImportState::Differs,
             // The vault has lost a secret of it.
             Some(_) if kept.has_new() => ImportState::New,
             Some(_) => ImportState::Registered,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::formats::{Left, OURSELVES, Reader, merge};
+use super::formats::{Directories, Left, OURSELVES, Reader, merge};
 use super::{ImportLeft, Kept, Unreadable, read_file};
 use crate::config::{Config, Site};
 use crate::connections::mcp_client::Connector;
@@ -56,7 +56,7 @@ pub(crate) fn offered_at_start(config: &Config, connector: &Connector) -> Result
     let reader = Reader { workspace: &config.workspace, home, has_program: &has_program };
     let contents = config.mcp_configs.iter().map(|file| read_file(file, &reader));
     let contents = contents.collect::<Result<Vec<_>, _>>()?;
-    let merged = merge(contents);
+    let merged = merge(contents, &Directories { workspace: &config.workspace, home });
     let mut start = AtStart::default();
     for Left { name, place, why } in merged.left {
         if why == OURSELVES {

@@ -58,17 +58,20 @@ pub(crate) fn all(object: &Map<String, Value>) -> Option<Vec<(String, Value)>> {
     };
     match wrapped {
         Some(Value::Object(inner)) if has_wrapper(inner) => all(inner),
-        Some(Value::Object(inner)) => {
-            Some(inner.iter().map(|(name, entry)| (name.clone(), entry.clone())).collect())
-        }
+        Some(Value::Object(inner)) => Some(entries(inner)),
         Some(Value::Array(inner)) => {
             let named = inner.iter().map(|entry| (entry["name"].as_str().unwrap_or_default(), entry));
             Some(named.map(|(name, entry)| (name.to_owned(), entry.clone())).collect())
         }
         Some(_) => None,
-        None => has_only_servers(object)
-            .then(|| object.iter().map(|(name, entry)| (name.clone(), entry.clone())).collect()),
+        None => has_only_servers(object).then(|| entries(object)),
     }
+}
+
+/// The members of an object that are no remarks.
+fn entries(object: &Map<String, Value>) -> Vec<(String, Value)> {
+    let entries = object.iter().filter(|(name, entry)| !keys::is_comment_entry(name, entry));
+    entries.map(|(name, entry)| (name.clone(), entry.clone())).collect()
 }
 
 /// The only entry, or the one with the server's name.
@@ -77,7 +80,8 @@ fn choose<'a>(
     wrapper: &str,
     entries: impl Iterator<Item = (&'a str, &'a Value)>,
 ) -> Result<&'a Map<String, Value>, ParametersError> {
-    let entries: Vec<(&str, &Value)> = entries.collect();
+    let entries: Vec<(&str, &Value)> =
+        entries.filter(|(entry, value)| !keys::is_comment_entry(entry, value)).collect();
     let called_so = || entries.iter().find(|(entry, _)| *entry == name).copied();
     let only = || if let [only] = entries[..] { Some(only) } else { None };
     let Some((entry, value)) = only().or_else(called_so) else {
@@ -92,7 +96,8 @@ fn choose<'a>(
 
 /// Whether each of its members, of which there are some, is a server.
 fn has_only_servers(object: &Map<String, Value>) -> bool {
-    !object.is_empty() && object.values().all(|value| value.as_object().is_some_and(is_server))
+    let mut entries = object.iter().filter(|(name, value)| !keys::is_comment_entry(name, value)).peekable();
+    entries.peek().is_some() && entries.all(|(_, value)| value.as_object().is_some_and(is_server))
 }
 
 /// Whether one of its members says how to reach a server.

@@ -1,5 +1,7 @@
 //! The meaning of other clients' keys here.
 
+use serde_json::Value;
+
 /// Our own keys. A similar key is a mistake.
 pub(super) const OWN: &[&str] =
     &["command", "args", "env", "cwd", "url", "headers", "type", "timeout", "trust_workspace", "oauth"];
@@ -70,13 +72,37 @@ impl Ignored {
     }
 }
 
+/// Whether a key is a remark of whoever wrote the file, or a member that they have taken out by renaming it.
+pub(super) fn is_comment(key: &str) -> bool {
+    let is_marked = ["_", "//", "#", "$"].iter().any(|mark| key.starts_with(mark));
+    is_marked || key.to_lowercase().contains("comment") || ["note", "notes", "readme"].contains(&key)
+}
+
+/// Whether an entry among servers is no server: a remark, or one that is taken out.
+pub(crate) fn is_comment_entry(name: &str, entry: &Value) -> bool {
+    name.starts_with("//") || name.starts_with('#') || is_comment(name) && !entry.is_object()
+}
+
+/// Whether a value says nothing: clients write all members that they know, most of them empty.
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 /// What `key` means; `None` for a key that no known client has.
 pub(super) fn meaning(key: &str) -> Option<Key> {
     Some(match key {
+        _ if is_comment(key) => Key::Ignored(Ignored::NoMeaning),
         "command" | "cmd" => Key::Text("command"),
         "args" | "arguments" => Key::Text("args"),
         "cwd" | "workingDirectory" | "working_directory" | "workingDir" | "workdir" => Key::Text("cwd"),
-        "url" | "serverUrl" | "server_url" | "uri" | "endpoint" => Key::Text("url"),
+        "url" | "URL" | "serverUrl" | "serverURL" | "server_url" | "baseUrl" | "baseURL" | "base_url"
+        | "mcpUrl" | "mcp_url" | "uri" | "endpoint" => Key::Text("url"),
         "httpUrl" | "http_url" => Key::Transport { url_key: Some("streamable_http") },
         "sseUrl" | "sse_url" => Key::Transport { url_key: Some("sse") },
         "type" | "transport" | "transportType" | "transport_type" => Key::Transport { url_key: None },
@@ -85,7 +111,13 @@ pub(super) fn meaning(key: &str) -> Option<Key> {
         "env_vars" | "envVars" | "env_keys" => Key::FromVariables("env"),
         "headers" | "http_headers" | "httpHeaders" => Key::Texts("headers"),
         "env_http_headers" => Key::FromVariables("headers"),
-        "bearer_token_env_var" | "bearer_token" | "authorization_token" => Key::Bearer,
+        "bearer_token_env_var"
+        | "bearer_token"
+        | "bearerToken"
+        | "authorization_token"
+        | "authorization"
+        | "authToken"
+        | "auth_token" => Key::Bearer,
         "startup_timeout_sec" => Key::Start { per_second: 1.0 },
         "startup_timeout_ms" | "timeoutMs" | "timeout_ms" | "initTimeout" | "connectionTimeout" => {
             Key::Start { per_second: 1000.0 }
@@ -104,7 +136,7 @@ pub(super) fn meaning(key: &str) -> Option<Key> {
         | "disabled_tools" | "allowedTools" | "allowed_tools" | "available_tools" | "tools" => {
             Key::Ignored(Ignored::Filter)
         }
-        "disabled" | "enabled" => Key::Ignored(Ignored::Disabled),
+        _ if DISABLED.contains(&key) || ENABLED.contains(&key) => Key::Ignored(Ignored::Disabled),
         "envFile" | "env_file" => Key::Ignored(Ignored::EnvFile),
         "oauth" | "auth" => Key::Login,
         "oauth_scopes" | "scopes" => Key::Scopes,
@@ -114,8 +146,16 @@ pub(super) fn meaning(key: &str) -> Option<Key> {
     })
 }
 
+/// Keys by which clients turn a server off, by `true` or by `false`.
+pub(crate) const DISABLED: &[&str] = &["disabled", "disable", "isDisabled", "is_disabled"];
+pub(crate) const ENABLED: &[&str] =
+    &["enabled", "isActive", "is_active", "active", "isEnabled", "is_enabled"];
+
 /// Keys that look like misspelt keys of ours.
 const KNOWN_WITHOUT_MEANING: &[&str] = &["name", "dev", "id", "tags", "title", "icon", "source", "cache"];
+
+/// Values of `type` that say no more than that there is a server: those of lists of servers for models.
+pub(super) const ANY_TRANSPORT: [&str; 2] = ["url", "mcp"];
 
 /// Our name for a transport.
 pub(super) fn transport(name: &str) -> Option<&'static str> {

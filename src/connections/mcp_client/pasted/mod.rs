@@ -7,6 +7,7 @@ mod keys;
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::entry::all as servers_in;
+pub(crate) use self::keys::{DISABLED, ENABLED, is_comment_entry};
 use self::keys::{Ignored, Key};
 use super::ParametersError;
 use super::WORKSPACE;
@@ -19,6 +20,8 @@ pub(super) struct Adopted {
     pub(super) object: Map<String, Value>,
     /// Parts that were left out or reinterpreted, a sentence each.
     pub(super) notes: Vec<String>,
+    /// Whether the transport is named by a word that means all of them.
+    pub(super) has_any_transport: bool,
 }
 
 /// Reads the configuration of the server `name`; `has_program` says whether a command exists.
@@ -34,9 +37,14 @@ pub(super) fn adopt(
     for (key, value) in &mut adopting.object {
         translate_placeholders(key, value)?;
     }
+    adopting.leave_out_empty();
     adopting.literals();
     Ok(adopting.finish())
 }
+
+/// Values of `auth` that say how to log in, or that nobody does. Others are tokens, as FastMCP has it.
+const LOGIN_WORDS: [&str; 10] =
+    ["", "oauth", "oauth2", "none", "bearer", "basic", "dynamic", "auto", "required", "optional"];
 
 #[derive(Default)]
 struct Adopting {
@@ -45,6 +53,8 @@ struct Adopting {
     origins: Map<String, Value>,
     ignored: Vec<(String, Ignored)>,
     notes: Vec<String>,
+    /// Whether the transport is named by a word that means all of them.
+    has_any_transport: bool,
 }
 
 impl Adopting {
@@ -71,7 +81,8 @@ impl Adopting {
     /// Takes `value` as that of our key `own`.
     fn put(&mut self, own: &str, key: &str, value: Value) -> Result<(), ParametersError> {
         match self.object.get(own) {
-            Some(before) if *before != value => {
+            Some(before) if keys::is_empty(&value) && !keys::is_empty(before) => Ok(()),
+            Some(before) if *before != value && !keys::is_empty(before) => {
                 let first = self.origins[own].as_str().unwrap_or(own).to_owned();
                 Err(ParametersError::Contradiction { first, second: key.to_owned() })
             }
@@ -90,7 +101,9 @@ impl Adopting {
         let Some(object) = object.as_object_mut() else {
             return Err(ParametersError::Contradiction { first: own.to_owned(), second: key.to_owned() });
         };
-        for (name, value) in texts.into_iter().filter(|(_, value)| !value.is_null()) {
+        let is_remark = |name: &str| name.starts_with("//") || name.starts_with('#');
+        let texts = texts.into_iter().filter(|(name, value)| !value.is_null() && !is_remark(name));
+        for (name, value) in texts {
             let is_scalar = value.is_number() || value.is_boolean();
             let value = if is_scalar { json!(value.to_string()) } else { value };
             if object.get(&name).is_some_and(|before| *before != value) {
@@ -117,6 +130,11 @@ impl Adopting {
         }
         match value {
             Value::Object(inner) => self.take_all(inner),
+            Value::String(name) if name.trim().is_empty() => Ok(()),
+            Value::String(name) if keys::ANY_TRANSPORT.contains(&name.as_str()) => {
+                self.has_any_transport = true;
+                Ok(())
+            }
             Value::String(name) => {
                 let own = keys::transport(name).ok_or_else(|| ParametersError::UnknownTransport {
                     found: name.clone(),
@@ -151,8 +169,14 @@ impl Adopting {
         let Some(text) = value.as_str() else {
             return Err(super::fields::wrong_type(key, "a string", value));
         };
-        let token = if key.ends_with("var") { format!("${{{text}}}") } else { text.to_owned() };
-        self.merge("headers", key, json!({"Authorization": format!("Bearer {token}")}))
+        let token = if key.ends_with("var") { format!("${{{text}}}") } else { text.trim().to_owned() };
+        if token.is_empty() {
+            return Ok(());
+        }
+        // Some write the whole header.
+        let is_whole = token.split_once(' ').is_some_and(|(kind, _)| kind.eq_ignore_ascii_case("bearer"));
+        let header = if is_whole { token } else { format!("Bearer {token}") };
+        self.merge("headers", key, json!({"Authorization": header}))
     }
 
     fn take_timeout(&mut self, key: &str, value: &Value, per_second: f64) -> Result<(), ParametersError> {
@@ -182,12 +206,22 @@ impl Adopting {
         }
     }
 
-    /// Parameters of a login, added to those of another key. A word alone, such as `"oauth"`, says that there is one.
+    /// Parameters of a login, added to those of another key. A word alone in `auth` is a token, unless it says how to log
+    /// in.
     fn take_login(&mut self, key: &str, value: &Value) -> Result<(), ParametersError> {
         let mut ignored = Vec::new();
         match oauth_parameters::adopt(value, &mut ignored) {
-            Value::String(_) => {}
-            Value::Object(login) => {
+            Value::String(word) if key != "auth" || LOGIN_WORDS.contains(&word.to_lowercase().as_str()) => {}
+            Value::String(token) => self.take_bearer(key, &json!(token))?,
+            Value::Object(mut login) => {
+                for name in ["token", "bearer_token", "access_token"] {
+                    if let Some(token) = login.remove(name) {
+                        self.take_bearer(&format!("{key}.{name}"), &token)?;
+                    }
+                }
+                if login.is_empty() {
+                    return Ok(());
+                }
                 let own = self.object.entry("oauth").or_insert_with(|| json!({}));
                 let Some(own) = own.as_object_mut() else { return Ok(()) };
                 for (name, value) in login {
@@ -202,6 +236,17 @@ impl Adopting {
         }
         self.ignored.extend(ignored.into_iter().map(|key| (key, Ignored::NoMeaning)));
         Ok(())
+    }
+
+    /// Leaves out what is empty and belongs to the other transport.
+    fn leave_out_empty(&mut self) {
+        let is_given = |key: &str| self.object.get(key).is_some_and(|value| !keys::is_empty(value));
+        let others: &[&str] = match (is_given("command"), is_given("url")) {
+            (true, false) => &["url", "headers", "oauth"],
+            (false, true) => &["command", "args", "env", "cwd"],
+            _ => &[],
+        };
+        self.object.retain(|key, value| !others.contains(&key.as_str()) || !keys::is_empty(value));
     }
 
     fn take_nested(&mut self, key: &str, value: &Value) -> Result<(), ParametersError> {
@@ -254,7 +299,7 @@ impl Adopting {
                 self.notes.push(format!("Ignored: {keys}{}.", why.words()));
             }
         }
-        Adopted { object: self.object, notes: self.notes }
+        Adopted { object: self.object, notes: self.notes, has_any_transport: self.has_any_transport }
     }
 }
 

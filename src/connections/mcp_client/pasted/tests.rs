@@ -18,6 +18,14 @@ fn check(value: Value, expected: Value, notes: &[&str]) {
     }
 }
 
+/// The same, whatever the notes are.
+#[track_caller]
+fn check_ignoring(value: Value, expected: Value) {
+    let (parameters, _) = adopt_as("x", &value).unwrap_or_else(|error| panic!("{value}: {error}"));
+    let expected = ServerParameters::parse(expected.as_object().unwrap()).unwrap();
+    assert_eq!(parameters.to_json(), expected.to_json(), "{value}");
+}
+
 #[track_caller]
 fn check_error(value: Value, expected: &str) {
     let error = adopt_as("x", &value).err().unwrap_or_else(|| panic!("{value} is taken")).to_string();
@@ -92,6 +100,75 @@ fn keys_of_other_clients_are_taken_where_they_mean_something() {
         json!({"url": "http://a/mcp", "headers": {"A": "b"}}),
         &["Ignored: `requestOptions.verifySsl`."],
     );
+}
+
+#[test]
+fn what_is_empty_and_belongs_to_the_other_transport_is_absent() {
+    let goose = json!({"type": "streamable_http", "name": "g", "uri": "http://a/mcp", "envs": {}, "env_keys": [],
+        "headers": {}, "cmd": "", "args": [], "timeout": 300, "available_tools": [], "enabled": true});
+    let expected = json!({"url": "http://a/mcp", "type": "streamable_http", "timeout": 300});
+    let notes = ["Ignored: `name`.", "Ignored: `available_tools`", "Ignored: `enabled`"];
+    check(goose, expected, &notes);
+    let mut local = npx();
+    for (key, value) in
+        [("url", json!("")), ("baseUrl", json!("")), ("headers", json!({})), ("auth", json!(""))]
+    {
+        local[key] = value;
+    }
+    check(local, npx(), &[]);
+    check(json!({"url": "http://a/mcp", "cwd": "", "type": ""}), json!({"url": "http://a/mcp"}), &[]);
+    check(json!({"cmd": "", "command": "npx", "args": ["-y", "x"]}), npx(), &[]);
+    check_error(
+        json!({"url": "http://a/mcp", "env": {"A": "b"}}),
+        "`env` is not a parameter of an HTTP server",
+    );
+    check_error(json!({"command": "", "url": ""}), "exclude each other");
+}
+
+#[test]
+fn a_text_for_auth_is_a_token_unless_it_says_how_to_log_in() {
+    let with = |auth: Value| json!({"url": "http://a/mcp", "auth": auth});
+    let bearer =
+        |token: &str| json!({"url": "http://a/mcp", "headers": {"Authorization": format!("Bearer {token}")}});
+    for token in [json!("t0ken"), json!("Bearer t0ken"), json!({"type": "bearer", "token": "t0ken"})] {
+        check_ignoring(with(token), bearer("t0ken"));
+    }
+    check(with(json!("${TOKEN}")), bearer("${TOKEN}"), &[]);
+    for word in ["oauth", "OAuth", "none", ""] {
+        check(with(json!(word)), json!({"url": "http://a/mcp"}), &[]);
+    }
+    check(json!({"url": "http://a/mcp", "oauth": "yes"}), json!({"url": "http://a/mcp"}), &[]);
+    let mut twice = with(json!("t0ken"));
+    twice["headers"] = json!({"Authorization": "Bearer other"});
+    check_error(twice, "contradict each other");
+}
+
+#[test]
+fn words_for_any_transport_leave_it_to_the_url() {
+    for word in ["url", "mcp"] {
+        check(json!({"type": word, "url": "http://a/mcp"}), json!({"url": "http://a/mcp"}), &[]);
+        check(json!({"type": word, "baseUrl": "http://a/sse"}), json!({"url": "http://a/sse"}), &[]);
+        let streamable = json!({"url": "http://a/x", "type": "streamable_http"});
+        check(json!({"type": word, "server_url": "http://a/x"}), streamable, &[]);
+        let mut local = npx();
+        local["type"] = json!(word);
+        check(local, npx(), &[]);
+    }
+}
+
+#[test]
+fn remarks_are_no_misspellings() {
+    for key in ["_args", "//command", "#env", "comment", "_comment", "$schema", "commentary", "notes"] {
+        let mut server = npx();
+        server[key] = json!("x");
+        check(server, npx(), &[&format!("Ignored: `{key}`.")]);
+    }
+    check(json!({"mcpServers": {"_comment": "x", "//": "y", "a": npx()}}), npx(), &[]);
+    let mut server = npx();
+    server["env"] = json!({"//": "x", "#A": "y", "B": "z"});
+    let mut expected = npx();
+    expected["env"] = json!({"B": "z"});
+    check(server, expected, &[]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::Place;
 use super::client::Client;
 use super::placeholders::{self, Inputs};
-use crate::connections::mcp_client::HttpTransport;
+use crate::connections::mcp_client::{DISABLED, ENABLED, HttpTransport};
 use crate::ground::env::dotenv_variables;
 use crate::ground::files::small;
 use crate::ground::text::one_line;
@@ -41,9 +41,7 @@ pub(super) fn adapt(entry: &Map<String, Value>, setting: &Setting<'_>) -> Result
     let mut adapted = Adapted { entry: entry.clone(), ..Adapted::default() };
     let client = setting.place.client;
     refuse_disabled(&adapted.entry)?;
-    for key in ["disabled", "enabled", "name"] {
-        adapted.entry.remove(key);
-    }
+    adapted.entry.retain(|key, _| key != "name" && ![DISABLED, ENABLED].concat().contains(&key.as_str()));
     // Behind a sandbox this lets the server read what code has written: only the user says that, when registering.
     if adapted.entry.remove("trust_workspace").is_some() {
         adapted.notes.push("Ignored: `trust_workspace`: give it to `register_mcp_server`.".to_owned());
@@ -73,8 +71,11 @@ pub(super) fn adapt(entry: &Map<String, Value>, setting: &Setting<'_>) -> Result
 }
 
 fn refuse_disabled(entry: &Map<String, Value>) -> Result<(), String> {
-    let is = |key: &str, value: bool| entry.get(key).and_then(Value::as_bool) == Some(value);
-    if is("disabled", true) || is("enabled", false) {
+    let is = |key: &str, value: bool| match entry.get(key) {
+        Some(Value::String(text)) => text.trim().to_lowercase() == value.to_string(),
+        other => other.and_then(Value::as_bool) == Some(value),
+    };
+    if DISABLED.iter().any(|key| is(key, true)) || ENABLED.iter().any(|key| is(key, false)) {
         return Err("it is disabled there".to_owned());
     }
     Ok(())
@@ -119,14 +120,19 @@ fn take_env_file(adapted: &mut Adapted, setting: &Setting<'_>) -> Result<(), Str
 
 /// Clients try Streamable HTTP first where nothing says which transport a server has.
 fn decide_transport(adapted: &mut Adapted) {
-    let has = |key: &str| adapted.entry.get(key).is_some_and(|value| !value.is_null());
+    let says = |value: &Value| value.as_str().is_none_or(|text| !["", "url", "mcp"].contains(&text.trim()));
+    let has = |key: &str| adapted.entry.get(key).is_some_and(|value| !value.is_null() && says(value));
     if ["type", "transport", "transportType", "transport_type", "httpUrl", "sseUrl"]
         .iter()
         .any(|key| has(key))
     {
         return;
     }
-    let url = ["url", "serverUrl", "server_url"].iter().find_map(|key| adapted.entry.get(*key)?.as_str());
+    let is_program = ["command", "cmd"].iter().any(|key| has(key));
+    let url = ["url", "serverUrl", "server_url", "baseUrl", "base_url"]
+        .iter()
+        .find_map(|key| adapted.entry.get(*key)?.as_str())
+        .filter(|url| !is_program && !url.trim().is_empty());
     if url.is_some_and(|url| HttpTransport::from_url(url).is_none()) {
         adapted.entry.insert("type".to_owned(), json!("streamable_http"));
         adapted.notes.push("The transport is taken to be `streamable_http`.".to_owned());

@@ -1,26 +1,64 @@
 //! The servers of several files, under names that do not clash. Pure.
 
+use std::path::Path;
+
+use serde_json::Value;
+
 use super::{Contents, Left, Offered, names};
+use crate::connections::mcp_client::ServerParameters;
 
 /// How many servers are taken. Nobody has as many; a stranger's file must not start or ask for any number.
 const MOST_SERVERS: usize = 256;
 
+/// The directories that some files write as paths, and others as placeholders.
+pub(crate) struct Directories<'a> {
+    pub(crate) workspace: &'a Path,
+    pub(crate) home: Option<&'a Path>,
+}
+
+impl Directories<'_> {
+    /// Whether two servers are the same, however they name these directories.
+    pub(crate) fn are_same(&self, left: &ServerParameters, right: &ServerParameters) -> bool {
+        left == right || self.written_out(left) == self.written_out(right)
+    }
+
+    fn written_out(&self, parameters: &ServerParameters) -> Value {
+        let mut value = Value::Object(parameters.to_json());
+        self.write_out(&mut value);
+        value
+    }
+
+    fn write_out(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                let home = self.home.map(|home| ("${HOME}", home));
+                for (placeholder, path) in [("${workspace}", self.workspace)].into_iter().chain(home) {
+                    *text = text.replace(placeholder, &path.to_string_lossy());
+                }
+            }
+            Value::Array(values) => values.iter_mut().for_each(|value| self.write_out(value)),
+            Value::Object(values) => values.values_mut().for_each(|value| self.write_out(value)),
+            _ => {}
+        }
+    }
+}
+
 /// Puts the servers of files together, in the order of precedence. A server that two files have the same way is one; of
 /// different ones with the same name the first keeps it.
-pub(crate) fn merge(files: impl IntoIterator<Item = Contents>) -> Contents {
+pub(crate) fn merge(files: impl IntoIterator<Item = Contents>, directories: &Directories<'_>) -> Contents {
     let mut merged = Contents::default();
     for Contents { offered, left } in files {
         merged.left.extend(left);
         for server in offered {
-            add(&mut merged, server);
+            add(&mut merged, server, directories);
         }
     }
     merged
 }
 
-fn add(merged: &mut Contents, mut server: Offered) {
+fn add(merged: &mut Contents, mut server: Offered, directories: &Directories<'_>) {
     let is_alike = |known: &&mut Offered| {
-        known.parameters == server.parameters
+        directories.are_same(&known.parameters, &server.parameters)
             && (known.name == server.name || known.original == server.original)
     };
     if let Some(known) = merged.offered.iter_mut().find(is_alike) {

@@ -15,7 +15,7 @@ mod secrets;
 use std::path::PathBuf;
 
 pub(crate) use self::client::{Client, Place, Surroundings};
-pub(crate) use self::merge::merge;
+pub(crate) use self::merge::{Directories, merge};
 pub(crate) use self::ourselves::OURSELVES;
 pub(crate) use self::read::{Reader, Unreadable};
 pub(crate) use self::secrets::{Found, replace as replace_secrets};

@@ -11,7 +11,7 @@ use super::client::{Client, Place};
 use super::placeholders::Inputs;
 use super::secrets::hide;
 use super::{Contents, Left, Offered, document, names, ourselves};
-use crate::connections::mcp_client::{Reach, ServerParameters, kind, servers_in};
+use crate::connections::mcp_client::{Reach, ServerParameters, is_comment_entry, kind, servers_in};
 use crate::ground::files::small;
 use crate::ground::text::{listed, one_line};
 
@@ -144,6 +144,7 @@ impl Reader<'_> {
                 return Err(format!("`{}` is {} instead of an object", client.wrapper(), kind(other)));
             }
         }
+        entries.retain(|(name, entry)| !is_comment_entry(name, entry));
         if client == Client::Gemini {
             refuse_excluded(place, document, &mut entries, left);
         }

@@ -365,6 +365,111 @@ fn files_that_are_no_configuration_are_named() {
     assert!(text("work/link.json").contains("symbolic link out of the workspace"));
 }
 
+fn merged(files: impl IntoIterator<Item = Contents>) -> Contents {
+    merge(files, &Directories { workspace: Path::new("/home/me/work"), home: Some(Path::new("/home/me")) })
+}
+
+#[test]
+fn remarks_are_no_servers_and_no_parameters() {
+    for (client, wrapper) in [(Client::ClaudeCode, "mcpServers"), (Client::VsCode, "servers")] {
+        let content = json!({
+            "_comment": "of the whole file",
+            wrapper: {
+                "//": "of the servers",
+                "_note": "too",
+                "// old": {"command": "old"},
+                "#old": {"command": "old"},
+                "a": {"command": "a", "//args": ["x"], "_env": {"A": "b"}, "#cwd": "d", "comment": "x", "comments": []},
+            }
+        });
+        let contents =
+            Home::new().check(client, "x.json", &content.to_string(), &[("a", json!({"command": "a"}))]);
+        check_left(&contents, &[]);
+    }
+    let home = Home::new();
+    home.write("team.json", r#"{"_comment": "x", "a": {"command": "a"}}"#);
+    assert_eq!(home.read(None, "team.json").unwrap().offered[0].name, "a");
+}
+
+#[test]
+fn servers_that_are_turned_off_are_left() {
+    let mut servers = serde_json::Map::new();
+    let off = [
+        ("disabled", json!(true)),
+        ("disabled", json!("true")),
+        ("enabled", json!(false)),
+        ("isActive", json!(false)),
+        ("active", json!(false)),
+        ("isEnabled", json!("false")),
+    ];
+    for (number, (key, value)) in off.iter().enumerate() {
+        servers.insert(format!("off{number}"), json!({"command": "a", *key: value}));
+    }
+    for (number, (key, value)) in
+        [("disabled", json!(false)), ("isActive", json!(true)), ("enabled", json!("true"))].iter().enumerate()
+    {
+        servers.insert(format!("on{number}"), json!({"command": "a", *key: value}));
+    }
+    let on = ["on0", "on1", "on2"].map(|name| (name, json!({"command": "a"})));
+    let content = json!({"mcpServers": servers}).to_string();
+    let contents = Home::new().check(Client::Cursor, "x.json", &content, &on);
+    assert!(contents.left.iter().all(|left| left.why == "it is disabled there"), "{:?}", contents.left);
+    assert_eq!(contents.left.len(), off.len());
+    assert!(contents.offered.iter().all(|server| server.notes.is_empty()), "{contents:?}");
+}
+
+#[test]
+fn clients_write_members_that_they_do_not_use() {
+    // Cherry Studio, Goose, and a list of servers for a model.
+    let cherry = json!({"mcpServers": {
+        "remote": {"name": "r", "type": "streamableHttp", "description": "", "isActive": true, "baseUrl": "https://a/x",
+            "command": "", "args": [], "env": {}, "headers": {}},
+        "local": {"name": "l", "type": "stdio", "isActive": true, "baseUrl": "", "command": "npx", "args": ["x"],
+            "env": {}, "headers": {}},
+        "either": {"type": "url", "url": "https://a/x", "name": "e", "authorization_token": "${T}"},
+        "events": {"type": "url", "url": "https://a/sse"},
+        "model": {"type": "mcp", "server_label": "m", "server_url": "https://a/x", "require_approval": "never",
+            "authorization": "Bearer ${T}"},
+    }});
+    let authorized =
+        json!({"url": "https://a/x", "type": "http", "headers": {"Authorization": "Bearer ${T}"}});
+    Home::new().check(
+        Client::Cursor,
+        "x.json",
+        &cherry.to_string(),
+        &[
+            ("remote", json!({"url": "https://a/x", "type": "http"})),
+            ("local", json!({"command": "npx", "args": ["x"]})),
+            ("either", authorized.clone()),
+            ("events", json!({"url": "https://a/sse"})),
+            ("model", authorized),
+        ],
+    );
+}
+
+#[test]
+fn a_server_by_path_is_the_one_by_placeholder() {
+    let offered = |client: Client, parameters: Value| Contents {
+        offered: vec![Offered {
+            name: "tools".to_owned(),
+            original: "tools".to_owned(),
+            parameters: ServerParameters::parse(parameters.as_object().unwrap()).unwrap(),
+            places: vec![Place { client: Some(client), path: Path::new("/x.json").to_owned() }],
+            read: Vec::new(),
+            notes: Vec::new(),
+        }],
+        left: Vec::new(),
+    };
+    let merged = merged([
+        offered(Client::ClaudeCode, json!({"command": "python", "args": ["/home/me/work/tools/server.py"]})),
+        offered(Client::Cursor, json!({"command": "python", "args": ["${workspace}/tools/server.py"]})),
+        offered(Client::VsCode, json!({"command": "python", "args": ["${HOME}/work/tools/server.py"]})),
+        offered(Client::Codex, json!({"command": "python", "args": ["${workspace}/other/server.py"]})),
+    ]);
+    let places: Vec<_> = merged.offered.iter().map(|server| server.places.len()).collect();
+    assert_eq!(places, [3, 1]);
+}
+
 #[test]
 fn servers_of_several_clients_are_put_together() {
     let offered = |name: &str, client: Client, command: &str| {
@@ -381,7 +486,7 @@ fn servers_of_several_clients_are_put_together() {
             left: Vec::new(),
         }
     };
-    let merged = merge([
+    let merged = merged([
         offered("git-hub", Client::ClaudeCode, "a"),
         offered("git-hub", Client::Cursor, "a"),
         offered("git_hub", Client::Cursor, "b"),
