@@ -5,8 +5,26 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
+use crate::ground::text::shortened;
+
 /// How long an answer waits for news that are almost there.
 const ALMOST: Duration = Duration::from_secs(1);
+
+/// How many problems of `.env` an answer lists, and how much of each, in characters: a stranger may have written the file.
+const DOTENV_PROBLEMS: usize = 3;
+const DOTENV_CHARS: usize = 600;
+
+/// The notes on problems of `.env`.
+pub(super) fn notes_on_dotenv(problems: &[impl ToString]) -> Vec<String> {
+    let shown = problems.iter().take(DOTENV_PROBLEMS);
+    let mut notes: Vec<String> =
+        shown.map(|problem| format!("[{}]", shortened(&problem.to_string(), DOTENV_CHARS))).collect();
+    match problems.len().saturating_sub(DOTENV_PROBLEMS) {
+        0 => {}
+        more => notes.push(format!("[`.env` has {more} more problems, which ipybox writes to stderr]")),
+    }
+    notes
+}
 
 /// Texts, each of which is said once.
 #[derive(Default)]

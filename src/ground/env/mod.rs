@@ -349,6 +349,10 @@ mod tests {
         );
         let missing = variables.fill("${URL}").unwrap_err().to_string();
         assert!(missing.contains("`IPYBOX_DOTENV=URL`"), "{missing}");
+        assert!(missing.starts_with("the variable `URL` is in the workspace's `.env`, which may not set it"));
+        assert!(!missing.contains("neither"), "{missing}");
+        let nowhere = variables.fill("${NOWHERE}").unwrap_err().to_string();
+        assert!(nowhere.contains("neither in the environment nor in the workspace's `.env`"), "{nowhere}");
 
         let named = with_dotenv(file, &[(IPYBOX_DOTENV, "KERNEL_ENV_SHELL,MORE")]);
         assert_eq!(named.for_kernel().into_keys().collect::<Vec<_>>(), ["API_KEY", "SHELL"]);

@@ -8,18 +8,16 @@ use super::{IPYBOX_DOTENV, Variables};
 
 /// A variable of a `${NAME}` placeholder that is not set, or a secret that is not kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{note}", what(name))]
+#[error("{what}{note}")]
 pub struct MissingVariable {
     /// The variable's name.
     pub name: String,
+    what: String,
     note: String,
 }
 
-fn what(name: &str) -> String {
-    if is_secret_name(name) {
-        return format!("the secret of `${{{name}}}` is not there");
-    }
-    format!("the variable `{name}` is set neither in the environment nor in the workspace's `.env`")
+fn secret_is_gone(name: &str) -> String {
+    format!("the secret of `${{{name}}}` is not there")
 }
 
 impl Variables {
@@ -88,24 +86,34 @@ impl Variables {
         }
         let failed = |error: std::io::Error| MissingVariable {
             name: name.to_owned(),
+            what: secret_is_gone(name),
             note: format!(": it could not be looked up: {error}"),
         };
         Ok(self.secrets.get(name).map_err(failed)?.map(Cow::Owned))
     }
 
     fn missing(&self, name: &str) -> MissingVariable {
-        let note = if is_secret_name(name) {
-            "\nhint: `ipybox import` keeps it again, or register the server with another placeholder"
-                .to_owned()
+        let (what, note) = if is_secret_name(name) {
+            let hint =
+                "\nhint: `ipybox import` keeps it again, or register the server with another placeholder";
+            (secret_is_gone(name), hint.to_owned())
         } else if self.refused.contains(name) {
-            format!(
-                "\nhint: without your word `.env` sets secrets only, such as `API_KEY`: set `{name}` in ipybox's \
-                 environment (`env` in the client's entry), or name it there: `{IPYBOX_DOTENV}={name}`"
-            )
+            let what = format!(
+                "the variable `{name}` is in the workspace's `.env`, which may not set it: without your word that file \
+                 sets secrets only, such as `API_KEY`"
+            );
+            let hint = format!(
+                "\nhint: set `{name}` in ipybox's environment (`env` in the client's entry), or name it there: \
+                 `{IPYBOX_DOTENV}={name}`"
+            );
+            (what, hint)
         } else {
-            self.problems.iter().map(|problem| format!("\nhint: {problem}")).collect()
+            let what = format!(
+                "the variable `{name}` is set neither in the environment nor in the workspace's `.env`"
+            );
+            (what, self.problems.iter().map(|problem| format!("\nhint: {problem}")).collect())
         };
-        MissingVariable { name: name.to_owned(), note }
+        MissingVariable { name: name.to_owned(), what, note }
     }
 }
 

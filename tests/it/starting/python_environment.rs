@@ -138,6 +138,15 @@ import os
 print(os.environ['FILE_KEY'], os.environ['FROM_PROCESS'], os.environ['BOTH_KEY'], os.environ['MODE'])
 print('OTHER' in os.environ)
 print([name for name in os.environ if 'SECRET' in name or name.startswith(('KERNEL_ENV', 'CARGO'))])";
-    assert_eq!(ipybox.cell(code).await.ok(), "file process process named\nFalse\n[]");
+    let first = ipybox.cell(code).await.ok();
+    let (note, printed) = first.split_once("]\n").unwrap();
+    assert!(
+        note.starts_with("[`KERNEL_ENV_OTHER` of ") && note.contains("not passed to the kernel"),
+        "{note}"
+    );
+    assert!(note.contains("`IPYBOX_DOTENV=KERNEL_ENV_OTHER`"), "{note}");
+    assert_eq!(printed.trim_start(), "file process process named\nFalse\n[]");
+    // It is said once.
+    assert_eq!(ipybox.cell("1").await.ok(), "1");
     ipybox.stop().await;
 }
