@@ -14,6 +14,7 @@ mod cell;
 mod checkpoint;
 mod end;
 mod error;
+mod exit;
 mod fence;
 mod follow;
 mod installation;
@@ -44,6 +45,7 @@ pub(crate) use self::end::End;
 pub use self::end::KernelState;
 pub use self::error::StartError;
 pub(crate) use self::error::{Error, InstallError, RegisterError};
+pub(crate) use self::exit::Exit;
 use self::fence::unfenced;
 pub(crate) use self::installation::packages;
 pub(crate) use self::notebook::Ended;
@@ -253,8 +255,9 @@ impl Session {
 
     /// Queues the replacement of the kernel by a fresh one and the closing of the connections to MCP servers.
     ///
-    /// The running cell and those queued before end at once; those queued later run in the fresh kernel.
-    pub(crate) async fn reset(&self) -> Pending<()> {
+    /// The running cell and those queued before end at once; those queued later run in the fresh kernel. The outcome is how
+    /// the exit of the earlier kernel went.
+    pub(crate) async fn reset(&self) -> Pending<Exit> {
         self.queue.submit_reset().await
     }
 
@@ -392,7 +395,7 @@ impl Session {
         self.queue.abandon();
     }
 
-    /// Kills the kernel, closes all connections, and waits until nothing is left, also if it was stopped before.
+    /// Ends the kernel, closes all connections, and waits until nothing is left, also if it was stopped before.
     pub(crate) async fn stop(&self) {
         self.queue.abandon();
         if let Some(Tools { server, of_cells, .. }) = &self.tools {

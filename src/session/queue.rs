@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::Error;
 use super::audience::Audience;
 use super::cell::{Cell, Outcome};
+use super::exit::Exit;
 use super::phase::Phase;
 use super::worker::{CellTools, Command, Worker};
 use crate::approval::Gate;
@@ -69,6 +70,7 @@ impl Queue {
             audience,
             cells_open: Arc::clone(&cells_open),
             failed_starts: None,
+            exit: Exit::Complete,
         };
         let (started_sender, started) = oneshot::channel();
         let task = tokio::spawn(worker.run(stop.clone(), started_sender));
@@ -118,7 +120,7 @@ impl Queue {
     /// Queues the replacement of the kernel by a fresh one and the closing of the connections to MCP servers.
     ///
     /// The running cell and those queued before end at once; those queued later run in the fresh kernel.
-    pub(super) async fn submit_reset(&self) -> Pending<()> {
+    pub(super) async fn submit_reset(&self) -> Pending<Exit> {
         {
             let mut generation = self.generation.lock();
             std::mem::take(&mut *generation).cancel();
@@ -164,7 +166,7 @@ impl Queue {
         self.stop.cancel();
     }
 
-    /// Kills the kernel, and waits until nothing is left of it.
+    /// Ends the kernel, and waits until nothing is left of it.
     pub(super) async fn stop(&self) {
         self.stop.cancel();
         // Kept until the task has ended: the first caller that waited may have been dropped.

@@ -14,6 +14,7 @@ use super::Error;
 use super::audience::Audience;
 use super::cell::{Author, Cell, Outcome};
 use super::end::{End, KernelState};
+use super::exit::{Exit, exit};
 use super::follow::{Followed, follow};
 use super::offers::Offers;
 use super::phase::Phase;
@@ -46,7 +47,7 @@ pub(super) enum Command {
         changed: Option<String>,
     },
     Reset {
-        reply: oneshot::Sender<Result<(), Error>>,
+        reply: oneshot::Sender<Result<Exit, Error>>,
     },
 }
 
@@ -81,10 +82,12 @@ pub(super) struct Worker {
     pub(super) cells_open: Arc<AtomicUsize>,
     /// How many starts of the kernel in a row have failed, and when the last one did.
     pub(super) failed_starts: Option<(u32, Instant)>,
+    /// How the exit of a kernel went whose cell a reset has stopped; the reset reports it.
+    pub(super) exit: Exit,
 }
 
 impl Worker {
-    /// Runs commands until `stop` is cancelled, then kills the kernel.
+    /// Runs commands until `stop` is cancelled, then ends the kernel.
     ///
     /// Sends the result of the kernel's first start to `started`.
     pub(super) async fn run(mut self, stop: CancellationToken, started: oneshot::Sender<Result<(), Error>>) {
@@ -92,6 +95,7 @@ impl Worker {
             () = stop.cancelled() => {}
             () = self.work(started) => {}
         }
+        self.exit_kernel().await;
         self.kernels.end(self.kernel.take()).await;
         if let Some(checkpoint) = self.checkpoint() {
             checkpoint.close();
@@ -187,6 +191,9 @@ impl Worker {
             }
         };
         if KernelState::of(&end) == KernelState::Lost {
+            if matches!(end, End::Reset) {
+                self.exit = self.exit_kernel().await;
+            }
             self.give_up_kernel().await;
             // The next caller may be another one, and a caller that cancelled gets no outcome.
             self.lost = lost_by(&end);
@@ -293,7 +300,11 @@ impl Worker {
         }
     }
 
-    async fn reset(&mut self) -> Result<(), Error> {
+    async fn reset(&mut self) -> Result<Exit, Error> {
+        let mut exit = std::mem::replace(&mut self.exit, Exit::Complete);
+        if self.kernel.is_some() {
+            exit = self.exit_kernel().await;
+        }
         if let Some(kernel) = self.kernel.take() {
             self.kernels.replace(kernel).await;
         }
@@ -313,7 +324,15 @@ impl Worker {
             // The caller of the next cell may be another one.
             self.lost = Some(lost_note("the earlier one was reset"));
         }
-        started
+        started.map(|()| exit)
+    }
+
+    /// Has the kernel do what Python does at its exit. It is to be killed afterwards.
+    async fn exit_kernel(&mut self) -> Exit {
+        match self.kernel.as_mut() {
+            Some(kernel) => exit(kernel, &mut self.late).await,
+            None => Exit::Complete,
+        }
     }
 
     async fn refresh_imports(&mut self, changed: Option<&str>) {

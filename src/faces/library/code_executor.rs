@@ -141,7 +141,7 @@ impl CodeExecutor {
     /// [`CodeExecutionError::Unavailable`] if no fresh kernel starts. The next code tries again.
     pub async fn reset(&self) -> Result<(), CodeExecutionError> {
         let reset = self.session.reset().await.outcome().await;
-        reset.map_err(CodeExecutionError::unavailable)
+        reset.map(drop).map_err(CodeExecutionError::unavailable)
     }
 
     /// Interrupts the running code and cancels queued code. Variables are kept, unless the code does not
@@ -179,7 +179,7 @@ impl CodeExecutor {
         self.session.install(&packages, None, &|_| {}).await.map_err(CodeExecutionError::unavailable)
     }
 
-    /// Kills the kernel, closes all connections, completes the audit log, and waits until no process is left. Code that runs or waits ends with an
+    /// Ends the kernel, closes all connections, completes the audit log, and waits until no process is left. Code that runs or waits ends with an
     /// error.
     ///
     /// Dropping the executor does the same without waiting.

@@ -101,7 +101,7 @@ impl KernelClient {
     /// [`CodeExecutionError::Unavailable`] if no fresh kernel starts. The next code tries again.
     pub async fn reset(&self) -> Result<(), CodeExecutionError> {
         let reset = self.session.reset().await.outcome().await;
-        reset.map_err(CodeExecutionError::unavailable)
+        reset.map(drop).map_err(CodeExecutionError::unavailable)
     }
 
     /// Interrupts the running code and cancels queued code.
@@ -109,7 +109,7 @@ impl KernelClient {
         self.session.cancel();
     }
 
-    /// Kills the kernel and waits until no process is left. Dropping the client does the same without waiting.
+    /// Ends the kernel and waits until no process is left. Dropping the client does the same without waiting.
     pub async fn stop(&self) {
         self.session.stop().await;
     }

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::sessions::{Chosen, NEW};
 use super::{Call, McpServer, Progress, parse, reply, schema};
+use crate::session::Exit;
 
 pub(super) const NAME: &str = "reset";
 
@@ -30,6 +31,13 @@ const DESCRIPTION: &str = "\
 Replace the kernel by a fresh one, and stop a running cell. Variables and imports are gone; packages, files and `mcptools/` \
 stay.";
 
+const DONE: &str = "The kernel was reset.";
+
+/// Follows if the exit of the earlier kernel was cut short.
+const CUT_SHORT: &str = "\
+The exit of the earlier kernel took too long and was cut short: threads and `atexit` functions that still ran have been \
+ended, and what they had not written is lost.";
+
 pub(super) async fn call(
     server: &McpServer,
     arguments: JsonObject,
@@ -48,10 +56,11 @@ pub(super) async fn call(
     };
     let (_silent, phases) = watch::channel(String::new());
     Ok(match Progress::report_while(call.progress, phases, call.approver.waiting(), reset).await {
-        Ok(()) => reply::success(match note {
-            Some(note) => format!("{note}\nThe kernel was reset."),
-            None => "The kernel was reset.".to_owned(),
-        }),
+        Ok(exit) => {
+            let cut_short = (exit == Exit::CutShort).then(|| CUT_SHORT.to_owned());
+            let lines = note.into_iter().chain([DONE.to_owned()]).chain(cut_short);
+            reply::success(lines.collect::<Vec<_>>().join("\n"))
+        }
         Err(error) => reply::error(&error),
     })
 }

@@ -22,7 +22,7 @@ import ipybox_messages
 import ipybox_shell
 import ipybox_tracebacks
 import ipybox_views
-from ipybox_loading import ImportingPackage, after_import
+from ipybox_loading import ImportingPackage, after_import, later
 from IPython.core import interactiveshell
 from IPython.core.compilerop import CachingCompiler
 from IPython.core.displayhook import DisplayHook
@@ -33,6 +33,8 @@ from traitlets import Type
 INSISTENCE_SECONDS = 10
 # The matplotlib backend for notebooks.
 INLINE_BACKEND = "module://matplotlib_inline.backend_inline"
+# Modules that few sessions, or only their ends, need.
+exit_module = later("ipybox_exit")
 # `_IOLBF` of the C library, on Linux and macOS.
 LINE_BUFFERED = 1
 
@@ -145,13 +147,13 @@ class Kernel:
         self._process = os.getpid()
         self._loop = None
         self._requests = []
-        # What the user's code has made of SIGINT, while no cell runs. Not what the host makes of it: shells start programs
-        # in the background with SIGINT ignored.
-        self._handler = signal.default_int_handler
         self._is_in_cell = False
         self._is_interrupted = False
         # Whether the client of the newest cell shows views.
         self._has_views = False
+        # What the user's code has made of SIGINT, while no cell runs. Not what the host makes of it: shells start programs
+        # in the background with SIGINT ignored.
+        self._handler = signal.default_int_handler
         # When an interrupt was last ignored.
         self._ignored = -math.inf
         self.shell = InteractiveShell.instance(config=ipybox_shell.configuration())
@@ -172,7 +174,7 @@ class Kernel:
         ipybox_views.install(self.shell, after_import, self._wants_views)
 
     def serve(self):
-        """Report that the kernel is ready, and handle requests for ever."""
+        """Report that the kernel is ready, and handle requests until the last one asks for its end."""
         self._host.send("ready", {})
         while True:
             request = self._next_request()
@@ -185,6 +187,19 @@ class Kernel:
                 ipybox_shell.refresh_imports(request["content"]["package"])
             elif request["type"] == "checkpoint":
                 self.save_variables(request["content"]["number"])
+            elif request["type"] == "shutdown_request":
+                self._exit(request["content"]["seconds"])
+
+    def _exit(self, seconds):
+        """End this process as Python ends one, in so many seconds."""
+        try:
+            python_exit = exit_module()
+            is_complete = python_exit.end(self.shell, self._loop, seconds)
+            flush_streams()
+            self._host.send("shutdown_reply", {"is_complete": is_complete})
+            python_exit.leave()
+        finally:
+            os._exit(1)
 
     def _wants_views(self):
         # Of what a forked process shows there is text only.

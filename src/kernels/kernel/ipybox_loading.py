@@ -23,9 +23,11 @@ def after_import(name, adjust):
 def later(name):
     """Return a function that imports one of our modules.
 
-    The module is found now: later, code could put another in its place.
+    Its source is read now: later, code could put another in its place, or remove it.
     """
-    _found[name] = importlib.util.find_spec(name)
+    spec = importlib.util.find_spec(name)
+    spec.loader = _KeptSource(spec.loader.get_source(name), spec.origin)
+    _found[name] = spec
     return functools.partial(importlib.import_module, name)
 
 
@@ -51,6 +53,23 @@ class _Finder:
 
             spec.loader.exec_module = execute_and_adjust
         return spec
+
+
+class _KeptSource:
+    """Loads a module whose source is known."""
+
+    def __init__(self, source, path):
+        self._source, self._path = source, path
+
+    @staticmethod
+    def create_module(spec):
+        return None
+
+    def exec_module(self, module):
+        exec(compile(self._source, self._path, "exec"), vars(module))  # noqa: S102 - a module of ours
+
+    def get_source(self, name):
+        return self._source
 
 
 class _NamespaceLoader:

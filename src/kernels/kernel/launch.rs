@@ -17,8 +17,8 @@ use crate::kernels::sandbox::KernelProgram;
 /// The script that the kernel starts from, and modules that it imports.
 const SCRIPT: &str = "boot";
 #[rustfmt::skip]
-const MODULES: [(&str, &str); 9] = python_modules![
-    "boot", "ipybox_checkpoint", "ipybox_host", "ipybox_inquiry", "ipybox_kernel",
+const MODULES: [(&str, &str); 10] = python_modules![
+    "boot", "ipybox_checkpoint", "ipybox_exit", "ipybox_host", "ipybox_inquiry", "ipybox_kernel",
     "ipybox_pickling", "ipybox_processes", "ipybox_sandbox", "ipybox_saving",
 ];
 

@@ -49,6 +49,11 @@ pub(crate) enum Content {
     KernelInfoReply(KernelInfo),
     /// The server between us and the kernel drops output because there is too much of it.
     Limited(RateLimit),
+    /// The answer to a request to end: Python's exit is over.
+    ShutdownReply {
+        /// Whether no part of it was interrupted because it took too long.
+        is_complete: bool,
+    },
     /// A kernel of our own is ready.
     Welcome,
     /// Something else, which a cell's outcome does not depend on.
@@ -210,6 +215,13 @@ struct ReplyMetadata {
 }
 
 #[derive(Deserialize)]
+struct ShutdownReply {
+    // A Jupyter kernel does not say.
+    #[serde(default)]
+    is_complete: bool,
+}
+
+#[derive(Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 enum ExecuteReply {
     Error(PythonError),
@@ -267,6 +279,9 @@ impl Content {
                 Self::KernelInfoReply(KernelInfo { implementation, language: language_info.name })
             }
             "interrupt_reply" => Self::InterruptReply,
+            "shutdown_reply" => {
+                Self::ShutdownReply { is_complete: parse::<ShutdownReply>(content)?.is_complete }
+            }
             "ready" => Self::Welcome,
             _ => Self::Other,
         })

@@ -12,6 +12,7 @@ macro_rules! python_modules {
 
 mod death;
 mod directory;
+mod endpoints;
 mod fold;
 mod gateway;
 mod inquiry;
@@ -256,6 +257,25 @@ impl Kernel {
         match self {
             Self::Own(kernel) => kernel.interrupt(),
             Self::Remote(kernel) => kernel.interrupt_directly(),
+        }
+    }
+
+    /// Asks a kernel of our own to end as Python does, in this time. Returns whether it was asked: a Jupyter server asks its
+    /// kernels itself.
+    pub(crate) fn request_exit(&mut self, time: Duration) -> bool {
+        match self {
+            Self::Own(kernel) => {
+                kernel.request("shutdown_request", "", &json!({ "seconds": time.as_secs_f64() })).is_ok()
+            }
+            Self::Remote(_) => false,
+        }
+    }
+
+    /// Whether a kernel of our own runs code, as far as has been read.
+    pub(crate) fn is_running(&self) -> bool {
+        match self {
+            Self::Own(kernel) => kernel.is_running(),
+            Self::Remote(_) => false,
         }
     }
 

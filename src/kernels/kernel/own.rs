@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 use tokio::time::Instant;
 use tokio_util::codec::{Decoder as _, FramedRead, LengthDelimitedCodec};
 
 use super::death::Manner;
+use super::endpoints::Endpoints;
 use super::launch::KernelProcess;
 use super::message::{Content, Message, Shown};
 use super::output::{Output, Piece};
@@ -35,9 +35,6 @@ const PARKED_BYTES_MAX: usize = MESSAGE_BYTES;
 /// How long to wait for a message whose position has been read. It was sent before, so it has arrived unless
 /// code has forged the position.
 const MESSAGE_WAIT: Duration = Duration::from_secs(1);
-/// The size of the pipe, if the system allows it: code that prints waits less often.
-#[cfg(target_os = "linux")]
-const PIPE_BYTES: usize = 1024 * 1024;
 /// How much is read after a kernel's end, as much as a pipe or a socket can hold. Surviving child processes
 /// may go on writing.
 const REST_BYTES_MAX: usize = 1024 * 1024;
@@ -67,6 +64,8 @@ pub(crate) struct OwnKernel {
     next: VecDeque<Message>,
     /// The output of the process before its first cell.
     first_words: String,
+    /// Whether code was sent whose reply has not come.
+    is_running: bool,
     end: Option<ExitStatus>,
     /// Whether no process can write output any more.
     is_pipe_closed: bool,
@@ -142,6 +141,7 @@ impl OwnKernel {
             awaited: None,
             next: VecDeque::new(),
             first_words: String::new(),
+            is_running: false,
             end: None,
             is_pipe_closed: false,
         };
@@ -172,6 +172,7 @@ impl OwnKernel {
             "has_views": request.has_views,
         });
         self.request("execute_request", &id, &content)?;
+        self.is_running = true;
         Ok(id)
     }
 
@@ -351,6 +352,7 @@ impl OwnKernel {
             self.awaited = None;
         }
         if matches!(message.content, Content::ExecuteReply { .. }) {
+            self.is_running = false;
             self.next.push_back(Message { parent: message.parent.clone(), content: Content::Idle });
         }
         Some(message)
@@ -376,6 +378,11 @@ impl OwnKernel {
             Holder::Us(_) => self.first_words.clone(),
         };
         Death { manner: Manner::Process(status), stderr: stderr.trim().to_owned(), limits: self.limits }
+    }
+
+    /// Whether it runs code, as far as has been read.
+    pub(super) fn is_running(&self) -> bool {
+        self.is_running
     }
 
     /// Interrupts the kernel and all that it started.
@@ -465,30 +472,5 @@ async fn until(awaited: Option<(u64, Instant)>) {
     match awaited {
         Some((_, until)) => tokio::time::sleep_until(until).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Both ends of the socket and the pipe between a kernel and us.
-struct Endpoints {
-    socket: UnixStream,
-    pipe: pipe::Receiver,
-    their_socket: OwnedFd,
-    their_pipe: OwnedFd,
-}
-
-impl Endpoints {
-    fn open() -> io::Result<Self> {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        let (reader, writer) = io::pipe()?;
-        // A larger pipe is better, but not needed.
-        #[cfg(target_os = "linux")]
-        rustix::pipe::fcntl_setpipe_size(&reader, PIPE_BYTES).ok();
-        Ok(Self {
-            socket: UnixStream::from_std(ours)?,
-            pipe: pipe::Receiver::from_owned_fd(reader.into())?,
-            their_socket: theirs.into(),
-            their_pipe: writer.into(),
-        })
     }
 }

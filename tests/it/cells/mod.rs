@@ -3,6 +3,7 @@
 mod checkpoint;
 mod concurrency;
 pub(crate) mod execution;
+pub(crate) mod exits;
 mod interrupts;
 pub(crate) mod kernel_deaths;
 mod kernel_limits;

@@ -1,7 +1,7 @@
 //! Tests of other subjects once more, with kernels on Jupyter's real servers.
 
 use crate::approval::shell_commands;
-use crate::cells::{execution, magics};
+use crate::cells::{execution, exits, magics};
 use crate::output::{displays, images, long_output, notebook, plots, streams, tracebacks};
 use crate::protocol::{requests, resources as served};
 use crate::support::jupyter::Server;
@@ -38,6 +38,8 @@ once_more_by_both_kernels! {
     execution::long_output_is_cut_with_a_notice
     execution::code_that_takes_too_long_is_interrupted_and_variables_survive
     execution::a_reset_clears_variables_and_stops_what_runs
+    exits::what_python_does_at_its_exit_is_done_at_a_reset
+    exits::what_python_does_at_its_exit_is_done_when_the_client_goes
     execution::what_programs_print_belongs_to_the_cell_that_ran_them
     calls::errors_of_tools_become_python_exceptions
     calls::interrupting_a_cell_ends_its_call_and_not_the_connection

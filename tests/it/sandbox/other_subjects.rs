@@ -1,7 +1,7 @@
 //! Tests of other subjects once more, in a sandbox, with srt and with bubblewrap.
 
 use crate::approval::shell_commands;
-use crate::cells::{execution, kernel_deaths};
+use crate::cells::{execution, exits, kernel_deaths};
 use crate::output::{displays, images, long_output, notebook, plots, streams, tracebacks};
 use crate::protocol::{requests, resources as served};
 use crate::support::{Setting, with_kernels};
@@ -22,6 +22,9 @@ once_more_in_a_sandbox! { bwrap, "bwrap":
     execution::an_exception_is_an_error_with_what_was_printed_before
     execution::long_output_is_cut_with_a_notice
     execution::a_reset_clears_variables_and_stops_what_runs
+    exits::what_python_does_at_its_exit_is_done_at_a_reset
+    exits::what_python_does_at_its_exit_is_done_when_the_client_goes
+    exits::a_cell_that_runs_at_the_exit_is_interrupted_and_cleans_up
     execution::the_kernel_is_like_ipython_on_a_plain_terminal
     calls::tools_are_called_from_every_kind_of_code
     calls::errors_of_tools_become_python_exceptions
@@ -58,6 +61,9 @@ once_more_in_a_sandbox! { bwrap, "bwrap":
 once_more_in_a_sandbox! { srt, "srt":
     execution::output_is_what_ipython_shows
     execution::a_reset_clears_variables_and_stops_what_runs
+    exits::what_python_does_at_its_exit_is_done_at_a_reset
+    exits::what_python_does_at_its_exit_is_done_when_the_client_goes
+    exits::a_cell_that_runs_at_the_exit_is_interrupted_and_cleans_up
     calls::tools_are_called_from_every_kind_of_code
     calls::large_arguments_and_results_pass
     kernel_deaths::output_before_a_sudden_death_is_shown

@@ -91,6 +91,7 @@ impl Fold {
             | Content::InterruptReply
             | Content::KernelInfoReply(_)
             | Content::Welcome
+            | Content::ShutdownReply { .. }
             | Content::Other => {}
         }
         Taken::default()

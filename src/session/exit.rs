@@ -1,0 +1,61 @@
+//! The exit of a kernel: Python's own, in which threads end, `atexit` functions run, and files are written.
+//!
+//! It runs code of the user, so its time is limited. Whoever calls this kills the kernel afterwards.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::kernels::kernel::{Content, Event, Kernel, Message};
+use crate::kernels::output::Late;
+
+/// How long a kernel that runs no cell may take. MCP clients kill a server four seconds after they have closed its input.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the running cell may take to end.
+const CELL_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often it is interrupted: the code may begin after the first interrupt, or go on.
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How a kernel's exit has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All of it was done.
+    Complete,
+    /// It, or the running cell, took too long.
+    CutShort,
+}
+
+/// Has a kernel do what Python does at its exit, after an interrupt of the running cell. What it shows meanwhile is late
+/// output.
+pub(super) async fn exit(kernel: &mut Kernel, late: &mut Late) -> Exit {
+    if !kernel.request_exit(EXIT_TIMEOUT) {
+        return Exit::Complete;
+    }
+    let mut exit = Exit::CutShort;
+    let mut was_running = kernel.is_running();
+    let mut deadline = Instant::now() + if was_running { CELL_TIMEOUT } else { EXIT_TIMEOUT };
+    let mut interrupts = tokio::time::interval(INTERRUPT_INTERVAL);
+    loop {
+        tokio::select! {
+            event = kernel.next() => match event {
+                Ok(Event::Message(Message { content: Content::ShutdownReply { is_complete }, .. })) => {
+                    exit = if is_complete { Exit::Complete } else { Exit::CutShort };
+                }
+                // Nobody waits for the output of the cell that was interrupted.
+                Ok(Event::Message(message)) if !was_running => late.take(message.content).await,
+                Ok(Event::Message(_) | Event::Torn | Event::Disconnected(_)) => {}
+                Ok(Event::Died(_)) | Err(_) => break,
+            },
+            _ = interrupts.tick(), if was_running => kernel.signal_interrupt(),
+            () = tokio::time::sleep_until(deadline) => break,
+        }
+        if was_running && !kernel.is_running() {
+            was_running = false;
+            deadline = Instant::now() + EXIT_TIMEOUT;
+        }
+    }
+    if exit == Exit::CutShort {
+        tracing::warn!("the exit of the kernel took too long and was cut short");
+    }
+    exit
+}
