@@ -96,6 +96,7 @@ def adapt(shell, in_this_cell):
     shell.system = types.MethodType(system, shell)
     shell.getoutput = interruptible(shell.getoutput)
     ipybox_tracebacks.install(shell)
+    strip_prompts_of_pasted_code_only(shell)
     # URLs below each line of an error are useless in text. pydantic reads this variable on
     # first use.
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
@@ -104,6 +105,30 @@ def adapt(shell, in_this_cell):
     # them.
     sys.argv = [""]
     give_threads_their_cell(in_this_cell)
+
+
+def strip_prompts_of_pasted_code_only(shell):
+    """Leave `>>> ` and `In [1]: ` alone in a cell that does not begin with one.
+
+    IPython looks for them in other lines too, and changes the text of strings and files.
+    """
+    from IPython.core.inputtransformer2 import PromptStripper
+
+    transforms = shell.input_transformer_manager.cleanup_transforms
+    transforms[:] = [
+        if_first_has_one(transform)
+        if isinstance(transform, PromptStripper)
+        else transform
+        for transform in transforms
+    ]
+
+
+def if_first_has_one(strip):
+    def strip_all(lines):
+        has_one = lines and strip.initial_re.match(lines[0].lstrip(" \t"))
+        return strip(lines) if has_one else lines
+
+    return strip_all
 
 
 def be_no_terminal():

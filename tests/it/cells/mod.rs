@@ -9,5 +9,6 @@ pub(crate) mod kernel_deaths;
 mod kernel_limits;
 mod libraries;
 pub(crate) mod magics;
+pub(crate) mod sources;
 mod surroundings;
 mod unusual_code;
