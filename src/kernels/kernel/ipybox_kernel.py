@@ -20,6 +20,7 @@ import traceback
 import ipybox_inquiry
 import ipybox_messages
 import ipybox_shell
+import ipybox_sources
 import ipybox_tracebacks
 import ipybox_views
 from ipybox_loading import ImportingPackage, after_import, later
@@ -73,10 +74,15 @@ class ResultHook(DisplayHook):
 
 
 class Compiler(CachingCompiler):
-    """Names a cell's code as tracebacks do, so that warnings and syntax errors show the cell."""
+    """Names the code of each cell differently, so that its source is found."""
 
     def get_code_name(self, raw_code, transformed_code, number):
-        return f"Cell In[{number}]"
+        return ipybox_sources.file_name(transformed_code)
+
+    def cache(self, *args, **kwargs):
+        name = super().cache(*args, **kwargs)
+        ipybox_sources.forget_oldest(self._filename_map)
+        return name
 
 
 class InteractiveShell(ipybox_shell.WithoutTerminal, interactiveshell.InteractiveShell):
@@ -113,7 +119,7 @@ class InteractiveShell(ipybox_shell.WithoutTerminal, interactiveshell.Interactiv
 
 def described(etype, evalue, stb):
     try:
-        value = str(evalue)
+        value = ipybox_sources.shown_text(evalue)
     except BaseException:  # noqa: BLE001 - the class of the exception is the user's
         value = "<the exception cannot be shown as text>"
     lines = stb if isinstance(stb, list) else str(stb).splitlines()

@@ -14,6 +14,7 @@ import threading
 import types
 import warnings
 
+import ipybox_sources
 import ipybox_tracebacks
 from ipybox_loading import after_import
 
@@ -95,6 +96,7 @@ def adapt(shell, in_this_cell):
     shell.ask_exit = refuse_to_exit
     shell.system = types.MethodType(system, shell)
     shell.getoutput = interruptible(shell.getoutput)
+    ipybox_sources.install(shell.compile)
     ipybox_tracebacks.install(shell)
     strip_prompts_of_pasted_code_only(shell)
     # URLs below each line of an error are useless in text. pydantic reads this variable on

@@ -62,7 +62,7 @@ def install(shell):
         return [*show_syntax(etype, value, *args, **kwargs), *syntax_hints(value)]
 
     shell.SyntaxTB.structured_traceback = structured_syntax_error
-    shorten_native_tracebacks(shell)
+    shorten_native_tracebacks()
 
 
 def without_code(lines):
@@ -120,7 +120,7 @@ def has_own_name(value):
     return isinstance(value, (ImportError, AttributeError))
 
 
-def shorten_native_tracebacks(shell):
+def shorten_native_tracebacks():
     """Let the module `traceback`, which `logging` and `asyncio` use, and threads leave out the frames of tool calls."""
     format_exception = traceback.TracebackException.__init__
 
@@ -132,7 +132,6 @@ def shorten_native_tracebacks(shell):
             return
         with shortened(exc_value, exc_traceback, is_no_tool_frame) as short:
             format_exception(self, exc_type, exc_value, short, *args, **kwargs)
-        name_cells(self, shell)
 
     traceback.TracebackException.__init__ = __init__
     if threading.excepthook is threading.__excepthook__:
@@ -149,25 +148,6 @@ def show_exception_in_thread(arguments):
     value, tb = arguments.exc_value, arguments.exc_traceback
     with shortened(value, tb, is_user_frame_or_raised) as short:
         traceback.print_exception(arguments.exc_type, value, short)
-
-
-def name_cells(formatted, shell):
-    """Show `Cell In[3]` instead of the temporary file name of a cell."""
-    numbers = getattr(shell.compile, "_filename_map", {})
-    waiting = [formatted]
-    seen = set()
-    while waiting:
-        exception = waiting.pop()
-        if exception is None or id(exception) in seen:
-            continue
-        seen.add(id(exception))
-        for frame in exception.stack or ():
-            if frame.filename in numbers:
-                # Found by the file's name, and kept once it is found.
-                _ = frame.line
-                frame.filename = f"Cell In[{numbers[frame.filename]}]"
-        waiting += [exception.__cause__, exception.__context__]
-        waiting += getattr(exception, "exceptions", None) or ()
 
 
 @contextlib.contextmanager
