@@ -35,6 +35,7 @@ INSISTENCE_SECONDS = 10
 # The matplotlib backend for notebooks.
 INLINE_BACKEND = "module://matplotlib_inline.backend_inline"
 # Modules that few sessions, or only their ends, need.
+loop_module = later("ipybox_loop")
 exit_module = later("ipybox_exit")
 # `_IOLBF` of the C library, on Linux and macOS.
 LINE_BUFFERED = 1
@@ -338,7 +339,8 @@ class Kernel:
         import asyncio
 
         loop = self._living_loop()
-        task = loop.create_task(coroutine)
+        context = loop_module().KeptContext()
+        task = loop.create_task(context.run(coroutine))
 
         def interrupt(number, frame):
             # On the second interrupt, another task keeps the cell from ending.
@@ -364,6 +366,7 @@ class Kernel:
         finally:
             if signal.getsignal(signal.SIGINT) is interrupt:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
+            context.restore()
 
     # Between cells
 
@@ -384,18 +387,13 @@ class Kernel:
     def _use_loop(self, asyncio):
         """Create a loop for code that has just imported asyncio."""
         self._living_loop()
-        running = asyncio.events._get_running_loop
         main = threading.get_ident()
 
-        def get_running_loop():
-            loop = running()
-            if loop is None and self._is_in_cell and threading.get_ident() == main:
-                return self._living_loop()
-            if loop is None:
-                raise RuntimeError("no running event loop")
-            return loop
+        def find_loop():
+            is_outside = self._is_in_cell and threading.get_ident() == main
+            return self._living_loop() if is_outside else None
 
-        asyncio.get_running_loop = asyncio.events.get_running_loop = get_running_loop
+        loop_module().lend(asyncio, find_loop)
 
     def _living_loop(self):
         """The event loop of tasks; a new one if code has closed it, as a script does at its end."""

@@ -102,7 +102,6 @@ async fn the_event_loop_runs_on_from_cell_to_cell() {
             ("@contextlib.asynccontextmanager\nasync def manager():\n    yield 'managed'\nasync with manager() as name: print(name)", "managed"),
             ("[i async for i in count()]", "[0, 1, 2]"),
             ("await asyncio.gather(*[asyncio.to_thread(pow, 2, i) for i in range(4)])", "[1, 2, 4, 8]"),
-            ("asyncio.get_running_loop() is asyncio.get_event_loop()", "True"),
             // As in a script, which has no loop yet.
             ("asyncio.run(asyncio.sleep(0, 'run'))", "'run'"),
             ("asyncio.get_event_loop().run_until_complete(asyncio.sleep(0, 'here'))", "'here'"),
@@ -148,5 +147,55 @@ async fn tasks_that_do_not_await_can_be_interrupted_and_forks_end_by_themselves(
         let text = ipybox.cell(&code).await.ok();
         assert!(text.ends_with(expected), "{code}: {text}");
     }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn code_that_does_not_await_finds_no_running_loop() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let find = "try: print(asyncio.get_running_loop())\nexcept RuntimeError as error: print(error)";
+    all_say(
+        &mut ipybox,
+        &[
+            ("import asyncio\nasync def five():\n    await asyncio.sleep(0)\n    return 5", "[no output]"),
+            (find, "no running event loop"),
+            ("await five()", "5"),
+            (find, "no running event loop"),
+            // What begins tasks works all the same, also after `asyncio.run`, which leaves no loop.
+            ("print(asyncio.run(five()))\ntasks = [asyncio.create_task(five()), asyncio.ensure_future(five()), asyncio.gather(five()), asyncio.shield(five())]\nlen(asyncio.all_tasks())", "5\n4"),
+            ("[await task for task in tasks]", "[5, 5, [5], 5]"),
+            (find, "no running event loop"),
+            ("import anyio, sniffio\nanyio.run(five)", "5"),
+            ("try: sniffio.current_async_library()\nexcept sniffio.AsyncLibraryNotFoundError: print('none')", "none"),
+            ("asyncio.get_running_loop().is_running(), await five()", "(True, 5)"),
+        ],
+    )
+    .await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn context_variables_stay_whether_a_cell_awaits_or_not() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    all_say(
+        &mut ipybox,
+        &[
+            ("import asyncio, contextvars, decimal\nV = contextvars.ContextVar('V', default=0)\nasync def value(it): return it", "[no output]"),
+            ("token = V.set(await value(1)); decimal.getcontext().prec = 5", "[no output]"),
+            ("V.get(), decimal.getcontext().prec", "(1, 5)"),
+            ("V.get(), await value(decimal.getcontext().prec)", "(1, 5)"),
+            ("token = V.set(2)", "[no output]"),
+            ("await value(V.get())", "2"),
+            ("import numpy\nbefore = numpy.seterr(divide=await value('raise'))", "[no output]"),
+            ("numpy.geterr()['divide']", "'raise'"),
+            // A task has its own.
+            ("async def change(): V.set(9)\nawait asyncio.create_task(change())\nV.get()", "2"),
+        ],
+    )
+    .await;
+    all_fail(&mut ipybox, &[("V.set(await value(3))\n1 / 0", "ZeroDivisionError")]).await;
+    all_say(&mut ipybox, &[("V.get()", "3")]).await;
     ipybox.stop().await;
 }
