@@ -28,16 +28,13 @@ def main():
 
     ipybox_limits.limit(**settings["limits"])
     if settings["is_sandboxed"]:
-        import ipybox_processes
         import ipybox_sandbox
-
-        # Sockets of the Unix family are denied there.
-        ipybox_processes.install()
     import ipybox_files
     import ipybox_input
     import ipybox_kernel
     import ipybox_loading
     import ipybox_shell
+    import ipybox_threads
 
     # Shell commands are wrapped before any user code runs, or a file of that name can be
     # imported.
@@ -54,7 +51,11 @@ def main():
     # What has been imported stays. A collection that goes through all of it takes longer than all else at the exit.
     gc.freeze()
     kernel = ipybox_kernel.Kernel(host)
-    ipybox_shell.adapt(kernel.shell, ipybox_host.in_this_cell)
+    ipybox_shell.adapt(kernel.shell)
+    ipybox_threads.install(ipybox_host.in_this_cell, ipybox_host.of_library)
+    ipybox_threads.follow_queues(host)
+    ipybox_shell.run_scripts_until_they_end(kernel.shell, host.is_own_stream)
+    ipybox_shell.start_processes_by_fork(not settings["is_sandboxed"])
     if not is_free:
         is_only_escape = settings["shell_commands"] == "only_escape"
         ipybox_commands.ask_first(kernel.shell, is_only_escape)

@@ -3,6 +3,7 @@
 Standard library only.
 """
 
+import functools
 import os
 import sys
 import sysconfig
@@ -145,6 +146,12 @@ def short_path(path):
         if found:
             return rest
     return path
+
+
+@functools.lru_cache(maxsize=1024)
+def is_code_of_user(path):
+    """Whether a file of code is neither a library's nor ours."""
+    return not is_library(path) and not path.startswith(OWN_MODULES)
 
 
 def is_generated(package):

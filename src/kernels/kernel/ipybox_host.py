@@ -26,11 +26,17 @@ import select
 import signal
 import socket
 import struct
+import sys
 import threading
 import time
 
+from ipybox_frames import is_code_of_user
+
 # The cell of the running code. Threads and tasks inherit it from the code that started them.
 CELL = contextvars.ContextVar("cell", default=b"")
+# Whether a library's own thread runs, as one that shows what other processes have printed. While it runs no code of the user,
+# it works for whatever cell runs.
+BY_LIBRARY = contextvars.ContextVar("by_library", default=False)
 LENGTH = struct.Struct("<I")
 # The longest content of a message; the host accepts no longer ones.
 MESSAGE_BYTES = 39 * 1024 * 1024
@@ -90,6 +96,10 @@ class Host:
     def output_descriptors(self):
         """The descriptors by which this process writes to the pipe."""
         return (1, 2, self._pipe)
+
+    def is_own_stream(self, stream):
+        """Whether a stream writes to the pipe, as child processes do, and not to something else that code has put there."""
+        return type(stream) is Text and not self.is_fork
 
     def begin(self, cell):
         """From here on, running code belongs to this cell."""
@@ -153,9 +163,8 @@ class Host:
     def _write(self, text):
         if not text:
             return
-        cell = CELL.get()
-        # Threads that Python did not start belong to no cell.
-        if not cell or cell == self._current:
+        cell = self._other_cell()
+        if cell is None:
             if len(text) <= PIECE_CHARS:
                 self._put(text.encode("utf-8", "replace"))
             else:
@@ -166,11 +175,29 @@ class Host:
                 cell, text[start : start + PIECE_CHARS].encode("utf-8", "replace")
             )
 
+    def _other_cell(self):
+        """The cell that output belongs to, if it is not the current one."""
+        cell = CELL.get()
+        # Threads that Python did not start belong to no cell.
+        if not cell or cell == self._current:
+            return None
+        is_for_current = self._current and BY_LIBRARY.get() and not runs_code_of_user()
+        return None if is_for_current else cell
+
+    def cell(self):
+        """The cell of the running code."""
+        return CELL.get()
+
+    def work_for(self, cell):
+        """Have this thread, or task, work for a cell, if that is the current one."""
+        if cell == self._current != CELL.get():
+            CELL.set(cell)
+
     def write_bytes(self, data):
         """Write bytes to the pipe before returning."""
         self.flush()
-        cell = CELL.get()
-        if not cell or cell == self._current:
+        cell = self._other_cell()
+        if cell is None:
             self._put_pieces(data)
             return
         step = PIECE_BYTES - MARK_BYTES
@@ -275,9 +302,29 @@ def in_this_cell(run):
 
     def run_in_cell(*args, **kwargs):
         CELL.set(cell)
+        BY_LIBRARY.set(False)
         return run(*args, **kwargs)
 
     return run_in_cell
+
+
+def of_library(run):
+    """As `in_this_cell`, for the main function of a library's thread."""
+    cell = CELL.get()
+
+    def run_in_cell(*args, **kwargs):
+        CELL.set(cell)
+        BY_LIBRARY.set(True)
+        return run(*args, **kwargs)
+
+    return run_in_cell
+
+
+def runs_code_of_user():
+    frame = sys._getframe(1)
+    while frame is not None and not is_code_of_user(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is not None
 
 
 @contextlib.contextmanager

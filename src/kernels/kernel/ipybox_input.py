@@ -14,6 +14,10 @@ NOBODY_DEBUGS = (
     "Use `print` to show what you want to know, and the traceback of an exception to find its place."
 )
 
+NOBODY_TYPES = (
+    "nobody can type into a shell here. Look at the variables by `print`, or in a cell."
+)
+
 
 def refuse_input():
     """Make `input`, `getpass` and interactive debuggers raise an exception."""
@@ -22,6 +26,7 @@ def refuse_input():
     after_import("getpass", refuse_passwords)
     after_import("pdb", refuse_debuggers)
     refuse_debugger_of_exceptions()
+    after_import("IPython.terminal.embed", refuse_shells)
 
 
 def refuse(*args, **kwargs):
@@ -50,6 +55,20 @@ def refuse_debuggers(pdb):
         return ask_for_commands(self, *args, **kwargs)
 
     base.cmdloop = cmdloop
+
+
+def refuse_shells(embed):
+    """Refuse IPython's shells before they put themselves in the place of the kernel's."""
+    import IPython
+
+    IPython.embed = IPython.start_ipython = embed.embed = refuse_shell
+    embed.InteractiveShellEmbed.__init__ = refuse_shell
+
+
+def refuse_shell(*args, **kwargs):
+    from IPython.core.error import StdinNotImplementedError
+
+    raise StdinNotImplementedError(NOBODY_TYPES)
 
 
 def refuse_debugger_of_exceptions():

@@ -32,8 +32,6 @@ from traitlets import Type
 
 # A second interrupt within so many seconds is taken seriously.
 INSISTENCE_SECONDS = 10
-# The matplotlib backend for notebooks.
-INLINE_BACKEND = "module://matplotlib_inline.backend_inline"
 # Modules that few sessions, or only their ends, need.
 loop_module = later("ipybox_loop")
 exit_module = later("ipybox_exit")
@@ -158,9 +156,6 @@ class Kernel:
         self._is_interrupted = False
         # Whether the client of the newest cell shows views.
         self._has_views = False
-        # What the user's code has made of SIGINT, while no cell runs. Not what the host makes of it: shells start programs
-        # in the background with SIGINT ignored.
-        self._handler = signal.default_int_handler
         # When an interrupt was last ignored.
         self._ignored = -math.inf
         self.shell = InteractiveShell.instance(config=ipybox_shell.configuration())
@@ -172,7 +167,7 @@ class Kernel:
         self.shell.loop_runner = "asyncio"
         # Set by `boot.py`, if variables are saved at all.
         self.save_variables = None
-        os.environ.setdefault("MPLBACKEND", INLINE_BACKEND)
+        os.environ.setdefault("MPLBACKEND", ipybox_shell.INLINE_BACKEND)
         signal.signal(signal.SIGINT, self._interrupt_between_cells)
         after_import("asyncio", self._use_loop)
         after_import("mcptools", ImportingPackage.adopt)
@@ -262,12 +257,13 @@ class Kernel:
     def _execute(self, cell, content):
         self._host.begin(cell)
         self._is_interrupted = False
+        self._take_back()
         self.shell._last_traceback = None
         error = None
         try:
             try:
                 self._is_in_cell = True
-                signal.signal(signal.SIGINT, self._handler)
+                signal.signal(signal.SIGINT, signal.default_int_handler)
                 result = self.shell.run_cell(
                     content["code"], store_history=content["store_history"]
                 )
@@ -284,6 +280,13 @@ class Kernel:
             os._exit(exit_status(error))
         self._host.send("execute_reply", self._reply(error), cell)
 
+    def _take_back(self):
+        """Be IPython's shell again, if code has begun another one that has not ended as it should."""
+        if interactiveshell.InteractiveShell._instance is not self.shell:
+            for kind in type(self.shell)._walk_mro():
+                kind._instance = self.shell
+        sys.modules["__main__"] = self.shell.user_module
+
     def _answer(self, request):
         """Answer a question about code that a person writes. It can run code of the user's, so that it is as a cell."""
         answer = ipybox_inquiry.ANSWERS[request["type"]]
@@ -291,7 +294,7 @@ class Kernel:
         try:
             try:
                 self._is_in_cell = True
-                signal.signal(signal.SIGINT, self._handler)
+                signal.signal(signal.SIGINT, signal.default_int_handler)
                 content = answer.find(self.shell, **request["content"])
             finally:
                 self._end_of_code()
@@ -300,12 +303,14 @@ class Kernel:
         self._host.send(kind, content, request["cell"].encode())
 
     def _end_of_code(self):
-        """Mark that no user code runs: from here on an interrupt must not raise."""
+        """Mark that no user code runs: from here on an interrupt must not raise.
+
+        What code has made of SIGINT ends with its cell, as in ipykernel: a server that stops later would put back what it
+        had found between cells, where an interrupt is ignored.
+        """
         while self._is_in_cell:
             try:
-                self._handler = signal.signal(
-                    signal.SIGINT, self._interrupt_between_cells
-                )
+                signal.signal(signal.SIGINT, self._interrupt_between_cells)
                 self._is_in_cell = False
             except KeyboardInterrupt:
                 pass

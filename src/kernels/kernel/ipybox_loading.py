@@ -17,7 +17,7 @@ def after_import(name, adjust):
     if name in sys.modules:
         adjust(sys.modules[name])
         return
-    _adjustments[name] = adjust
+    _adjustments.setdefault(name, []).append(adjust)
 
 
 def later(name):
@@ -38,9 +38,14 @@ class _Finder:
     def find_spec(name, path=None, target=None):
         if name in _found:
             return _found.pop(name)
-        adjust = _adjustments.get(name)
-        if adjust is None:
+        adjustments = _adjustments.get(name)
+        if adjustments is None:
             return None
+
+        def adjust(module):
+            for adjust_once in adjustments:
+                adjust_once(module)
+
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is None:
             spec.loader = _NamespaceLoader(adjust)

@@ -16,8 +16,11 @@ import warnings
 
 import ipybox_sources
 import ipybox_tracebacks
-from ipybox_loading import after_import
+from ipybox_loading import after_import, later
 
+# Modules that few sessions need.
+script_module = later("ipybox_scripts")
+process_module = later("ipybox_processes")
 # What programs believe the size of the terminal to be.
 ROWS_AND_COLUMNS = (24, 80)
 # How often to look whether a command has ended whose output another program still holds open, in milliseconds.
@@ -26,6 +29,17 @@ END_CHECK_MILLIS = 50
 MOST_READS_AFTER_END = 100
 # How long an interrupted command has to end, as IPython gives it, in seconds.
 GRACE_SECS = 0.2
+# The matplotlib backend that shows images.
+INLINE_BACKEND = "module://matplotlib_inline.backend_inline"
+# Those of interactive plots, by all their names.
+OF_NOTEBOOKS = (
+    "ipympl",
+    "module://ipympl.backend_nbagg",
+    "module://matplotlib.backends.backend_nbagg",
+    "nbagg",
+    "notebook",
+    "widget",
+)
 # Where code finds ipybox's own functions.
 OWN = ("mcptools.search", "mcptools.batch")
 
@@ -91,8 +105,8 @@ def configuration():
     return config
 
 
-def adapt(shell, in_this_cell):
-    """Patch what has no option. `in_this_cell` binds a function's output to the cell of the code that calls it."""
+def adapt(shell):
+    """Patch what has no option."""
     shell.ask_exit = refuse_to_exit
     shell.system = types.MethodType(system, shell)
     shell.getoutput = interruptible(shell.getoutput)
@@ -106,7 +120,62 @@ def adapt(shell, in_this_cell):
     # As in an interactive Python: our own arguments are private, and `argparse` would read
     # them.
     sys.argv = [""]
-    give_threads_their_cell(in_this_cell)
+    show_plots_inline(shell)
+
+
+def run_scripts_until_they_end(shell, is_own_stream):
+    """As `ipybox_scripts.py` does it."""
+    from IPython.core import interactiveshell
+
+    interactiveshell.getoutput = lambda command: script_module().output_of(command)
+    after_import(
+        "IPython.core.magics.script",
+        lambda module: script_module().install(module, shell, is_own_stream),
+    )
+
+
+def start_processes_by_fork(has_unix_sockets):
+    """As `ipybox_processes.py` does it."""
+    for name, adjust in (
+        ("context", "start_by_fork"),
+        ("reduction", "refuse_code_of_cells"),
+        ("pool", "check_tasks"),
+        *(() if has_unix_sockets else [("connection", "meet_on_loopback")]),
+    ):
+        after_import(
+            f"multiprocessing.{name}",
+            lambda module, adjust=adjust: getattr(process_module(), adjust)(module),
+        )
+
+
+def show_plots_inline(shell):
+    """Have interactive plots of notebooks, which nobody could use here, come as images."""
+    enable_matplotlib = shell.enable_matplotlib
+
+    def enable(gui=None):
+        return enable_matplotlib("inline" if is_replaced(gui) else gui)
+
+    def adjust(pyplot):
+        switch_backend = pyplot.switch_backend
+
+        @functools.wraps(switch_backend)
+        def switch(newbackend):
+            switch_backend(INLINE_BACKEND if is_replaced(newbackend) else newbackend)
+
+        pyplot.switch_backend = switch
+
+    shell.enable_matplotlib = enable
+    after_import("matplotlib.pyplot", adjust)
+
+
+def is_replaced(backend):
+    is_of_notebook = isinstance(backend, str) and backend.lower() in OF_NOTEBOOKS
+    if is_of_notebook:
+        print(
+            f"the matplotlib backend `{backend}` needs a notebook in a browser: plots are shown inline, as images",
+            file=sys.stderr,
+        )
+    return is_of_notebook
 
 
 def strip_prompts_of_pasted_code_only(shell):
@@ -294,37 +363,3 @@ class Interruption:
     def notice(self, number, frame):
         self.is_noticed = True
         self.handler(number, frame)
-
-
-def give_threads_their_cell(in_this_cell):
-    """Assign the output of a thread to the cell that started it, or that submitted work to it."""
-    start_thread = threading.Thread.start
-
-    @functools.wraps(start_thread)
-    def start(self):
-        run = in_this_cell(self.run)
-
-        def run_and_forget():
-            # A thread that refers to itself would live until the garbage is collected.
-            vars(self).pop("run", None)
-            run()
-
-        # Not by assignment: a class may override `__setattr__`.
-        vars(self)["run"] = run_and_forget
-        start_thread(self)
-
-    threading.Thread.start = start
-    after_import(
-        "concurrent.futures.thread",
-        lambda module: give_work_its_cell(module.ThreadPoolExecutor, in_this_cell),
-    )
-
-
-def give_work_its_cell(executor, in_this_cell):
-    submit_work = executor.submit
-
-    @functools.wraps(submit_work)
-    def submit(self, fn, /, *args, **kwargs):
-        return submit_work(self, in_this_cell(fn), *args, **kwargs)
-
-    executor.submit = submit

@@ -17,9 +17,9 @@ use crate::kernels::sandbox::KernelProgram;
 /// The script that the kernel starts from, and modules that it imports.
 const SCRIPT: &str = "boot";
 #[rustfmt::skip]
-const MODULES: [(&str, &str); 11] = python_modules![
+const MODULES: [(&str, &str); 10] = python_modules![
     "boot", "ipybox_checkpoint", "ipybox_exit", "ipybox_host", "ipybox_inquiry", "ipybox_kernel",
-    "ipybox_loop", "ipybox_pickling", "ipybox_processes", "ipybox_sandbox", "ipybox_saving",
+    "ipybox_loop", "ipybox_pickling", "ipybox_sandbox", "ipybox_saving",
 ];
 
 /// The settings for starting a kernel.

@@ -199,3 +199,74 @@ async fn context_variables_stay_whether_a_cell_awaits_or_not() {
     all_say(&mut ipybox, &[("V.get()", "3")]).await;
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn pools_that_cannot_find_functions_of_cells_say_so() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let begin = "import multiprocessing\ndef square(x): return x * x\nclass Number:\n    pass";
+    all_say(
+        &mut ipybox,
+        &[
+            (begin, "[no output]"),
+            ("with multiprocessing.Pool(2) as pool: print(pool.map(square, range(3)))", "[0, 1, 4]"),
+        ],
+    )
+    .await;
+    for method in ["spawn", "forkserver"] {
+        let pool = format!("with multiprocessing.get_context('{method}').Pool(1) as pool: print(pool.");
+        all_fail(
+            &mut ipybox,
+            &[
+                (&format!("{pool}map(square, range(3)))"), "`square` is defined in a cell"),
+                (&format!("{pool}apply(square, [2]))"), "`square` is defined in a cell"),
+                (&format!("{pool}map(str, [Number()]))"), "`Number` is defined in a cell"),
+                (&format!("process = multiprocessing.get_context('{method}').Process(target=square, args=[1]); process.start()"), "`square` is defined in a cell"),
+            ],
+        )
+        .await;
+        all_say(&mut ipybox, &[(&format!("{pool}map(abs, [-1]))"), "[1]")]).await;
+    }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_thread_of_an_earlier_cell_prints_for_this_one_belongs_to_it() {
+    let place = Place::new();
+    place.write("workspace_module.py", "");
+    let mut ipybox = place.ipybox().await;
+    let begin = "
+import asyncio, logging, logging.handlers, queue, threading
+from multiprocessing.pool import ThreadPool
+records = queue.SimpleQueue()
+listener = logging.handlers.QueueListener(records, logging.StreamHandler()); listener.start()
+logger = logging.getLogger('queued'); logger.addHandler(logging.handlers.QueueHandler(records)); logger.propagate = False
+work, done = queue.Queue(), queue.Queue()
+def worker():
+    while True:
+        item = work.get(); print('worked on', item); done.put(item)
+threading.Thread(target=worker, daemon=True).start()
+pool = ThreadPool(1)
+items = asyncio.Queue()
+async def consume():
+    while True:
+        item = await items.get(); print('consumed', item); items.task_done()
+consumer = asyncio.create_task(consume())
+begin, go = threading.Event(), threading.Event()
+def late(): begin.set(); go.wait(); print('of the first cell')
+thread = threading.Thread(target=late); thread.start()";
+    ipybox.cell(begin).await.ok();
+    all_say(
+        &mut ipybox,
+        &[
+            ("logger.warning('logged'); listener.stop(); print('after'); listener.start()", "logged\nafter"),
+            ("print('before'); work.put(1); item = done.get(); print('after')", "before\nworked on 1\nafter"),
+            ("print('before'); pool.apply(lambda: print('pooled')); print('after')", "before\npooled\nafter"),
+            ("await items.put(2); await items.join(); print('after')", "consumed 2\nafter"),
+        ],
+    )
+    .await;
+    let text = ipybox.cell("go.set(); thread.join(); print('own')").await.ok();
+    assert!(text.starts_with("[Output of earlier cells") && text.ends_with("\n\nown"), "{text}");
+    ipybox.stop().await;
+}

@@ -89,3 +89,52 @@ async fn commands_wait_for_no_input_and_can_be_interrupted() {
     all_say(&mut ipybox, &[("x", "5"), ("!exit 3", "[no output]"), ("_exit_code", "3")]).await;
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn a_cell_is_interrupted_at_once_whatever_earlier_code_has_made_of_the_signal() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    // As a server does that runs as a task: it begins between cells, and puts back what it has found when it stops.
+    let server = "
+import asyncio, signal
+stop = asyncio.Event()
+async def serve():
+    before = signal.signal(signal.SIGINT, lambda *_: stop.set())
+    await stop.wait()
+    signal.signal(signal.SIGINT, before)
+task = asyncio.create_task(serve())";
+    ipybox.cell(server).await.ok();
+    ipybox.cell("await asyncio.sleep(0.01)\nstop.set()\nawait task").await.ok();
+    ipybox.cell("signal.signal(signal.SIGINT, signal.SIG_IGN);").await.ok();
+    for _ in 0..2 {
+        let code = "import time\nbegun = time.monotonic()\ntry: time.sleep(60)\n\
+                    except KeyboardInterrupt: print(time.monotonic() - begun < 2.9)";
+        let text = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 1})).await.error();
+        assert!(text.starts_with("True\n"), "{text}");
+    }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+pub(crate) async fn a_script_ends_although_it_leaves_a_process_in_the_background() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    all_say(
+        &mut ipybox,
+        &[
+            ("%%bash\nsleep 600 &\necho $! > id; echo done", "done"),
+            ("%%sh --out text\n(sleep 600; echo late) & echo captured", "[no output]"),
+            ("text", "'captured\\n'"),
+            ("%%capture output\n%%bash\nsleep 600 & echo one; echo two >&2", "[no output]"),
+            ("output.stdout, output.stderr", "('one\\n', 'two\\n')"),
+            ("lines = !sleep 600 & echo line\nlines", "['line']"),
+            ("!ps -o comm= -p $(cat id)", "sleep"),
+            ("%%script cat\nnot ended by a line break", "not ended by a line break"),
+        ],
+    )
+    .await;
+    let text =
+        ipybox.call("execute_ipython_cell", json!({"code": "%%bash\nsleep 600", "timeout": 1})).await.error();
+    assert!(text.contains("KeyboardInterrupt") && text.contains("still there"), "{text}");
+    ipybox.stop().await;
+}

@@ -186,3 +186,49 @@ async fn help_history_and_hidden_values_are_those_of_ipython() {
     .await;
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn interactive_plots_of_notebooks_are_shown_inline_with_a_line_that_says_so() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let inline = |name: &str| {
+        format!(
+            "the matplotlib backend `{name}` needs a notebook in a browser: plots are shown inline, as images"
+        )
+    };
+    for name in ["notebook", "widget", "ipympl", "nbagg"] {
+        assert_eq!(ipybox.cell(&format!("%matplotlib {name}")).await.ok(), inline(name));
+        let text = ipybox.cell("import matplotlib.pyplot as plt\nlines = plt.plot([1, 2])").await.ok();
+        assert!(text.contains("Generated images:"), "{name}: {text}");
+    }
+    assert_eq!(ipybox.cell("plt.switch_backend('nbagg')").await.ok(), inline("nbagg"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_shell_that_nobody_can_type_into_is_refused_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    for code in [
+        "import IPython; IPython.embed()",
+        "from IPython.terminal.embed import embed; embed()",
+        "import IPython; IPython.start_ipython(argv=[])",
+        "import code; code.interact()",
+        // Another shell takes the place of the kernel's.
+        "from IPython.terminal.interactiveshell import TerminalInteractiveShell\n\
+         TerminalInteractiveShell.clear_instance(); type(get_ipython()).clear_instance()\n\
+         TerminalInteractiveShell.instance(); raise NotImplementedError('StdinNotImplementedError')",
+    ] {
+        assert!(ipybox.cell(code).await.error().contains("StdinNotImplementedError"), "{code}");
+        let text = ipybox
+            .cell("from IPython.display import HTML, display\ndisplay(HTML('<b>shown</b>')); 1")
+            .await
+            .ok();
+        assert!(text.contains("shown") && text.ends_with('1'), "{code}: {text}");
+        let text = ipybox.cell("1 / 0").await.error();
+        assert!(text.contains("Cell In["), "{code}: {text}");
+        let plot = "import matplotlib.pyplot as plt\nlines = plt.plot([1])";
+        assert!(ipybox.cell(plot).await.ok().contains("Generated images:"), "{code}");
+    }
+    ipybox.stop().await;
+}

@@ -35,6 +35,7 @@ def adapt(settings):
     import ipybox_session
     import ipybox_shell
     import ipybox_streams
+    import ipybox_threads
     import ipybox_views
 
     try:
@@ -55,7 +56,10 @@ def adapt(settings):
     if app is not None:
         ipybox_streams.take_over(app)
     ipybox_ipykernel.configure(shell)
-    ipybox_shell.adapt(shell, ipybox_ipykernel.in_cell_of_caller(shell))
+    ipybox_shell.adapt(shell)
+    ipybox_shell.run_scripts_until_they_end(shell, lambda stream: False)
+    ipybox_shell.start_processes_by_fork(has_unix_sockets=True)
+    ipybox_threads.install(ipybox_ipykernel.in_cell_of_caller(shell))
     if not is_free:
         is_only_escape = settings["shell_commands"] == "only_escape"
         ipybox_commands.ask_first(shell, is_only_escape)
