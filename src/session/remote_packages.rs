@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cell::{Cell, Outcome};
 use super::end::End;
-use crate::kernels::environment;
+use super::site;
 
 /// How long an installation may take.
 const TIMEOUT: Duration = Duration::from_secs(3600);
@@ -29,13 +29,13 @@ pub(super) fn summary_or_reason(outcome: Outcome, requirements: &[String]) -> Re
         (End::Finished, None) => {
             // The last line is that of `ipybox_packages.py`.
             let (output, place) = said.rsplit_once('\n').unwrap_or(("", said));
-            return Ok(format!("{}\n{place}", environment::summarised(output, requirements, |_| None))
+            return Ok(format!("{}\n{place}", site::summarised(output, requirements, |_| None))
                 .trim()
                 .to_owned());
         }
         (End::Finished, Some(error)) => format!("{}: {}", error.name, error.value),
         (end, _) => end.words(),
     };
-    let said = environment::explained(said, requirements);
+    let said = site::explained(said, requirements);
     Err(if said.is_empty() { why } else { format!("{why}\n{said}") })
 }

@@ -19,6 +19,8 @@ use self::local::Local;
 use self::sandboxed::Sandboxed;
 use crate::config::{Config, Site};
 use crate::ground::files::TemporaryDirectory;
+/// The reading of an installer's output, also of one that a remote kernel has run.
+pub(super) use crate::kernels::environment::{explained, summarised};
 use crate::kernels::kernel::{self, Kernel, RemoteLaunch};
 use crate::kernels::{environment, sandbox};
 use crate::tools::tool_server::Endpoint;
