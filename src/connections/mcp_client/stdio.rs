@@ -215,7 +215,7 @@ impl std::fmt::Display for LastWords {
         let said = telling(&self.stderr);
         if !said.is_empty() {
             let lines = self.stderr.lines().filter(|line| !line.trim().is_empty()).count();
-            let all = if lines > 1 { " (all of it with `--log-level DEBUG`)" } else { "" };
+            let all = if lines > 1 { " (all of it is in the log at level DEBUG)" } else { "" };
             write!(formatter, "\nit says on stderr{all}:\n{said}")?;
         }
         if let Some(hint) = &self.hint {

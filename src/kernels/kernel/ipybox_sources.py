@@ -15,6 +15,8 @@ import tempfile
 import traceback
 import warnings
 
+from ipybox_loading import after_import
+
 DIRECTORY = "ipykernel_0"
 # How many cells keep their source. A loop can run code without end.
 MOST_CELLS = 10_000
@@ -70,6 +72,7 @@ def install(compiler):
         warnings._formatwarnmsg_impl = name_warning(warnings._formatwarnmsg_impl)
     if sys.unraisablehook is sys.__unraisablehook__:
         sys.unraisablehook = show_unraisable
+    after_import("asyncio.coroutines", name_coroutines)
     find_classes()
 
 
@@ -102,6 +105,22 @@ def name_warning(format_warning):
         return text
 
     return format_with_name
+
+
+def name_coroutines(module):
+    """Show the cell that has defined a coroutine in the text of its task."""
+    format_coroutine = getattr(module, "_format_coroutine", None)
+    if format_coroutine is None:
+        return
+
+    @functools.wraps(format_coroutine)
+    def format_with_name(coroutine):
+        text = format_coroutine(coroutine)
+        code = getattr(coroutine, "cr_code", getattr(coroutine, "gi_code", None))
+        file = getattr(code, "co_filename", None)
+        return text.replace(f" {file}:", f" {shown_name(file)}:")
+
+    module._format_coroutine = format_with_name
 
 
 def show_unraisable(unraisable):
