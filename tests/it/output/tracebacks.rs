@@ -267,11 +267,11 @@ pub(crate) async fn wrong_names_are_answered_with_the_right_ones() {
         ),
         (
             "from mcptools.probe import add\nadd.run(a=1, b=2)['total']",
-            "the fields of a tool's result are attributes, as in `result.field`: `total`",
+            "the fields of a tool's result are attributes, as in `result.field`: `total`, `terms`",
         ),
         (
             "'total' in add.run(a=1, b=2) or len(add.run(a=1, b=2))",
-            "the fields of a tool's result are attributes, as in `result.field`: `total`",
+            "the fields of a tool's result are attributes, as in `result.field`: `total`, `terms`",
         ),
         (
             "from mcptools.probe import CLIENT\nCLIENT.run_sync(tool_name='eco', tool_args={})",
@@ -373,10 +373,9 @@ pub(crate) async fn a_package_that_changes_is_imported_anew() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     let answer = ipybox.register("s", server("one two", "old")).await.ok();
-    assert_eq!(
-        answer,
-        "from mcptools import s\ns.one.run() -> ToolResult  # old\ns.two.run() -> ToolResult  # old"
-    );
+    let calls =
+        "from mcptools import s\ns.one.run() -> ToolResult  # old\ns.two.run() -> ToolResult  # old\n";
+    assert!(answer.starts_with(calls), "{answer}");
     ipybox.cell("from mcptools import s\nfrom mcptools.s import one, two").await.ok();
     // What has not changed stays what it is.
     ipybox.register("s", server("one two", "old")).await.ok();

@@ -27,7 +27,7 @@ pub(crate) async fn tools_are_found_and_called_as_the_answer_says() {
     let nothing = ipybox.cell(&format!("{SEARCH}search('add numbers')")).await.ok();
     assert!(nothing.starts_with("no MCP server is registered"), "{nothing}");
     let registered = ipybox.register("probe", probe()).await.ok();
-    let call = "probe.add.run(a: int, b: int = 5) -> Result(total: int)";
+    let call = "probe.add.run(a: int, b: int = 5) -> Result(total: int, terms: list[int])";
     assert!(
         registered.starts_with("from mcptools import probe\n") && registered.contains(call),
         "{registered}"

@@ -234,10 +234,11 @@ impl Sheet {
     }
 }
 
-/// Whether a request may be asked together with others: logins and forms are for themselves, and what ipybox does for its
-/// client comes alone.
+/// Tells whether a request may be asked together with others. Logins and forms are asked alone. So is what ipybox does for
+/// its client, but for a batch of it: several packages of one installation.
 fn can_be_joined(request: &ApprovalRequest) -> bool {
-    !request.action().is_of_client() && *request.target() != Target::Host
+    let action = request.action();
+    !action.is_of_client() && (*request.target() != Target::Host || action.batch.is_some())
 }
 
 fn batch_of(request: &ApprovalRequest) -> Option<&str> {
