@@ -221,10 +221,11 @@ impl Pool {
         for _ in 0..LOGINS {
             let asked = refusal.scopes();
             self.log_in(name, server, gate, refusal).await.map_err(CallError::Refused)?;
-            let again = match self.connection(name, server).await {
-                Ok(connection) => kind.make(tool, arguments.clone(), &connection).await,
-                Err(error) => Err(CallError::Unusable { reason: describe(&error) }),
-            };
+            let mut again = self.make_once(name, server, kind, tool, &arguments).await;
+            // A server may forget a session with the login that it was begun with.
+            if let Err(CallError::Disconnected { may_have_run: false, .. }) = &again {
+                again = self.make_once(name, server, kind, tool, &arguments).await;
+            }
             match again {
                 // The same demand once more: it cannot be met.
                 Err(CallError::Refused(next)) if next.scopes() != asked => refusal = next,
@@ -232,6 +233,21 @@ impl Pool {
             }
         }
         Err(CallError::Refused(refusal))
+    }
+
+    /// Makes a request on the living connection, or on a new one.
+    async fn make_once(
+        &self,
+        name: &str,
+        server: &Arc<Registered>,
+        kind: Request,
+        tool: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<Received, CallError> {
+        match self.connection(name, server).await {
+            Ok(connection) => kind.make(tool, arguments.clone(), &connection).await,
+            Err(error) => Err(CallError::Unusable { reason: describe(&error) }),
+        }
     }
 
     /// As [`connection`](Self::connection); a user logs in if the server asks for it.
