@@ -104,6 +104,9 @@ PACKAGES = {
     "zmq": "pyzmq",
 }
 
+# Packages that a workspace has or has not: one of their names on an index is another's.
+OF_WORKSPACES = ("mcptools", "mcpparse", "gentools")
+
 # Modules that several packages share. The package has the name of the module below.
 NAMESPACES = (
     "azure",
@@ -199,6 +202,8 @@ def of_module(error):
     """The hint for a module that is missing."""
     name = error.name
     root = name.partition(".")[0]
+    if root in OF_WORKSPACES:
+        return None
     if root in REMOVED:
         return of_removed(root)
     # A package that is there has no such module, unless it shares its name with others.
