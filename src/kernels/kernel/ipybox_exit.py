@@ -114,7 +114,9 @@ def finalize(shell):
     gc.collect()
     forget(names, lambda value: True)
     forget_modules_of_code()
-    shell.atexit_operations()
+    # IPython looks at the working directory, which may have been removed.
+    with contextlib.suppress(OSError):
+        shell.atexit_operations()
     gc.collect()
 
 
