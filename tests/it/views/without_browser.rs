@@ -173,7 +173,9 @@ async fn a_table_of_a_million_rows_says_what_is_not_there() {
     assert!(text(&shown).len() < 1000, "{shown}");
     let page =
         call(&mut ipybox, "read_view", json!({"view": views(&shown)[0]})).await["structuredContent"].clone();
-    assert_eq!((&page["rows"], &page["held"]), (&json!(1_000_000), &json!(41_666)));
+    // As many as fit, or fewer if the machine takes too long to read them.
+    let held = page["held"].as_u64().unwrap();
+    assert!(page["rows"] == json!(1_000_000) && (1..=41_666).contains(&held), "{held}");
     let code = "pandas.DataFrame(numpy.zeros((3, 700)))";
     let shown = result(&mut ipybox, code).await;
     let page =
