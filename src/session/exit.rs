@@ -9,12 +9,11 @@ use tokio::time::Instant;
 use crate::kernels::kernel::{Content, Event, Kernel, Message};
 use crate::kernels::output::Late;
 
-/// How long a kernel that runs no cell may take. MCP clients kill a server four seconds after they have closed its input.
+/// How long a kernel that runs no cell may take.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the running cell may take to end.
-const CELL_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often it is interrupted: the code may begin after the first interrupt, or go on.
-const INTERRUPT_INTERVAL: Duration = Duration::from_millis(250);
+/// How many times a running cell is interrupted: the code may begin after the first interrupt, or go on. Not more often, as
+/// an interrupt ends the code that cleans up after the one before.
+const INTERRUPTS: u32 = 2;
 
 /// How a kernel's exit has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,16 +24,16 @@ pub(crate) enum Exit {
     CutShort,
 }
 
-/// Has a kernel do what Python does at its exit, after an interrupt of the running cell. What it shows meanwhile is late
-/// output.
-pub(super) async fn exit(kernel: &mut Kernel, late: &mut Late) -> Exit {
+/// Has a kernel do what Python does at its exit, after an interrupt of the running cell, which may take `cell_timeout` to
+/// end. What the kernel shows meanwhile is late output.
+pub(super) async fn exit(kernel: &mut Kernel, late: &mut Late, cell_timeout: Duration) -> Exit {
     if !kernel.request_exit(EXIT_TIMEOUT) {
         return Exit::Complete;
     }
     let mut exit = Exit::CutShort;
     let mut was_running = kernel.is_running();
-    let mut deadline = Instant::now() + if was_running { CELL_TIMEOUT } else { EXIT_TIMEOUT };
-    let mut interrupts = tokio::time::interval(INTERRUPT_INTERVAL);
+    let mut deadline = Instant::now() + if was_running { cell_timeout } else { EXIT_TIMEOUT };
+    let mut interrupts = tokio::time::interval(cell_timeout / INTERRUPTS);
     loop {
         tokio::select! {
             event = kernel.next() => match event {

@@ -29,6 +29,10 @@ use crate::tools::servers::Pool;
 
 /// Timeout for our own requests to the kernel, which take a few milliseconds.
 const HOUSEKEEPING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an interrupted cell may take before a reset replaces its kernel.
+const CELL_TIMEOUT_AT_RESET: Duration = Duration::from_secs(3);
+/// How long it may take at the end of the session. MCP clients kill a server four seconds after they have closed its input.
+const CELL_TIMEOUT_AT_END: Duration = Duration::from_millis(1500);
 
 /// A queued command.
 pub(super) enum Command {
@@ -95,7 +99,7 @@ impl Worker {
             () = stop.cancelled() => {}
             () = self.work(started) => {}
         }
-        self.exit_kernel().await;
+        self.exit_kernel(CELL_TIMEOUT_AT_END).await;
         self.kernels.end(self.kernel.take()).await;
         if let Some(checkpoint) = self.checkpoint() {
             checkpoint.close();
@@ -192,7 +196,7 @@ impl Worker {
         };
         if KernelState::of(&end) == KernelState::Lost {
             if matches!(end, End::Reset) {
-                self.exit = self.exit_kernel().await;
+                self.exit = self.exit_kernel(CELL_TIMEOUT_AT_RESET).await;
             }
             self.give_up_kernel().await;
             // The next caller may be another one, and a caller that cancelled gets no outcome.
@@ -303,7 +307,7 @@ impl Worker {
     async fn reset(&mut self) -> Result<Exit, Error> {
         let mut exit = std::mem::replace(&mut self.exit, Exit::Complete);
         if self.kernel.is_some() {
-            exit = self.exit_kernel().await;
+            exit = self.exit_kernel(CELL_TIMEOUT_AT_RESET).await;
         }
         if let Some(kernel) = self.kernel.take() {
             self.kernels.replace(kernel).await;
@@ -328,9 +332,9 @@ impl Worker {
     }
 
     /// Has the kernel do what Python does at its exit. It is to be killed afterwards.
-    async fn exit_kernel(&mut self) -> Exit {
+    async fn exit_kernel(&mut self, cell_timeout: Duration) -> Exit {
         match self.kernel.as_mut() {
-            Some(kernel) => exit(kernel, &mut self.late).await,
+            Some(kernel) => exit(kernel, &mut self.late, cell_timeout).await,
             None => Exit::Complete,
         }
     }

@@ -276,8 +276,10 @@ match MODE:
             sys.exit(1)
 
         signal.signal(signal.SIGTERM, clean)
-        with open(sys.argv[2], "w"):
-            time.sleep(60)
+        open(sys.argv[2], "w").close()
+        # Not one long sleep: a signal that comes just before it would be handled after it.
+        while True:
+            time.sleep(0.1)
     case "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         serve()
