@@ -62,10 +62,16 @@ struct Trust {
     provider: Arc<CryptoProvider>,
 }
 
-/// Says whether the certificate is refused only for what it is, not for its time, which is checked before.
+/// Says whether the certificate is refused only for what it is, or since another one with its issuer's name has not signed
+/// it; not for its time, which is checked before.
 fn is_refused_as_server(error: &Error) -> bool {
     match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
+        Error::InvalidCertificate(
+            CertificateError::UnknownIssuer
+            | CertificateError::BadSignature
+            | CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+            | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. },
+        ) => true,
         Error::InvalidCertificate(CertificateError::Other(other)) => {
             format!("{other:?}").contains(IS_AUTHORITY)
         }
@@ -130,7 +136,7 @@ mod tests {
     use super::*;
 
     /// Certificates for `localhost` from 2026-11-26 to 2126-11-02: one that says that it is an authority, as `openssl req
-    /// -x509` makes them, one that says that it is none, and one that the first has issued.
+    /// -x509` makes them, one that says that it is none, one that the first has issued, and an authority with an RSA key.
     const CERTIFICATES: &[u8] = include_bytes!("certificates.pem");
     /// 2030-01-01.
     const WITHIN: u64 = 1_893_456_000;
@@ -155,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_named_certificate_is_trusted_as_the_servers_own() {
-        for shown in 0..3 {
+        for shown in 0..4 {
             judged(&[shown], shown, "localhost", WITHIN).unwrap();
         }
         judged(&[0], 0, "127.0.0.1", WITHIN).unwrap();
@@ -164,8 +170,18 @@ mod tests {
     }
 
     #[test]
+    fn a_named_certificate_is_trusted_beside_others_with_its_issuers_name() {
+        for shown in 0..4 {
+            for other in 0..4 {
+                judged(&[other, shown], shown, "localhost", WITHIN).unwrap();
+                judged(&[other, shown], shown, "localhost", 0).unwrap_err();
+            }
+        }
+    }
+
+    #[test]
     fn a_named_certificate_is_trusted_for_its_names_and_in_its_time() {
-        for shown in 0..3 {
+        for shown in 0..4 {
             judged(&[shown], shown, "other.example", WITHIN).unwrap_err();
             judged(&[shown], shown, "localhost", 0).unwrap_err();
             judged(&[shown], shown, "localhost", 10_000_000_000).unwrap_err();
@@ -174,7 +190,7 @@ mod tests {
 
     #[test]
     fn another_certificate_is_not_trusted() {
-        for (named, shown) in [(0, 1), (1, 0), (1, 2), (2, 0), (2, 1)] {
+        for (named, shown) in [(0, 1), (1, 0), (1, 2), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2), (0, 3)] {
             judged(&[named], shown, "localhost", WITHIN).unwrap_err();
         }
     }
