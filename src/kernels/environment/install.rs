@@ -1,5 +1,7 @@
 //! Installing packages into the environment that runs the kernel.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::index;
@@ -8,7 +10,7 @@ use super::lock::Turn;
 use super::probe;
 use super::record::Tool;
 use super::requirement::{self, RequirementError};
-use super::run::{self, Run, SandboxRunner};
+use super::run::{self, Invocation, Run, SandboxRunner};
 use super::{Environment, Error, Progress, contents, several, summary};
 use crate::ground::env::Variables;
 use crate::ground::text::backticked;
@@ -116,29 +118,24 @@ impl Environment {
             requirements.iter().map(|each| requirement::parse(each, &self.workspace)).collect();
         let arguments: Vec<String> = parsed?.into_iter().chain(own.iter().cloned()).collect();
         let turn = Turn::wait(&self.lock, progress).await?;
+        let package = || requirements.join(" ");
+        // Otherwise a whole Python installation would have to be writable by build code of packages.
+        if sandbox.is_some() && !self.facts.details.is_venv && !self.facts.details.is_conda {
+            let python = self.python().to_owned();
+            return Err(InstallError::NoVirtualEnvironment { package: package(), python });
+        }
+        let completed = self.complete(&turn, sandbox).await?;
         let tool = self.installer.available(self.tool);
         let bytecode = Bytecode::for_kernel(sandbox.is_some());
-        let package = || requirements.join(" ");
-        let run = match sandbox {
-            None => turn.run(&self.installer.install(tool, self.python(), &arguments, bytecode)).await,
-            // Otherwise a whole Python installation would have to be writable by build code of packages.
-            Some(_) if !self.facts.details.is_venv && !self.facts.details.is_conda => {
-                return Err(InstallError::NoVirtualEnvironment {
-                    package: package(),
-                    python: self.python().to_owned(),
-                });
-            }
-            Some(sandbox) => {
-                let hosts = index::hosts(self.installer.environment());
-                let invocation = self.installer.install(tool, self.python(), &arguments, bytecode);
-                let program =
-                    Installer::without_cache(invocation).contained(self.facts.details.prefix.clone(), hosts);
-                turn.run_in_sandbox(program, sandbox).await
-            }
-        };
-        let run = run.map_err(InstallError::Start)?;
+        turn.begin(self.python()).map_err(InstallError::Start)?;
+        let invocation = self.installer.install(tool, self.python(), &arguments, bytecode);
+        let run = self.run(&turn, invocation, sandbox).await.map_err(InstallError::Start)?;
+        if run.status.success() || !summary::may_be_partial(&run.output) {
+            turn.end(self.python()).map_err(InstallError::Start)?;
+        }
         if run.status.success() {
-            Ok(summarised(&run.output, requirements, |name| self.version_of(name)))
+            let done = summarised(&run.output, requirements, |name| self.version_of(name));
+            Ok(completed.into_iter().chain([done]).collect::<Vec<_>>().join("\n"))
         } else if tool == Tool::Pip && run.output.contains("No module named pip") {
             Err(InstallError::NoInstaller { package: package(), python: self.python().to_owned() })
         } else {
@@ -147,10 +144,62 @@ impl Environment {
         }
     }
 
+    /// Completes packages that an interrupted installation has left in part: installers take them for installed. Returns a
+    /// sentence about them, if there are any.
+    async fn complete(
+        &self,
+        turn: &Turn<'_>,
+        sandbox: Option<&dyn SandboxRunner>,
+    ) -> Result<Option<String>, InstallError> {
+        if !turn.was_interrupted(self.python()) {
+            return Ok(None);
+        }
+        let incomplete: BTreeSet<String> =
+            self.package_directories().flat_map(|packages| contents::incomplete(&packages)).collect();
+        let incomplete = Vec::from_iter(incomplete);
+        let shown = backticked(&incomplete);
+        if !incomplete.is_empty() {
+            turn.report(&format!("completing the interrupted installation of {shown}"));
+            let tool = self.installer.available(self.tool);
+            let bytecode = Bytecode::for_kernel(sandbox.is_some());
+            let invocation = self.installer.reinstall(tool, self.python(), &incomplete, bytecode);
+            let run = self.run(turn, invocation, sandbox).await.map_err(InstallError::Start)?;
+            if !run.status.success() {
+                let why = summary::failure(&run.output);
+                return Ok(Some(format!(
+                    "The interrupted installation of {shown} could not be completed: {why}"
+                )));
+            }
+        }
+        turn.end(self.python()).map_err(InstallError::Start)?;
+        Ok((!incomplete.is_empty()).then(|| format!("Completed the interrupted installation of {shown}")))
+    }
+
+    /// Runs an installer, in the place `sandbox` if there is one.
+    async fn run(
+        &self,
+        turn: &Turn<'_>,
+        invocation: Invocation,
+        sandbox: Option<&dyn SandboxRunner>,
+    ) -> io::Result<Run> {
+        let Some(sandbox) = sandbox else { return turn.run(&invocation).await };
+        let hosts = index::hosts(self.installer.environment());
+        let writable = self.facts.details.prefix.clone();
+        let program = Installer::without_cache(invocation).contained(writable, hosts);
+        turn.run_in_sandbox(program, sandbox).await
+    }
+
     /// The version of an installed package, by its normalised name.
     pub(super) fn version_of(&self, name: &str) -> Option<String> {
-        let places = self.facts.metadata()?.into_iter().filter_map(Path::parent);
-        places.filter_map(|packages| contents::installed(packages, name)).map(|found| found.version).next()
+        let mut found =
+            self.package_directories().filter_map(|packages| contents::installed(&packages, name));
+        found.next().map(|found| found.version)
+    }
+
+    /// The directories that packages are in.
+    fn package_directories(&self) -> impl Iterator<Item = PathBuf> {
+        let places = self.facts.metadata().into_iter().flatten();
+        places.filter_map(Path::parent).map(Path::to_owned)
     }
 }
 

@@ -97,10 +97,34 @@ impl Installer {
         requirements: &[String],
         bytecode: Bytecode,
     ) -> Invocation {
+        self.install_with(&[], tool, python, requirements, bytecode)
+    }
+
+    /// As [`install`](Self::install), of packages that are there in part, and only of these.
+    pub(super) fn reinstall(
+        &self,
+        tool: Tool,
+        python: &Path,
+        requirements: &[String],
+        bytecode: Bytecode,
+    ) -> Invocation {
+        self.install_with(&["--force-reinstall", "--no-deps"], tool, python, requirements, bytecode)
+    }
+
+    /// With options that uv and pip have in common.
+    fn install_with(
+        &self,
+        options: &[&str],
+        tool: Tool,
+        python: &Path,
+        requirements: &[String],
+        bytecode: Bytecode,
+    ) -> Invocation {
         match (&self.uv, tool) {
             (Some(uv), Tool::Uv) => Invocation::new(uv, &self.environment)
                 .args(["pip", "install"])
                 .args((bytecode == Bytecode::Installed).then_some("--compile-bytecode"))
+                .args(options)
                 .args(["--python"])
                 .args([python])
                 .args(["--"])
@@ -108,6 +132,7 @@ impl Installer {
             _ => Invocation::new(python, &self.environment)
                 .args(["-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"])
                 .args((bytecode == Bytecode::Imported).then_some("--no-compile"))
+                .args(options)
                 .args(["--no-color", "--progress-bar", "off", "--"])
                 .args(requirements),
         }

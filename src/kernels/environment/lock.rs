@@ -1,7 +1,9 @@
 //! The lock for changing an environment, across processes.
+//!
+//! Its file also tells of installations that were interrupted: a line for each beginning and each end.
 
 use std::fs::{File, TryLockError};
-use std::io;
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,6 +14,13 @@ use super::{Error, Progress};
 /// How often a taken lock is tried again. Blocking in `flock` instead would hold a thread of the
 /// runtime that cannot be interrupted, and with it the end of the server.
 const RETRY: Duration = Duration::from_millis(100);
+
+/// How much of the file is read. It is emptied when no installation has been interrupted.
+const FILE_BYTES: u64 = 64 * 1024;
+
+/// How lines of the file begin.
+const BEGIN: &str = "+ ";
+const END: &str = "- ";
 
 /// The right to change an environment, until dropped.
 ///
@@ -52,6 +61,41 @@ impl<'a> Turn<'a> {
         (self.progress)(phrase);
     }
 
+    /// Whether an installation into the environment of `python` has begun and not ended.
+    pub(super) fn was_interrupted(&self, python: &Path) -> bool {
+        self.unfinished().is_ok_and(|unfinished| unfinished.contains(&line(python)))
+    }
+
+    /// Records that an installation into the environment of `python` begins.
+    pub(super) fn begin(&self, python: &Path) -> io::Result<()> {
+        let line = line(python);
+        if !self.unfinished()?.contains(&line) {
+            (&self.file).write_all(format!("{BEGIN}{line}\n").as_bytes())?;
+        }
+        self.file.sync_all()
+    }
+
+    /// Records that it has ended.
+    pub(super) fn end(&self, python: &Path) -> io::Result<()> {
+        (&self.file).write_all(format!("{END}{}\n", line(python)).as_bytes())?;
+        if self.unfinished()?.is_empty() { self.file.set_len(0) } else { Ok(()) }
+    }
+
+    fn unfinished(&self) -> io::Result<Vec<String>> {
+        let (mut file, mut text) = (&self.file, String::new());
+        file.rewind()?;
+        file.take(FILE_BYTES).read_to_string(&mut text)?;
+        let mut unfinished = Vec::new();
+        for line in text.lines() {
+            if let Some(begun) = line.strip_prefix(BEGIN) {
+                unfinished.push(begun.to_owned());
+            } else if let Some(ended) = line.strip_prefix(END) {
+                unfinished.retain(|begun| begun != ended);
+            }
+        }
+        Ok(unfinished)
+    }
+
     /// Runs an installer, and reports its newest line as progress.
     pub(super) async fn run(&self, invocation: &Invocation) -> io::Result<Run> {
         run::run(invocation, Stdio::from(self.file.try_clone()?), self.progress).await
@@ -65,6 +109,11 @@ impl<'a> Turn<'a> {
     ) -> io::Result<Run> {
         run::run_in_sandbox(program, place, self.progress).await
     }
+}
+
+/// The interpreter's path as one line.
+fn line(python: &Path) -> String {
+    format!("{:?}", python.as_os_str())
 }
 
 impl Drop for Turn<'_> {
@@ -82,6 +131,23 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+
+    #[tokio::test]
+    async fn an_installation_is_unfinished_until_its_end_is_recorded() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let (first, second) = (Path::new("/a b/python"), Path::new("/other\npython"));
+        let turn = async || Turn::wait(&path, &|_| ()).await.unwrap();
+        turn().await.begin(first).unwrap();
+        turn().await.begin(second).unwrap();
+        turn().await.begin(second).unwrap();
+        assert!(turn().await.was_interrupted(first) && turn().await.was_interrupted(second));
+        turn().await.end(second).unwrap();
+        assert!(turn().await.was_interrupted(first) && !turn().await.was_interrupted(second));
+        turn().await.end(first).unwrap();
+        assert!(!turn().await.was_interrupted(first));
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+    }
 
     #[tokio::test]
     async fn the_second_waits_and_says_so() {

@@ -214,6 +214,17 @@ async fn an_environment_is_made_repaired_and_recalled() {
     let site_packages = ipython.parent().unwrap();
     assert!(site_packages.join("six.py").exists());
 
+    // Interrupted in the middle of an installation, which the installer takes for complete.
+    let turn = lock::Turn::wait(&environment.lock, &|_| ()).await.unwrap();
+    turn.begin(environment.python()).unwrap();
+    drop(turn);
+    std::fs::remove_file(site_packages.join("six.py")).unwrap();
+    let said = environment.install(&six, &|_| (), None).await.unwrap();
+    let completed = "Completed the interrupted installation of `six==1.16.0`";
+    assert_eq!(said, format!("{completed}\nAlready there: six 1.16.0"));
+    assert!(site_packages.join("six.py").exists());
+    assert_eq!(environment.install(&six, &|_| (), None).await.unwrap(), "Already there: six 1.16.0");
+
     let several = ["six==1.17.0".to_owned(), "nonexistent-package-of-nobody".to_owned()];
     let failed = environment.install(&several, &|_| (), None).await.unwrap_err();
     let end = "Not possible: `nonexistent-package-of-nobody`\nNone of the packages was installed";
