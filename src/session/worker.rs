@@ -176,6 +176,7 @@ impl Worker {
                 request = self.send(cell) => request?,
             };
             notes.extend(self.lost.take());
+            notes.extend(self.kernels.take_notes());
             notes.extend(self.checkpoint().iter().flat_map(|checkpoint| checkpoint.notes()));
             let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
             let begun = Instant::now();

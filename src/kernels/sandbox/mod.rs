@@ -15,6 +15,7 @@ pub(crate) mod check;
 mod domain;
 mod error;
 mod exposed;
+mod git;
 mod hardening;
 mod kernel_control;
 mod mount_points;

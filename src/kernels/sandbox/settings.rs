@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::process::Command;
 
 use super::domain::{DomainRule, Host};
+use super::git::named_by_git;
 use super::proxy::{Filter, Proxy, system_resolver};
 use super::{
     Backend, Configuration, Error, Hardening, Policy, PolicyPaths, Rules, Sandbox, Service, bwrap, check, srt,
@@ -53,6 +54,20 @@ impl Confinement {
             }
         }
         self.held_by_backend(&self.policy.rules(paths)?)
+    }
+
+    /// The rules of a new sandbox for code in the workspace, and what they cannot protect, as texts for the user.
+    ///
+    /// # Errors
+    /// See [`Policy::rules`].
+    pub(crate) async fn rules(&self, paths: &PolicyPaths) -> Result<(Rules, Vec<String>), Error> {
+        let mut rules = self.policy.rules(paths)?;
+        let named = named_by_git(&rules, paths, &self.variables).await;
+        for note in &named.notes {
+            tracing::warn!(note, "the sandbox cannot protect what git is configured for");
+        }
+        rules.deny_write(named.paths.iter().map(PathBuf::as_path));
+        Ok((rules, named.notes.into_iter().collect()))
     }
 
     /// What must be readable in every sandbox, beside `others`: our own program.

@@ -147,6 +147,11 @@ impl Local {
         self.sandboxed.as_ref()?.replaced()
     }
 
+    /// What the answer of the next cell says about the sandbox.
+    pub(super) fn take_notes(&mut self) -> Vec<String> {
+        self.sandboxed.as_mut().map(Sandboxed::take_notes).unwrap_or_default()
+    }
+
     /// Ends the sandbox, and with it its kernels. `false` if there is none.
     pub(super) async fn end_sandbox(&mut self) -> bool {
         match &mut self.sandboxed {

@@ -111,6 +111,14 @@ impl Kernels {
         }
     }
 
+    /// What the answer of the next cell says about the sandbox, if there is one.
+    pub(crate) fn take_notes(&mut self) -> Vec<String> {
+        match self {
+            Self::Local(local) => local.take_notes(),
+            Self::Remote(_) => Vec::new(),
+        }
+    }
+
     /// Forgets cached state that may have kept a kernel from starting.
     pub(crate) async fn forget(&self) {
         match self {

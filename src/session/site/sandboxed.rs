@@ -1,5 +1,6 @@
 //! The sandbox that a session's kernels run in: started with the first kernel, kept for the next ones.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,10 @@ pub(crate) struct Sandboxed {
     /// The port of the tool server in the sandbox; 0 for a free one.
     port: u16,
     running: Option<Sandbox>,
+    /// Notes for the next cell's answer.
+    notes: Vec<String>,
+    /// All notes so far: each is given once.
+    told: BTreeSet<String>,
 }
 
 impl Sandboxed {
@@ -45,7 +50,14 @@ impl Sandboxed {
             std::fs::DirBuilder::new().mode(0o700).create(directory)?;
         }
         let port = config.tool_server.port.unwrap_or(0);
-        Ok(Self { confinement: Arc::clone(confinement), paths, port, running: None })
+        Ok(Self {
+            confinement: Arc::clone(confinement),
+            paths,
+            port,
+            running: None,
+            notes: Vec::new(),
+            told: BTreeSet::new(),
+        })
     }
 
     /// The directory of the host's files that sandboxed code only reads.
@@ -85,7 +97,7 @@ impl Sandboxed {
             python_prefixes: self.confinement.needed_by(environment.prefixes()),
             ..self.paths.clone()
         };
-        let rules = self.confinement.policy.rules(&paths).map_err(sandbox::Error::from)?;
+        let (rules, notes) = self.confinement.rules(&paths).await?;
         let tools = tool_server.map(|_| self.port);
         let inside = Inside { rules: &rules, paths: &paths, tools, name: SETTINGS };
         let mut sandbox = self.confinement.start(inside).await?;
@@ -93,6 +105,7 @@ impl Sandboxed {
             tool_server.listen_on(listener).await.map_err(Error::Files)?;
         }
         self.running = Some(sandbox);
+        self.notes.extend(notes.into_iter().filter(|note| self.told.insert(note.clone())));
         Ok(())
     }
 
@@ -110,6 +123,11 @@ impl Sandboxed {
     /// A file that the running sandbox no longer protects, since a program of the host has removed or replaced it.
     pub(super) fn replaced(&self) -> Option<&Path> {
         self.running.as_ref()?.replaced()
+    }
+
+    /// What the answer of the next cell says about the sandbox.
+    pub(super) fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     /// Ends the sandbox and all that is in it.

@@ -109,6 +109,13 @@ impl Host {
         Some(host)
     }
 
+    /// Makes the user the owner of all that a test has put there.
+    pub(super) fn give_to_user(&self) {
+        if rustix::process::geteuid().is_root() {
+            give(&self.root(), owner(self.user));
+        }
+    }
+
     pub(super) fn user(&self) -> User {
         self.user
     }

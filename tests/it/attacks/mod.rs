@@ -5,6 +5,7 @@
 
 mod bombs;
 mod canaries;
+mod git;
 mod host;
 mod host_programs;
 

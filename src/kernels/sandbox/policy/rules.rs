@@ -168,6 +168,12 @@ impl Rules {
             .collect()
     }
 
+    /// Whether code may write repositories of git, except their hooks.
+    pub(crate) fn is_git_open(&self) -> bool {
+        let filesystem = self.document.get("filesystem");
+        filesystem.and_then(|filesystem| filesystem.get("allowGitConfig")?.as_bool()).unwrap_or_default()
+    }
+
     /// Denies writing these paths too.
     pub(crate) fn deny_write<'a>(&mut self, paths: impl Iterator<Item = &'a Path>) {
         self.deny_write.extend(paths.map(|path| Pattern::Path(path.to_owned())));
