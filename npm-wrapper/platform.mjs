@@ -140,7 +140,7 @@ function readmeOf(wrapper, name, target) {
     `# ${name}\n`,
     `The \`${wrapper.name}\` binary for ${describePlatform(TARGETS[target])} (\`${target}\`).\n`,
     `It is an optional dependency of the package \`${wrapper.name}\`, which picks it by platform. Install that one:\n`,
-    `\`\`\`sh\nnpx -y ${wrapper.name} --version\n\`\`\`\n`,
+    `\`\`\`sh\nnpm install -g ${wrapper.name}\n\`\`\`\n`,
     `What it is: ${wrapper.homepage}\n`,
   ].join('\n');
 }

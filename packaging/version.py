@@ -247,7 +247,7 @@ class Tree:
         yield Claim(file, "repository.url", repository.get("url"), self.repository)
         packages = server.get("packages", [])
         wanted = {
-            "npm": self.names["npm"],
+            # None of npm: clients start npx in the project, where code may have planted a package.
             "pypi": self.names["pypi"],
             # An image's version is its tag.
             "oci": f"{self.names['image']}:{self.version}",

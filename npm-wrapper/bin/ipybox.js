@@ -5,7 +5,8 @@
 'use strict';
 
 const { spawn } = require('child_process');
-const { existsSync } = require('fs');
+const { existsSync, realpathSync } = require('fs');
+const { dirname, join, resolve, sep } = require('path');
 const { name, version, optionalDependencies } = require('../package.json');
 
 const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP'];
@@ -13,6 +14,9 @@ const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 // As in shells: what was found could not be started, nothing was found.
 const NOT_STARTED = 126;
 const NOT_FOUND = 127;
+
+// The directory of this package.
+const PACKAGE = dirname(__dirname);
 
 const RELEASES = 'https://github.com/ipybox-rs/ipybox/releases';
 
@@ -44,14 +48,40 @@ function packagesForThisMachine() {
   return musl.length > 0 && !hasGlibc() ? musl : exact.concat(musl);
 }
 
-// The path of the binary in an installed package.
+// The path of the binary in an installed package: below this one, or beside it. Node.js would look in all directories above, and in
+// those of $NODE_PATH, where others may have put a package of this name. Yarn's Plug'n'Play knows exactly one.
 function binaryOf(packageName) {
+  if (!process.versions.pnp) {
+    const places = [join(PACKAGE, 'node_modules'), dirname(PACKAGE)];
+    return places.map((place) => join(place, packageName, 'bin', 'ipybox')).find((path) => existsSync(path));
+  }
   try {
     return require.resolve(`${packageName}/bin/ipybox`);
   } catch (error) {
     if (error.code === 'MODULE_NOT_FOUND') return undefined;
     throw error;
   }
+}
+
+// The workspace that ipybox is asked to sandbox code in, if this package is in it: such code could replace the package.
+function workspaceAround(args) {
+  const given = args.findIndex((one) => one === '--workspace' || one.startsWith('--workspace='));
+  const named = given < 0 ? '.' : args[given].slice('--workspace='.length) || args[given + 1] || '.';
+  try {
+    const workspace = realpathSync(resolve(named));
+    return args.includes('--sandbox') && PACKAGE.startsWith(workspace + sep) ? workspace : undefined;
+  } catch {
+    // It is missing yet, so that nothing is in it.
+    return undefined;
+  }
+}
+
+function reportExposed(workspace) {
+  fail(NOT_STARTED, [
+    `error: \`${PACKAGE}\` is in the workspace \`${workspace}\`, where code in the sandbox could replace it`,
+    `hint: start it from outside: after \`npm install -g ${name}\`, or by`,
+    `      \`sh -c 'cd / && exec npx -y ${name} "$@"' ${name} --workspace ${workspace}\``,
+  ]);
 }
 
 function reportUnsupported() {
@@ -61,7 +91,7 @@ function reportUnsupported() {
     lines.push(
       'It needs Unix sockets and process groups.',
       'hint: run it in the Windows Subsystem for Linux; for an MCP client, the command `wsl` with the arguments',
-      `      \`npx -y ${name} --workspace /home/you/workspace\``,
+      `      \`--cd / npx -y ${name} --workspace /home/you/workspace\``,
     );
   } else {
     lines.push(`hint: \`cargo install ${name}\` builds it from source`);
@@ -88,7 +118,7 @@ function reportMissing(wanted) {
   const options = wanted.endsWith('-musl') ? '--include=optional --libc=musl' : '--include=optional';
   const npx = directoryOfNpx();
   if (npx) {
-    lines.push(`hint: delete \`${npx}\` and run \`npx ${options} -y ${name}@${version}\``);
+    lines.push(`hint: delete \`${npx}\` and run \`npx ${options} -y ${name}@${version}\` in \`/\``);
   } else {
     lines.push(
       `hint: run \`npm install ${options} ${name}@${version}\`, with \`-g\` if it is installed globally;`,
@@ -133,6 +163,8 @@ function run(binary) {
 function main() {
   const candidates = packagesForThisMachine();
   if (candidates.length === 0) return reportUnsupported();
+  const workspace = workspaceAround(process.argv.slice(2));
+  if (workspace) return reportExposed(workspace);
   for (const candidate of candidates) {
     const binary = binaryOf(candidate);
     if (binary) return run(binary);

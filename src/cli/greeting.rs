@@ -27,6 +27,8 @@ fn show(workspace: &Path) {
 fn text(workspace: &Path) -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| "ipybox".into());
     let (command, mut args) = lasting(&program);
+    // Not relative: the command may change the directory.
+    let workspace = std::path::absolute(workspace).unwrap_or_else(|_| workspace.to_owned());
     args.extend(["--workspace".to_owned(), workspace.display().to_string()]);
     args.extend(["--keep-session", "30m", "--long-cells"].map(str::to_owned));
     let entry = serde_json::json!({"mcpServers": {"ipybox": {"command": command, "args": args}}});
@@ -42,11 +44,15 @@ fn text(workspace: &Path) -> String {
     )
 }
 
+/// Starts the package from a directory without packages: npx runs what is in `node_modules` of its own directory first, and code
+/// may have written there.
+const NPX: [&str; 3] = ["-c", r#"cd / && exec npx -y ipybox "$@""#, "ipybox"];
+
 /// A command that keeps working: npx and uvx run `program` from caches, where it does not stay.
 fn lasting(program: &Path) -> (String, Vec<String>) {
     let is_below = |is_it: fn(&str) -> bool| program.iter().filter_map(|name| name.to_str()).any(is_it);
     if is_below(|name| name == "_npx") {
-        ("npx".to_owned(), vec!["-y".to_owned(), "ipybox".to_owned()])
+        ("sh".to_owned(), NPX.map(str::to_owned).to_vec())
     } else if is_below(|name| name.starts_with("archive-v")) {
         ("uvx".to_owned(), vec!["ipybox-rs".to_owned()])
     } else {
@@ -74,7 +80,7 @@ mod tests {
         };
         check("/usr/local/bin/ipybox", &["/usr/local/bin/ipybox"]);
         let npx = "/home/me/.npm/_npx/3f/node_modules/@ipybox-rs/linux-x64/bin/ipybox";
-        check(npx, &["npx", "-y", "ipybox"]);
+        check(npx, &["sh", "-c", "cd / && exec npx -y ipybox \"$@\"", "ipybox"]);
         check("/home/me/.cache/uv/archive-v0/Yd8/bin/ipybox", &["uvx", "ipybox-rs"]);
     }
 }

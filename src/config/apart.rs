@@ -4,14 +4,10 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Config, Error, NotebookPlace, SandboxSettings, Site};
-use crate::connections::mcp_client::Guard;
+use super::{Config, Error, NotebookPlace, SandboxSettings, Site, exposures};
 use crate::ground::env::Variables;
 use crate::ground::env::{is_program, on_path};
 use crate::kernels::sandbox::{Confinement, DomainRule, Exposed, Policy, PolicyError};
-
-/// The directory in the state directory that MCP servers start in.
-const SERVERS_DIRECTORY: &str = "servers";
 
 /// Programs that the host itself starts by name: those that make the sandbox, with their helpers, and the
 /// installer.
@@ -44,19 +40,28 @@ impl Config {
         withhold(Arc::make_mut(&mut self.variables), &exposed, &self.state_dir);
         self.check_programs(&exposed)?;
         self.check_directories(&exposed)?;
-        let confinement = Arc::new(confinement(settings, policy, &self.variables)?);
+        let confinement = Arc::new(confinement(settings, policy, &self.variables, &exposed)?);
         self.site = Site::Sandboxed { confinement, exposed: Box::new(exposed) };
         Ok(())
     }
 
-    /// The guard that keeps MCP servers from reading code and configuration that sandboxed code can write, if
-    /// there is a sandbox.
-    pub(crate) fn guard(&self) -> Option<Guard> {
+    /// The places that code in the sandbox can write, or could in earlier sessions.
+    pub(crate) fn exposed(&self) -> Exposed {
+        let mut exposed = self.recorded.clone();
+        if let Site::Sandboxed { exposed: now, .. } = &self.site {
+            exposed.add((**now).clone());
+        }
+        exposed
+    }
+
+    /// Records the places that code in the sandbox can write, before any of it runs.
+    ///
+    /// # Errors
+    /// The record cannot be changed.
+    pub(crate) fn record_exposed(&self) -> Result<(), Error> {
         match &self.site {
-            Site::Sandboxed { exposed, .. } => {
-                Some(Guard::new(self.state_dir.join(SERVERS_DIRECTORY), (**exposed).clone()))
-            }
-            Site::Local | Site::Remote(_) => None,
+            Site::Sandboxed { exposed, .. } => exposures::record(&self.state_dir, exposed),
+            Site::Local | Site::Remote(_) => Ok(()),
         }
     }
 
@@ -137,6 +142,7 @@ fn confinement(
     settings: SandboxSettings,
     policy: Policy,
     variables: &Arc<Variables>,
+    exposed: &Exposed,
 ) -> Result<Confinement, Error> {
     for domain in &settings.install_domains {
         DomainRule::parse(domain)
@@ -149,6 +155,9 @@ fn confinement(
         None => own_program().or_else(|| on_path("ipybox", &path)).ok_or(Error::NoGateway)?,
     };
     let gateway = gateway.canonicalize().map_err(|_| Error::Gateway { program: gateway })?;
+    if let Some(place) = exposed.on_the_way(&gateway) {
+        return Err(Error::ExposedGateway { program: gateway, place });
+    }
     Ok(Confinement {
         backend: settings.backend,
         policy,

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{states_dir, workspace_state_dir};
-use crate::connections::mcp_client::Connector;
+use super::{exposures, states_dir, workspace_state_dir};
+use crate::connections::mcp_client::{Connector, Guard};
 use crate::ground::env::Variables;
 use crate::ground::text::describe;
 use crate::ground::text::visible::word;
+use crate::kernels::sandbox::Exposed;
 
 /// What connects to MCP servers for a process in its current directory, without a session.
 pub(crate) fn connector_here() -> Connector {
@@ -23,10 +24,22 @@ pub(crate) fn connector_at(directory: PathBuf, variables: Arc<Variables>) -> Con
     let states = states_dir(None, &variables)
         .inspect_err(|error| tracing::warn!("no logins are known: failed to {}", describe(error)))
         .ok();
-    let connector = Connector::new(variables, directory.clone());
-    let Some(states) = states else { return connector };
+    let Some(states) = states else {
+        return Connector::new(variables, directory, Guard::without_directory());
+    };
     let directory = directory.canonicalize().unwrap_or(directory);
-    connector.with_accounts_in(workspace_state_dir(&states, &directory), &login_flags(&directory, None))
+    let state_dir = workspace_state_dir(&states, &directory);
+    let flags = login_flags(&directory, None);
+    connector_in(&state_dir, directory, variables).with_accounts_in(state_dir, &flags)
+}
+
+/// What connects to MCP servers for a process in `directory`, whose state directory this is.
+pub(crate) fn connector_in(state_dir: &Path, directory: PathBuf, variables: Arc<Variables>) -> Connector {
+    let exposed = exposures::recorded(state_dir, &directory).unwrap_or_else(|error| {
+        tracing::error!("no MCP server is started: failed to {}", describe(&error));
+        Exposed::everywhere()
+    });
+    Connector::new(variables, directory, exposures::guard(state_dir, exposed))
 }
 
 /// The flags by which a command of `ipybox` finds the state of `workspace`, with a blank before each.

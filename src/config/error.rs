@@ -42,6 +42,19 @@ pub enum Error {
         /// Where it leads.
         place: PathBuf,
     },
+    /// Code in the sandbox could replace the program `ipybox` itself, which the host runs.
+    #[error(
+        "run `{program}` beside a sandbox: code in it can write `{place}`, and ipybox itself would be replaced\n\
+         hint: start ipybox from outside of that place: by `uvx ipybox-rs`, after `npm install -g ipybox`, or by \
+         `sh -c 'cd / && exec npx -y ipybox \"$@\"' ipybox --workspace DIR`",
+        program = program.display(), place = place.display()
+    )]
+    ExposedGateway {
+        /// The program.
+        program: PathBuf,
+        /// What code can write.
+        place: PathBuf,
+    },
     /// The directory of the audit log cannot be hidden from code.
     #[error(
         "keep the audit log in `{directory}` beside a sandbox: the directory is hidden from code in it, and has files that \

@@ -3,6 +3,7 @@
 mod apart;
 mod connectors;
 mod error;
+mod exposures;
 mod remote;
 mod settings;
 mod states;
@@ -17,8 +18,9 @@ use crate::kernels::kernel::ShellCommands;
 use crate::kernels::sandbox::{Confinement, Exposed, PolicyPaths};
 
 use self::connectors::login_flags;
-pub(crate) use self::connectors::{connector_at, connector_here};
+pub(crate) use self::connectors::{connector_at, connector_here, connector_in};
 pub use self::error::Error;
+pub(crate) use self::exposures::recorded;
 pub(crate) use self::remote::RemoteServer;
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, NotebookSettings, RemoteSettings,
@@ -78,6 +80,8 @@ pub struct Config {
     pub(crate) images_dir: PathBuf,
     pub(crate) kernel: KernelSettings,
     pub(crate) site: Site,
+    /// The places that code in a sandbox of earlier sessions could write.
+    recorded: Exposed,
     /// The home directory, `~`.
     pub(crate) home: PathBuf,
     pub(crate) shell_commands: ShellCommands,
@@ -114,6 +118,7 @@ impl Config {
         create_in(&states, &state_dir, &variables)?;
         variables.find_secrets_in(&state_dir);
         let variables = Arc::new(variables);
+        let recorded = exposures::recorded(&state_dir, &workspace)?;
         let images_dir = workspace.join(settings.images_dir);
         let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).unwrap_or("/");
         let home = PathBuf::from(home);
@@ -144,6 +149,7 @@ impl Config {
             images_dir,
             kernel: settings.kernel,
             site,
+            recorded,
             home,
             shell_commands,
             tool_server: settings.tool_server,
@@ -156,7 +162,10 @@ impl Config {
         };
         match settings.sandbox {
             Some(sandbox) => config.confine(sandbox)?,
-            None => config.warn_of_home(),
+            None => {
+                config.warn_of_home();
+                config.warn_of_python();
+            }
         }
         Ok(config)
     }
@@ -181,6 +190,20 @@ impl Config {
                 "the workspace `{}` holds the home directory `{}`: name a directory of its own with `--workspace`",
                 self.workspace.display(),
                 home.display()
+            );
+        }
+    }
+
+    fn warn_of_python(&self) {
+        let python = self.kernel.python.as_deref();
+        if let Some((python, place)) =
+            python.and_then(|python| Some((python, self.recorded.leads_to(python)?)))
+        {
+            tracing::warn!(
+                "`{}` runs without a sandbox, and code in the sandbox of an earlier session could write `{}`: make a new \
+                 environment, or look at what that code wrote",
+                python.display(),
+                place.display()
             );
         }
     }
@@ -294,7 +317,8 @@ impl Config {
 
     /// What connects to MCP servers.
     pub(crate) fn connector(&self) -> Connector {
-        Connector::new(Arc::clone(&self.variables), self.workspace.clone())
+        let guard = exposures::guard(&self.state_dir, self.exposed());
+        Connector::new(Arc::clone(&self.variables), self.workspace.clone(), guard)
             .with_connect_timeout(self.tool_server.connect_timeout)
             .with_accounts_in(self.state_dir.clone(), &self.login_flags)
     }

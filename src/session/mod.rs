@@ -432,10 +432,10 @@ impl Tools {
         let progress = watch::Sender::new(String::new());
         let asker = ByGate { gate: Arc::clone(&gate), progress: progress.clone() };
         let connector = config.connector().asking(Arc::new(asker));
-        connector.keep_apart(config.guard());
+        config.record_exposed()?;
         let registry = match registry {
             Some(registry) => {
-                registry.keep_apart(config.guard());
+                registry.keep_apart(config.exposed());
                 registry
             }
             None => Registry::in_directory(&config.state_dir, connector.clone()),

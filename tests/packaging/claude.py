@@ -42,6 +42,7 @@ printf '%s\\n' {name} "$@" >'{record}'
 echo $$ >>'{record}.processes'
 while [ $# -gt 0 ]; do
     case $1 in
+    --package=*) echo '{ipybox}'; exit ;;
     ipybox-rs|ipybox-rs@*|ipybox|ipybox@*|*/ipybox|*/ipybox:*) shift; break ;;
     *) shift ;;
     esac
@@ -438,13 +439,16 @@ class Home:
         commands = re.findall(r"^claude mcp add (\S+) -- (.*)$", text, re.MULTILINE)
         programs = sorted(command.split()[0] for _name, command in commands)
         expect(
-            programs == ["docker", "npx", "uvx"], f"the page adds servers by {programs}"
+            programs == ["docker", "sh", "uvx"], f"the page adds servers by {programs}"
         )
         for name, command in commands:
             words = shlex.split(command.replace("$PWD", str(self.project)))
             self.claude("mcp", "add", name, "--", *words)
             output = self.claude("mcp", "get", name)
             expect("Connected" in output, output)
+            if words[0] == "sh":
+                # The shell's line: `cd / && exec npx -y ipybox "$@"`.
+                words = [*words[2].split("exec ")[1].split()[:-1], *words[4:]]
             expect(self.recorded() == words, f"{name} was called otherwise")
             self.claude("mcp", "remove", name)
 
@@ -486,7 +490,8 @@ class Home:
             )
         expect(version in started("npx"), "npx does not start ipybox")
         expect(
-            self.recorded() == ["npx", "-y", f"ipybox@{VERSION}", "--version"],
+            self.recorded()
+            == ["npx", "-y", f"--package=ipybox@{VERSION}", "-c", "command -v ipybox"],
             "npx is called otherwise",
         )
         if "npx" in beyond:

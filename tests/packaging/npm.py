@@ -265,6 +265,43 @@ def npx(bench):
         expect(registry.requests in ([], ["/ipybox"]), f"asked for {registry.requests}")
 
 
+def plant(bench):
+    """A project in which code has written what npx would run, and the file that this would leave."""
+    project, trace = bench.directory("project"), bench.scratch / "planted-ran"
+    script = f"#!/bin/sh\n: > {trace}\nexit 1\n"
+    modules = project / "node_modules"
+    programs = [f".bin/{name}" for name in ("ipybox", "node", "sh", "npx", "npm")]
+    packages = ["ipybox/bin/ipybox.js", f"@ipybox-rs/{HERE}/bin/ipybox"]
+    for name in [*programs, *packages, "../tool"]:
+        path = modules / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(script)
+        path.chmod(0o755)
+    manifest = {"name": "ipybox", "version": VERSION, "bin": "bin/ipybox.js"}
+    (modules / "ipybox/package.json").write_text(json.dumps(manifest))
+    workspaces = {"name": "here", "workspaces": ["node_modules/ipybox"]}
+    (project / "package.json").write_text(json.dumps(workspaces))
+    (project / ".npmrc").write_text(f"script-shell={project}/tool\n")
+    return project, trace
+
+
+@step("a documented start runs nothing of the project, where npx alone would")
+def documented(bench):
+    readme = (WRAPPER / "README.md").read_text()
+    (block,) = re.findall(r"```json\n(.*?)```", readme, re.DOTALL)
+    configured = json.loads(block)["mcpServers"]["ipybox"]
+    project, trace = plant(bench)
+    start = WRAPPER.parent / "plugins/codeact-sandbox/scripts/start.sh"
+    with serving(bench):
+        entry = [configured["command"], *configured["args"][:3], "--version"]
+        for command in (entry, ["sh", start, "--version"]):
+            done = bench.run(*command, cwd=project)
+            expect(done.stdout == f"ipybox {VERSION}\n", shown(done))
+            expect(not trace.exists(), f"{command} ran what was planted")
+        bench.run("npx", "-y", f"ipybox@{VERSION}", "--version", cwd=project, code=None)
+        expect(trace.exists(), "npx does not run what was planted: this tests nothing")
+
+
 @step("a session with the entry of the README: a server, a cell that calls it, a reset")
 def entry(bench):
     readme = (WRAPPER / "README.md").read_text()

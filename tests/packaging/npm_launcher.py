@@ -70,6 +70,34 @@ def arguments_npx(bench):
     expect(json.loads(done.stdout) == passed, shown(done))
 
 
+@step("a package in the workspace does not start a sandbox for code there")
+def in_workspace(bench):
+    launcher = bench.with_program(programs.PRINT_ARGUMENTS)
+    project, elsewhere = launcher.parents[3], bench.directory("workspace")
+    for words in (
+        ["--sandbox"],
+        ["--workspace", project, "--sandbox"],
+        ["--sandbox", f"--workspace={project}"],
+    ):
+        done = bench.run(launcher, *words, cwd=project, code=126)
+        expect("could replace it" in done.stderr and "cd /" in done.stderr, shown(done))
+    for words in (
+        ["--sandbox", "--workspace", str(elsewhere)],
+        ["--workspace", str(project)],
+    ):
+        done = bench.run(launcher, *words, cwd=project)
+        expect(json.loads(done.stdout) == words, shown(done))
+
+
+@step("a binary that is not beside the package is not taken")
+def beside(bench):
+    launcher = bench.with_program(programs.PRINT_ARGUMENTS)
+    modules = launcher.parents[2]
+    above = bench.directory("above")
+    (modules / "@ipybox-rs").rename(above / "@ipybox-rs")
+    bench.run(launcher, code=127, env={"NODE_PATH": str(above)})
+
+
 @step("the environment and the working directory are the user's, stdin is handed on")
 def surroundings(bench):
     launcher = bench.with_program(

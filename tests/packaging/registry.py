@@ -66,7 +66,8 @@ def check_rules_of_the_registry(entry):
                 f"{identifier} is of another version",
             )
     kinds = [package["registryType"] for package in entry["packages"]]
-    expect(kinds[:3] == ["npm", "pypi", "oci"], f"the packages are {kinds}")
+    # None of npm: clients start npx in the project, where code may have planted a package.
+    expect(kinds[:2] == ["pypi", "oci"], f"the packages are {kinds}")
 
 
 def check_release(skillsaw, node, directory):
@@ -80,7 +81,7 @@ def check_release(skillsaw, node, directory):
     entry = json.loads(run([*program, *bundles]))
     lint(skillsaw, entry, directory)
     check_rules_of_the_registry(entry)
-    for bundle, package in zip(bundles, entry["packages"][3:], strict=True):
+    for bundle, package in zip(bundles, entry["packages"][2:], strict=True):
         sha256 = hashlib.sha256(bundle.read_bytes()).hexdigest()
         expect(package["fileSha256"] == sha256, f"{bundle.name} has another checksum")
         expect(

@@ -34,7 +34,9 @@ if [ -n "${IPYBOX_PROGRAM:-}" ]; then
 elif has uvx; then
     exec uvx "ipybox-rs@$version" "$@"
 elif has npx; then
-    exec npx -y "ipybox@$version" "$@"
+    # npx runs what is in `node_modules` of its directory first, and code in a sandbox may have written it there.
+    program=$(cd / && npx -y --package="ipybox@$version" -c 'command -v ipybox' </dev/null)
+    exec "$program" "$@"
 elif has ipybox && is_ours ipybox; then
     exec ipybox "$@"
 fi

@@ -18,7 +18,7 @@ class ToolServer(Started):
     `ApprovalClient`) know both; pass them to clients in other processes. Do not give the host token to code that must
     not approve its own calls.
 
-    MCP servers start in the current directory when one of their tools is called first.
+    MCP servers start when one of their tools is called first, each in an empty directory of its own.
 
     ```python
     server_params = {"command": "uvx", "args": ["mcp-server-fetch"]}

@@ -35,6 +35,7 @@ use crate::ground::env::{is_program, on_path};
 use crate::ground::telemetry::Context;
 use crate::ground::text::Secrets;
 use crate::ground::web::Proxies;
+use crate::kernels::sandbox::Exposed;
 
 /// How long a server may take to start in the background before it counts as hung: no caller waits for it,
 /// and even slow downloads end.
@@ -74,8 +75,8 @@ pub(crate) type Progress<'a> = &'a (dyn Fn(&str) + Sync);
 pub(crate) struct Connector {
     variables: Arc<Variables>,
     workspace: PathBuf,
-    /// One for each sandbox. Clones share them.
-    guards: Arc<RwLock<Vec<Guard>>>,
+    /// Clones share it.
+    guard: Arc<RwLock<Guard>>,
     connect_timeout: Duration,
     goes_on: bool,
     starts: Arc<Starts>,
@@ -91,8 +92,8 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// A connector that fills placeholders from `variables` and starts servers in `workspace`.
-    pub(crate) fn new(variables: Arc<Variables>, workspace: PathBuf) -> Self {
+    /// A connector that fills placeholders from `variables` and starts servers as `guard` permits it.
+    pub(crate) fn new(variables: Arc<Variables>, workspace: PathBuf, guard: Guard) -> Self {
         let accounts = Arc::new(Accounts::new(None, variables.redactor().clone()));
         Self {
             variables,
@@ -100,7 +101,7 @@ impl Connector {
             accounts,
             asker: None,
             login_flags: Arc::from(""),
-            guards: Arc::default(),
+            guard: Arc::new(RwLock::new(guard)),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             goes_on: true,
             starts: Arc::default(),
@@ -145,9 +146,9 @@ impl Connector {
         Self { goes_on: false, ..self }
     }
 
-    /// Sets the guard for starting servers, also for clones.
-    pub(crate) fn keep_apart(&self, guard: Option<Guard>) {
-        self.guards.write().extend(guard);
+    /// Keeps servers away from these places too, also for clones.
+    pub(crate) fn keep_apart(&self, exposed: Exposed) {
+        self.guard.write().expose(exposed);
     }
 
     /// Whether a server may be started at all, as far as that shows without starting it.
@@ -156,12 +157,9 @@ impl Connector {
     /// As for [`connect`](Self::connect), of its parameters.
     pub(crate) fn check(&self, name: &str, parameters: &ServerParameters) -> Result<(), Error> {
         let Reach::Stdio(parameters) = &parameters.reach else { return Ok(()) };
-        let guards = self.guards.read().clone();
-        if guards.is_empty() {
-            return Ok(());
-        }
+        let guard = self.guard.read().clone();
         let (filled, secrets) = FilledStdio::fill(parameters, &self.variables, &self.workspace)?;
-        Process::prepare(name, &filled, (&self.workspace, &guards), &self.variables, &secrets).map(drop)
+        Process::prepare(name, &filled, (&self.workspace, &guard), &self.variables, &secrets).map(drop)
     }
 
     /// Whether this command exists for starting servers.
@@ -269,8 +267,8 @@ impl Connector {
     /// Starts a server in the background.
     fn begin(&self, name: &str, parameters: &StdioParameters, limit: Duration) -> Result<Arc<Start>, Error> {
         let (filled, secrets) = FilledStdio::fill(parameters, &self.variables, &self.workspace)?;
-        let guards = self.guards.read().clone();
-        let place = (self.workspace.as_path(), guards.as_slice());
+        let guard = self.guard.read().clone();
+        let place = (self.workspace.as_path(), &guard);
         let answers = Answers::default();
         let (process, pipes) =
             Process::start(name, &filled, place, &self.variables, secrets.clone(), answers.clone())?;

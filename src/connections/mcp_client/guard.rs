@@ -1,4 +1,5 @@
-//! Beside a sandbox, servers must read neither code nor configuration from exposed places.
+//! Servers start in a directory of their own, and read neither code nor configuration from exposed places: where code in a
+//! sandbox can write, or could in earlier sessions.
 //!
 //! This checks a server's parameters and environment; the server itself is trusted.
 
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::filled::FilledStdio;
 use super::{Error, launcher};
 use crate::ground::env::{is_program, on_path};
+use crate::ground::files::create_private_directory;
 use crate::ground::text::Secrets;
 use crate::kernels::sandbox::{Exposed, Exposure};
 
@@ -18,10 +20,14 @@ const SHEBANG_BYTES: u64 = 256;
 /// How many scripts may interpret each other (Linux).
 const MOST_INTERPRETERS: usize = 5;
 
-/// The directory of servers beside a sandbox, and the exposed places.
+/// Keeps Python from importing files in its working directory, or beside its script.
+const PYTHON_SAFE_PATH: &str = "PYTHONSAFEPATH";
+
+/// The directory that servers start in, and the exposed places.
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
-    directory: PathBuf,
+    /// Each server has a directory of its name in it. Without one they start in the root directory.
+    directory: Option<PathBuf>,
     exposed: Exposed,
 }
 
@@ -34,15 +40,31 @@ pub(super) struct Start {
 impl Guard {
     /// Servers start in a directory of their name in `directory`, unless their parameters name another one.
     pub(crate) fn new(directory: PathBuf, exposed: Exposed) -> Self {
-        Self { directory, exposed }
+        Self { directory: Some(directory), exposed }
     }
 
-    /// The part of `environment` that a server inherits.
+    /// Servers start in the root directory, unless their parameters name another one.
+    pub(crate) fn without_directory() -> Self {
+        Self { directory: None, exposed: Exposed::default() }
+    }
+
+    /// Adds exposed places.
+    pub(super) fn expose(&mut self, exposed: Exposed) {
+        self.exposed.add(exposed);
+    }
+
+    /// The part of `environment` that a server inherits, and variables that keep it safe.
     pub(super) fn inherited(&self, environment: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let directory = self.directory.as_deref().unwrap_or(Path::new("/"));
         let safe = |(name, value): (String, String)| {
-            self.exposed.safe_value(&name, &value, &self.directory).map(|value| (name, value))
+            self.exposed.safe_value(&name, &value, directory).map(|value| (name, value))
         };
-        environment.into_iter().filter_map(safe).collect()
+        let mut environment: BTreeMap<_, _> = environment.into_iter().filter_map(safe).collect();
+        // Without exposed places it would only keep scripts from importing the modules beside them.
+        if !self.exposed.is_empty() {
+            environment.insert(PYTHON_SAFE_PATH.to_owned(), "1".to_owned());
+        }
+        environment
     }
 
     /// Checks and returns how to start a server with this environment; its `cwd` is relative to `workspace`.
@@ -57,7 +79,7 @@ impl Guard {
         environment: &BTreeMap<String, String>,
         secrets: &Secrets,
     ) -> Result<Start, Error> {
-        let check = Check { guard: self, secrets };
+        let check = Check { guard: self, secrets, workspace };
         let directory = match &server.cwd {
             Some(cwd) => workspace.join(cwd),
             None => self.directory_of(name)?,
@@ -78,11 +100,12 @@ impl Guard {
 
     /// The directory of the server `name`, created if missing: servers do not share a directory.
     fn directory_of(&self, name: &str) -> Result<PathBuf, Error> {
-        let directory = self.directory.join(name);
+        let Some(directory) = &self.directory else { return Ok("/".into()) };
+        let directory = directory.join(name);
         if let Some(place) = self.exposed.above(&directory) {
             return Err(Error::Surrounded { directory, place });
         }
-        match std::fs::create_dir_all(&directory) {
+        match create_private_directory(&directory) {
             Ok(()) => Ok(directory),
             Err(_) => Err(Error::WorkingDirectory { path: directory }),
         }
@@ -102,17 +125,18 @@ fn program(command: &str, directory: &Path, path: &str, secrets: &Secrets) -> Re
 struct Check<'a> {
     guard: &'a Guard,
     secrets: &'a Secrets,
+    workspace: &'a Path,
 }
 
 impl Check<'_> {
     fn all(&self, server: &FilledStdio, directory: &Path) -> Result<(), Error> {
+        if server.cwd.is_none() {
+            self.no_relative(server, directory)?;
+        }
         self.text("command", &server.command, directory, Choice::Made)?;
         let chosen = launcher::chosen(&server.command, &server.args);
         for (index, argument) in server.args.iter().enumerate() {
             let key = format!("args[{index}]");
-            if server.cwd.is_none() && is_relative(argument) {
-                return Err(Error::Relative { key, value: self.secrets.redact(argument) });
-            }
             let choice = if index < chosen { Choice::Made } else { Choice::Free };
             self.text(&key, argument, directory, choice)?;
         }
@@ -120,6 +144,33 @@ impl Check<'_> {
             self.text(&format!("env.{name}"), value, directory, Choice::Made)?;
         }
         Ok(())
+    }
+
+    /// Refuses relative paths where the workspace is meant: the server starts in another directory.
+    fn no_relative(&self, server: &FilledStdio, directory: &Path) -> Result<(), Error> {
+        let refusal = |key: String, value: &str| Error::Relative { key, value: self.secrets.redact(value) };
+        if server.command.contains('/') && !Path::new(&server.command).is_absolute() {
+            return Err(refusal("command".to_owned(), &server.command));
+        }
+        let is_meant = |text: &str| is_relative(text) || self.is_in_workspace(value_of(text), directory);
+        let arguments = server.args.iter().enumerate();
+        let mut arguments = arguments.map(|(index, argument)| (format!("args[{index}]"), argument));
+        if let Some((key, argument)) = arguments.find(|(_, argument)| is_meant(argument)) {
+            return Err(refusal(key, argument));
+        }
+        let mut variables = server.env.iter();
+        match variables.find(|(_, value)| self.is_in_workspace(value, directory)) {
+            Some((name, value)) => Err(refusal(format!("env.{name}"), value)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether `text` looks like a relative path, and is there in the workspace, but not in the server's `directory`.
+    fn is_in_workspace(&self, text: &str, directory: &Path) -> bool {
+        // `@scope/package` is a package.
+        let is_path = text.contains(['/', '.']) && !text.starts_with(['/', '@', '-']);
+        let is_in = |directory: &Path| directory.join(text).symlink_metadata().is_ok();
+        is_path && is_in(self.workspace) && !is_in(directory)
     }
 
     /// Checks the program's file, and its interpreters if it is a script.
@@ -157,12 +208,17 @@ enum Choice {
     Free,
 }
 
-/// Whether an argument is, or has as its value, a path that begins with `.`.
-fn is_relative(argument: &str) -> bool {
-    let value = match argument.split_once('=') {
+/// The value of an argument that is an option with one, or the argument.
+fn value_of(argument: &str) -> &str {
+    match argument.split_once('=') {
         Some((option, value)) if option.starts_with('-') => value,
         _ => argument,
-    };
+    }
+}
+
+/// Whether an argument is, or has as its value, a path that begins with `.`.
+fn is_relative(argument: &str) -> bool {
+    let value = value_of(argument);
     matches!(value, "." | "..") || value.starts_with("./") || value.starts_with("../")
 }
 

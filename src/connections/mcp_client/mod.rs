@@ -133,8 +133,8 @@ pub(crate) enum Error {
     },
     /// A parameter that decides what runs leads to an exposed place.
     #[error(
-        "`{key}` is `{value}`, which leads to `{}`: code in the sandbox can write there, and what it writes would act \
-         outside of the sandbox\n\
+        "`{key}` is `{value}`, which leads to `{}`: code in the sandbox can write there, or could in an earlier session, \
+         and what it writes would act outside of the sandbox\n\
          hint: name what lies where code cannot write. The workspace itself, `${{workspace}}`, may be an argument of a server, \
          behind the name of its program or package. With `\"trust_workspace\": true` in the parameters the server is started \
          all the same: then code in the sandbox can run programs on this machine", place.display()
@@ -147,10 +147,11 @@ pub(crate) enum Error {
         /// Where it leads.
         place: PathBuf,
     },
-    /// A relative path beside a sandbox, where servers do not start in the workspace.
+    /// A relative path: servers do not start in the workspace.
     #[error(
-        "`{key}` is `{value}`, a relative path: beside a sandbox a server starts in an empty directory\n\
-         hint: write an absolute path, or `${{workspace}}` for the workspace"
+        "`{key}` is `{value}`, a relative path: a server starts in an empty directory of its own, not in the workspace\n\
+         hint: write an absolute path, `${{workspace}}` for the workspace, or `\"cwd\": \"${{workspace}}\"` in the parameters \
+         to start the server there"
     )]
     Relative {
         /// The parameter.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +33,6 @@ const TERM_GRACE: Duration = Duration::from_secs(1);
 const START_GRACE: Duration = Duration::from_secs(60);
 /// How long stderr is read after the group was killed: only a process that left it can hold it open.
 const STDERR_GRACE: Duration = Duration::from_millis(200);
-/// Keeps Python from importing files in its working directory, or beside its script.
-const PYTHON_SAFE_PATH: &str = "PYTHONSAFEPATH";
 
 /// The process of a stdio server; dropping it kills the process and what it started.
 pub(super) struct Process {
@@ -64,11 +62,11 @@ pub(crate) struct LastWords {
 
 impl Process {
     /// Starts the server `name`, in a process group of its own. `place` has the workspace, which its
-    /// directory is or is relative to, and the guards of sandboxes.
+    /// `cwd` is relative to.
     pub(super) fn start(
         name: &str,
         parameters: &FilledStdio,
-        place: (&Path, &[Guard]),
+        place: (&Path, &Guard),
         variables: &Variables,
         secrets: Secrets,
         answers: Answers,
@@ -108,23 +106,13 @@ impl Process {
     pub(super) fn prepare(
         name: &str,
         parameters: &FilledStdio,
-        (workspace, guards): (&Path, &[Guard]),
+        (workspace, guard): (&Path, &Guard),
         variables: &Variables,
         secrets: &Secrets,
     ) -> Result<(Start, BTreeMap<String, String>), Error> {
-        let mut environment = variables.for_mcp_server();
-        for guard in guards {
-            environment = guard.inherited(environment);
-            environment.insert(PYTHON_SAFE_PATH.to_owned(), "1".to_owned());
-        }
+        let mut environment = guard.inherited(variables.for_mcp_server());
         environment.extend(parameters.env.clone());
-        let mut start = Start {
-            program: PathBuf::from(&parameters.command),
-            directory: parameters.cwd.as_ref().map_or(workspace.to_owned(), |cwd| workspace.join(cwd)),
-        };
-        for guard in guards {
-            start = guard.start(name, parameters, workspace, &environment, secrets)?;
-        }
+        let start = guard.start(name, parameters, workspace, &environment, secrets)?;
         if !start.directory.is_dir() {
             let path = secrets.redact(&start.directory.to_string_lossy()).into();
             return Err(Error::WorkingDirectory { path });

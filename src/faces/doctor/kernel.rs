@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::places;
+use super::{earlier, places};
 use crate::config::{self, Settings};
 use crate::ground::env::Variables;
 use crate::ground::text::describe;
@@ -24,6 +24,12 @@ pub(super) async fn examine(settings: &Settings, variables: &Variables) -> Vec<F
     let mut findings = vec![python, places::workspace(&workspace), state];
     if let Ok(directory) = state_dir {
         findings.extend(places::room(&directory));
+        match config::recorded(&directory, &workspace) {
+            Ok(exposed) => findings.extend(earlier::examine(settings, &workspace, &exposed)),
+            Err(error) => {
+                findings.push(failed("state-directory", &describe(&error), "ipybox does not start"))
+            }
+        }
     }
     findings
 }

@@ -6,6 +6,7 @@
 //! settings → kernel, servers, sandbox::check (all at once) → Report → text (Display) or JSON (Serialize)
 //! ```
 
+mod earlier;
 mod kernel;
 mod places;
 mod servers;

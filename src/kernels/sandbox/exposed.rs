@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::policy::{Pattern, Rules, resolution_steps};
 
 /// Characters before and after a path in an argument or a variable, as in `--root=/a:/b` or `sh -c "cd '/a';
@@ -19,13 +21,14 @@ const LISTS: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"];
 const HOME: &str = "HOME";
 
 /// The places that code in a sandbox can write.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Exposed {
     /// Writable paths, each with all beneath it.
     open: Vec<PathBuf>,
     /// Paths beneath them that are not writable.
     closed: Vec<PathBuf>,
     /// The home directory.
+    #[serde(skip)]
     home: PathBuf,
 }
 
@@ -51,6 +54,35 @@ impl Exposed {
         }
     }
 
+    /// All places: for when it is not known which.
+    pub(crate) fn everywhere() -> Self {
+        Self { open: vec![PathBuf::from("/")], ..Self::default() }
+    }
+
+    /// Adds the places that code in another sandbox can write. Afterwards a path is exposed if it is in either.
+    pub(crate) fn add(&mut self, other: Self) {
+        let kept = |closed: &mut Vec<PathBuf>, against: &Self| {
+            closed.retain(|path| !against.opens_any_of(path));
+        };
+        let mut closed = other.closed.clone();
+        kept(&mut closed, self);
+        kept(&mut self.closed, &other);
+        self.closed.extend(closed);
+        self.open.extend(other.open);
+        for places in [&mut self.open, &mut self.closed] {
+            places.sort();
+            places.dedup();
+        }
+        if self.home.as_os_str().is_empty() {
+            self.home = other.home;
+        }
+    }
+
+    /// Whether there is no exposed place.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// The first place in the resolution of `path` that code can change, if there is one: a link, or its
     /// target.
     pub(crate) fn on_the_way(&self, path: &Path) -> Option<PathBuf> {
@@ -59,6 +91,12 @@ impl Exposed {
             // Code may have made the circle of links, and can also end it.
             Err(_) => Some(path.to_owned()),
         }
+    }
+
+    /// The first place in the resolution of a program or a Python environment, by its path in the current directory, that code
+    /// can change.
+    pub(crate) fn leads_to(&self, program: &Path) -> Option<PathBuf> {
+        self.on_the_way(&std::path::absolute(program).ok()?)
     }
 
     /// The first place in the resolution of `directory` that code can replace by a link, if there is one.
@@ -123,6 +161,11 @@ impl Exposed {
     fn is_open(&self, path: &Path) -> bool {
         let is_in = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
         is_in(&self.open) && !is_in(&self.closed)
+    }
+
+    /// Whether code can write `path` or something beneath it.
+    fn opens_any_of(&self, path: &Path) -> bool {
+        self.is_open(path) || self.open.iter().any(|open| open.starts_with(path) && self.is_open(open))
     }
 
     fn exposure(&self, place: PathBuf) -> Exposure {
@@ -272,6 +315,36 @@ mod tests {
         let (kept, left) = exposed.without_exposed(&list);
         assert_eq!(kept, format!("/usr/bin:{}/ws/kept:/bin", root.display()));
         assert_eq!(left.len(), 5);
+    }
+
+    /// Places of two sandboxes.
+    fn both(first: (&[&str], &[&str]), second: (&[&str], &[&str])) -> Exposed {
+        let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect();
+        let of = |(open, closed): (&[&str], &[&str])| Exposed {
+            open: paths(open),
+            closed: paths(closed),
+            home: PathBuf::new(),
+        };
+        let mut exposed = of(first);
+        exposed.add(of(second));
+        exposed
+    }
+
+    #[test]
+    fn a_place_is_exposed_if_one_of_two_sandboxes_opens_it() {
+        let exposed = both((&["/w"], &["/w/a", "/w/b", "/w/c"]), (&["/w/b", "/w/c/in", "/x"], &["/x/a"]));
+        for path in ["/w", "/w/b/file", "/w/c/in/file", "/x/file"] {
+            assert!(exposed.is_open(Path::new(path)), "{path}");
+        }
+        for path in ["/w/a/file", "/x/a", "/y"] {
+            assert!(!exposed.is_open(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_same_sandbox_again_changes_nothing() {
+        let once = both((&["/w"], &["/w/a"]), (&[], &[]));
+        assert_eq!(both((&["/w"], &["/w/a"]), (&["/w"], &["/w/a"])), once);
     }
 
     #[test]

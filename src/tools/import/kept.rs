@@ -182,7 +182,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::connections::mcp_client::Connector;
+    use crate::connections::mcp_client::{Connector, Guard};
     use crate::ground::env::Variables;
 
     fn kept(token: &str, vault: &Arc<Vault>) -> Kept {
@@ -193,7 +193,8 @@ mod tests {
     }
 
     fn registry(state: &Path) -> Registry {
-        let connector = Connector::new(Arc::new(Variables::load(state)), state.to_owned());
+        let connector =
+            Connector::new(Arc::new(Variables::load(state)), state.to_owned(), Guard::without_directory());
         Registry::in_directory(state, connector)
     }
 

@@ -21,12 +21,12 @@ pub(crate) use self::register::AT_ONCE;
 pub use self::register::{ImportEvent, Importer};
 pub(crate) use self::start::{AtStart, StartError, StartServer, offered_at_start};
 use crate::config::{self, state_directory};
-use crate::connections::mcp_client::{Connector, Reach, ServerParameters};
+use crate::connections::mcp_client::{Reach, ServerParameters};
 use crate::ground::env::Variables;
 use crate::ground::env::vault::Vault;
 use crate::ground::text::visible::{line, word};
 use crate::ground::text::{describe, nearest, one_line, shortened};
-use crate::kernels::sandbox;
+use crate::kernels::sandbox::{self, Exposed};
 use crate::tools::registry::Registry;
 
 /// Why nothing can be imported.
@@ -146,7 +146,7 @@ impl Import {
         let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).map(PathBuf::from);
         let surroundings =
             Surroundings { workspace: &workspace, home: home.as_deref(), variables: &variables };
-        let connector = Connector::new(Arc::new(variables.clone()), workspace.clone());
+        let connector = config::connector_in(&state, workspace.clone(), Arc::new(variables.clone()));
         let has_program = |command: &str| connector.has_program(command);
         let reader = Reader { workspace: &workspace, home: home.as_deref(), has_program: &has_program };
         let mut reading = Reading::default();
@@ -161,12 +161,24 @@ impl Import {
         let registry = Registry::in_directory(&state, connector.clone());
         let servers =
             offered.into_iter().map(|offered| ImportServer::of(offered, &registry, &vault, &directories));
-        let servers = servers.collect::<io::Result<Vec<_>>>().map_err(ImportError::State)?;
+        let mut servers = servers.collect::<io::Result<Vec<_>>>().map_err(ImportError::State)?;
+        let exposed = config::recorded(&state, &workspace)?;
+        servers.iter_mut().for_each(|server| server.note_exposed(&exposed));
         Ok(Self { servers, left: left.into_iter().map(ImportLeft::of).collect(), unreadable, looked_for })
     }
 }
 
 impl ImportServer {
+    /// Notes files that code in the sandbox of an earlier session could write.
+    fn note_exposed(&mut self, exposed: &Exposed) {
+        let files = self.origins.iter().filter(|(_, path)| exposed.on_the_way(path).is_some());
+        let notes = files.map(|(_, path)| {
+            let path = path.display();
+            format!("Code in the sandbox of an earlier session could write `{path}`: look at what this server runs.")
+        });
+        self.notes.extend(notes.collect::<Vec<_>>());
+    }
+
     fn of(
         offered: Offered,
         registry: &Registry,

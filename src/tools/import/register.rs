@@ -47,7 +47,6 @@ impl Importer {
     pub fn new(settings: Settings) -> Result<Self, config::Error> {
         let config = Config::new(settings)?;
         let connector = config.connector().in_foreground();
-        connector.keep_apart(config.guard());
         let registry = Registry::in_directory(&config.state_dir, connector.clone());
         registry.settle(config.workspace());
         registry.report_placeholders(config.variables());

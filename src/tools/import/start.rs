@@ -80,13 +80,10 @@ pub(crate) fn offered_at_start(config: &Config, connector: &Connector) -> Result
     Ok(start)
 }
 
-/// Whether code in the sandbox could have written the file.
+/// Whether code in the sandbox, or in one of earlier sessions, could have written the file.
 fn is_of_code(config: &Config, file: &Path) -> bool {
-    match &config.site {
-        Site::Sandboxed { exposed, .. } => {
-            file.starts_with(&config.workspace) || exposed.on_the_way(file).is_some()
-        }
-        // Then code can write all files of the user.
-        Site::Local | Site::Remote(_) => false,
-    }
+    // A workspace may also come with such a file.
+    let is_of_workspace =
+        matches!(config.site, Site::Sandboxed { .. }) && file.starts_with(&config.workspace);
+    is_of_workspace || config.exposed().on_the_way(file).is_some()
 }

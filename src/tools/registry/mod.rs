@@ -44,6 +44,7 @@ pub use self::search::{Error as SearchError, Index as SearchIndex};
 pub use self::sources::{GenerateError, generate_mcp_sources};
 use crate::connections::mcp_client::{self, Connector, Progress, Refusal, ServerParameters};
 use crate::ground::env::Variables;
+use crate::kernels::sandbox::Exposed;
 use crate::tools::codegen;
 use crate::tools::servers::{Open, Registered, ServerLookup, Unusable, read};
 
@@ -169,7 +170,7 @@ pub struct Registry {
 
 impl Registry {
     /// An empty registry, kept in memory. `${NAME}` placeholders are filled from the environment and the `.env` of the
-    /// current directory, in which servers start.
+    /// current directory. Each server starts in an empty directory of its own, unless its parameters name a `cwd`.
     ///
     /// An executor with a sandbox protects the servers of its registry from sandboxed code from its start on:
     /// register after that, if code may have written into the current directory.
@@ -189,9 +190,9 @@ impl Registry {
         Self { connector: self.connector.with_connect_timeout(timeout), ..self }
     }
 
-    /// Sets the guard for starting servers.
-    pub(crate) fn keep_apart(&self, guard: Option<mcp_client::Guard>) {
-        self.connector.keep_apart(guard);
+    /// Keeps servers away from these places too.
+    pub(crate) fn keep_apart(&self, exposed: Exposed) {
+        self.connector.keep_apart(exposed);
     }
 
     /// The same registry, whose servers are connected to by `connector`.

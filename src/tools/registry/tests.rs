@@ -1,7 +1,11 @@
 use super::*;
 
 pub(super) fn registry_in(state: &Path) -> Registry {
-    let connector = Connector::new(Arc::new(Variables::load(state)), state.to_owned());
+    let connector = Connector::new(
+        Arc::new(Variables::load(state)),
+        state.to_owned(),
+        mcp_client::Guard::without_directory(),
+    );
     Registry::in_directory(state, connector)
 }
 

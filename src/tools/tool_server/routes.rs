@@ -233,7 +233,7 @@ mod tests {
     use crate::approval::{
         ApprovalQueue, ApprovalRequest, Approver, Audit, Effect, OURSELVES, Policy, Standing,
     };
-    use crate::connections::mcp_client::Connector;
+    use crate::connections::mcp_client::{Connector, Guard};
     use crate::ground::env::Variables;
 
     const QUESTION: &str = r#"{"tool_name": "shell_magic", "tool_args": {"cmd": "ls\nrm x"}}"#;
@@ -284,7 +284,8 @@ mod tests {
         let parameters = Map::from_iter([("command".to_owned(), json!("no-such-program"))]);
         servers.put("a", crate::tools::servers::read("a", &parameters, &|_| true).unwrap().0);
         let variables = Arc::new(Variables::from_pairs::<&str, &str>([]));
-        let pool = Arc::new(Pool::new(servers, Connector::new(variables, "/".into())));
+        let pool =
+            Arc::new(Pool::new(servers, Connector::new(variables, "/".into(), Guard::without_directory())));
         let (queue, questions) = ApprovalQueue::new();
         let gate = Arc::new(gate(Effect::Ask));
         gate.set_approver(Approver::User(queue));

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
@@ -91,6 +91,8 @@ impl Host {
         if user == User::Root {
             // The other user starts without one, which must not come into being.
             place.write(".env", "ATTACKED=word-of-dotenv\n");
+            // The same of the packages.
+            std::fs::create_dir_all(root.join("workspace/node_modules/.bin")).unwrap();
         }
         for entry in std::fs::read_dir(repository().join("tests/it/attacks")).unwrap() {
             let path = entry.unwrap().path();
@@ -143,15 +145,12 @@ impl Host {
 
     /// The same with this `PATH`.
     pub(super) fn start_on(&self, path: &str) -> Ipybox {
-        let python = &self.python;
         let (policy, audit) = (self.root().join("policy.toml"), self.root().join("log/audit.jsonl"));
         let backend = match self.backend {
             Backend::Srt => "srt",
             Backend::Bubblewrap => "bwrap",
         };
         let flags = [
-            "--python",
-            python.to_str().unwrap(),
             "--sandbox",
             "--sandbox-backend",
             backend,
@@ -166,6 +165,44 @@ impl Host {
             "--log-level",
             "INFO",
         ];
+        self.start_with(path, &flags)
+    }
+
+    /// ipybox without a sandbox, as the user, with this `PATH`.
+    pub(super) fn start_without_sandbox(&self, path: &str) -> Ipybox {
+        self.start_with(path, &[])
+    }
+
+    /// A command of ipybox in the workspace, as the user, with this `PATH`.
+    pub(super) fn run(&self, path: &str, words: &[String]) -> Output {
+        use std::os::unix::process::CommandExt as _;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ipybox"));
+        command.args(words).env_clear().envs(environment()).current_dir(self.workspace());
+        command.env("PATH", path).env("HOME", self.root().join("home"));
+        command.env("IPYBOX_STATE_DIR", self.root().join("states")).env("TMPDIR", self.place.temporary());
+        if let Some(user) = self.other_user() {
+            command.uid(user).gid(user);
+        }
+        command.output().unwrap()
+    }
+
+    /// Makes a directory beside the workspace, or in it, that the user can write to.
+    pub(super) fn make(&self, name: &str) {
+        let path = self.root().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        if let Some(user) = self.other_user() {
+            path.ancestors().take_while(|path| *path != self.root()).for_each(|path| {
+                chown(path, Some(user), Some(user)).unwrap();
+            });
+        }
+    }
+
+    fn other_user(&self) -> Option<u32> {
+        (self.user == User::Ordinary && rustix::process::geteuid().is_root()).then_some(NOBODY_ELSE)
+    }
+
+    fn start_with(&self, path: &str, flags: &[&str]) -> Ipybox {
+        let flags = [&["--python", self.python.to_str().unwrap()], flags].concat();
         let home = self.root().join("home");
         let variables = [
             ("PATH", path),
@@ -173,9 +210,7 @@ impl Host {
             ("ATTACKED", "word-of-environment"),
             ("AWS_SECRET_ACCESS_KEY", "word-of-environment"),
         ];
-        let user =
-            (self.user == User::Ordinary && rustix::process::geteuid().is_root()).then_some(NOBODY_ELSE);
-        self.place.start_as(user, &flags, &variables)
+        self.place.start_as(self.other_user(), &flags, &variables)
     }
 
     /// The test server with something in its environment that only the host knows.

@@ -13,10 +13,10 @@ const PROGRAMS: [&str; 14] = [
 ];
 
 /// How long a server may take to start, in seconds: machines are slow at times.
-const LIMIT: u64 = 280;
+pub(super) const LIMIT: u64 = 280;
 
 /// Code that plants whatever a server might take from its working directory.
-const PLANT: &str = r##"
+pub(super) const PLANT: &str = r##"
 import os, stat
 ran = "import os; open(os.path.join({outside!r}, 'ran-{name}'), 'w').close()\n"
 for name in ["json", "honest", "mcp", "sitecustomize", "usercustomize", "asyncio", "typing"]:
@@ -34,7 +34,9 @@ for name in [".npmrc", "uv.toml", "bunfig.toml"]:
 "##;
 
 /// Puts programs into the workspace that leave a trace if the host runs them.
-fn plant_programs(host: &Host) {
+pub(super) fn plant_programs(host: &Host) {
+    // Code cannot make it.
+    host.make("workspace/node_modules/.bin");
     let directory = host.workspace().join("bin");
     std::fs::create_dir(&directory).unwrap();
     for name in PROGRAMS {
@@ -47,7 +49,7 @@ fn plant_programs(host: &Host) {
 }
 
 /// The test server as a module that lies outside of the workspace.
-fn honest(host: &Host) -> Value {
+pub(super) fn honest(host: &Host) -> Value {
     let site = host.workspace().with_file_name("site");
     std::fs::create_dir_all(&site).unwrap();
     let mut server = host.probe();
@@ -60,14 +62,14 @@ fn honest(host: &Host) -> Value {
 }
 
 /// The planted programs and modules that have run on the host since the last look.
-fn ran(host: &Host, after: &str) -> Vec<String> {
+pub(super) fn ran(host: &Host, after: &str) -> Vec<String> {
     let entries = std::fs::read_dir(host.outside()).unwrap().map(|entry| entry.unwrap().path());
     let traces: Vec<_> = entries.filter(|path| path.to_string_lossy().contains("/ran-")).collect();
     traces.iter().for_each(|path| std::fs::remove_file(path).unwrap());
     traces.iter().map(|path| format!("{after}: {}", path.display())).collect()
 }
 
-async fn calls(ipybox: &mut Ipybox, name: &str) -> Option<String> {
+pub(super) async fn calls(ipybox: &mut Ipybox, name: &str) -> Option<String> {
     let code = format!("from mcptools.{name} import echo\necho.run(echo.Params(text='fine'))");
     let answer = ipybox.cell(&code).await;
     (answer.is_error || answer.text != "'fine'").then(|| format!("`{name}` does not answer: {}", answer.text))
@@ -87,7 +89,7 @@ fn refused(host: &Host) -> Vec<(Value, &'static str)> {
         (json!({"command": inside("tool")}), can_write),
         (json!({"command": link}), can_write),
         (json!({"command": wrapper}), can_write),
-        (json!({"command": "./tool"}), "was not found"),
+        (json!({"command": "./tool"}), relative),
         (json!({"command": "python3", "args": [inside("server.py")]}), can_write),
         (json!({"command": "python3", "args": ["./server.py"]}), relative),
         (json!({"command": "python3", "args": [workspace]}), can_write),
@@ -105,6 +107,8 @@ fn refused(host: &Host) -> Vec<(Value, &'static str)> {
         (json!({"command": "sh", "args": ["-c", "cd ${workspace} && exec ./tool"]}), can_write),
         (json!({"command": "env", "args": ["-C", "${workspace}", "npx", "server"]}), can_write),
         (json!({"command": "mcp-server-filesystem", "args": ["."]}), relative),
+        (json!({"command": "python3", "args": ["json.py"]}), relative),
+        (json!({"command": "python3", "args": ["-m", "honest"], "env": {"CONFIG": "json.py"}}), relative),
     ]
 }
 

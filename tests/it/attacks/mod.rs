@@ -8,6 +8,7 @@ mod canaries;
 mod git;
 mod host;
 mod host_programs;
+mod later_programs;
 
 use nix::sys::signal::Signal;
 use serde_json::json;

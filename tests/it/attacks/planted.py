@@ -111,6 +111,25 @@ for path in CONFIGURATIONS:
         )
     top = path.split("/")[0]
     attempt(f"swap {top}", lambda top=top: swap(top), needs_denial=False)
+# npx takes ipybox from there, and runs it without a sandbox.
+for path in (
+    "node_modules/ipybox",
+    "node_modules/@ipybox-rs",
+    "node_modules/.bin/ipybox",
+):
+    for act in (write, replace, link_instead, move_away, swap, directory):
+        attempt(
+            f"{act.__name__} {path}",
+            lambda act=act, path=path: act(path),
+            needs_denial=False,
+        )
+    attempt(f"write {path}/x", lambda path=path: write(f"{path}/x"), needs_denial=False)
+for act in (move_away, swap):
+    attempt(
+        f"{act.__name__} node_modules",
+        lambda act=act: act("node_modules"),
+        needs_denial=False,
+    )
 # git takes another configuration from where `commondir` leads.
 for path in ("repository/.git/commondir", "repository/.git/config", "bare/commondir"):
     attempt(f"write {path}", lambda path=path: write(path))

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::ground::env::Variables;
+use crate::kernels::sandbox::Exposed;
 
 /// Held by tests with large answers, which have one budget together.
 pub(super) static LARGE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -23,9 +24,13 @@ pub(super) static LARGE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(
 const SOON: Duration = Duration::from_secs(120);
 
 fn connector(workspace: &Path) -> Connector {
+    guarded(workspace, Guard::without_directory())
+}
+
+fn guarded(workspace: &Path, guard: Guard) -> Connector {
     let path = std::env::var("PATH").unwrap();
     let variables = [("PATH", path.as_str()), ("TOKEN", "hunter2hunter2"), ("OTHER", "not passed on")];
-    Connector::new(Arc::new(Variables::from_pairs(variables)), workspace.to_owned())
+    Connector::new(Arc::new(Variables::from_pairs(variables)), workspace.to_owned(), guard)
 }
 
 fn parameters(value: Value) -> ServerParameters {
@@ -136,12 +141,14 @@ async fn a_tools_error_is_reported_without_secrets() {
 }
 
 #[tokio::test]
-async fn a_server_gets_its_own_environment_and_the_workspace_as_directory() {
-    let workspace = tempfile::tempdir().unwrap();
-    let directory = workspace.path().canonicalize().unwrap();
-    let connection = connector(&directory).connect("fake", &fake("ok")).await.unwrap();
+async fn a_server_gets_its_own_environment_and_a_directory_of_its_own() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().canonicalize().unwrap();
+    let guard = Guard::new(place.join("state/servers"), Exposed::default());
+    let connection = guarded(&place, guard).connect("fake", &fake("ok")).await.unwrap();
     let found = structured(&connection, "where", json!({})).await;
-    assert_eq!(found["cwd"], json!(directory));
+    assert_eq!(found["cwd"], json!(place.join("state/servers/fake")));
+    assert!(found["env"].get("PYTHONSAFEPATH").is_none(), "nothing is exposed: {found}");
     assert_eq!(found["env"]["SECRET"], "hunter2hunter2");
     assert!(found["env"].get("OTHER").is_none() && found["env"].get("TOKEN").is_none(), "{found}");
 }
@@ -158,6 +165,37 @@ async fn a_relative_directory_is_relative_to_the_workspace() {
     assert!(found["cwd"].as_str().unwrap().ends_with("/inner"), "{found}");
     let error = connector.connect("fake", &there("nowhere")).await.err().unwrap();
     assert!(matches!(error, Error::WorkingDirectory { .. }), "{error}");
+}
+
+#[test]
+fn a_path_that_means_the_workspace_must_say_so() {
+    let place = tempfile::tempdir().unwrap();
+    let workspace = place.path().join("work");
+    std::fs::create_dir_all(workspace.join("data")).unwrap();
+    for name in ["server.py", "data/a.db", "stdio"] {
+        std::fs::write(workspace.join(name), "").unwrap();
+    }
+    let connector = guarded(&workspace, Guard::new(place.path().join("servers"), Exposed::default()));
+    let check = |value: Value, key: Option<&str>| {
+        let checked = connector.check("s", &parameters(value.clone()));
+        match (checked, key) {
+            (Ok(()), None) => {}
+            (Err(Error::Relative { key: found, .. }), Some(key)) => assert_eq!(found, key, "{value}"),
+            (other, _) => panic!("{value}: {other:?}"),
+        }
+    };
+    check(json!({"command": "python3", "args": ["server.py"]}), Some("args[0]"));
+    check(json!({"command": "python3", "args": ["-m", "s", "--db=data/a.db"]}), Some("args[2]"));
+    check(json!({"command": "python3", "args": ["../x.py"]}), Some("args[0]"));
+    check(json!({"command": "python3", "env": {"DB": "data/a.db"}}), Some("env.DB"));
+    check(json!({"command": "./server.py"}), Some("command"));
+    check(json!({"command": "python3", "args": ["stdio", "data", "1.2", "none.py", "@a/b"]}), None);
+    check(json!({"command": "python3", "args": ["server.py"], "cwd": "${workspace}"}), None);
+    check(json!({"command": "python3", "args": ["${workspace}/server.py", "${workspace}"]}), None);
+    // A file that the server has made itself.
+    std::fs::create_dir_all(place.path().join("servers/s/data")).unwrap();
+    std::fs::write(place.path().join("servers/s/data/a.db"), "").unwrap();
+    check(json!({"command": "python3", "env": {"DB": "data/a.db"}}), None);
 }
 
 #[tokio::test]
@@ -286,7 +324,7 @@ async fn an_unknown_program_is_named() {
         assert_eq!(error.to_string(), expected);
     };
     check("no-such-program", "the program `no-such-program` was not found on `PATH`").await;
-    check("./no-such", "the program `./no-such` was not found").await;
+    check("/no/such", "the program `/no/such` was not found").await;
     check("${TOKEN}", "the program `${TOKEN}` was not found on `PATH`").await;
     let missing = "the variable `NOWHERE` is set neither in the environment nor in the workspace's `.env` \
                    (asked for by `command`)";

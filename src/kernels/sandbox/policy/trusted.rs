@@ -59,6 +59,11 @@ const FAMILIES: [(&str, &str); 15] = [
     (".envrc.", ""), ("flake.", ""), ("shell.nix", ""), ("devenv.", ""), ("devbox.", ""),
 ];
 
+/// The packages that `npx ipybox` takes from a workspace in place of the real ones, without a sandbox. If directories above them
+/// are missing, the first of them cannot be made.
+const OWN_PACKAGES: [&str; 3] =
+    ["node_modules/ipybox", "node_modules/@ipybox-rs", "node_modules/.bin/ipybox"];
+
 /// The file by which git recognises a bare repository, without `.git`.
 const BARE_REPOSITORY: &str = "HEAD";
 
@@ -76,7 +81,7 @@ const NOT_SEARCHED: [&str; 2] = ["node_modules", "site-packages"];
 pub(super) fn trusted(workspace: &Path, is_git_open: bool, depth: u64) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let top = DIRECTORIES.iter().chain(&FILES).map(|name| workspace.join(name));
     let there = FILES_IF_THERE.iter().map(|name| workspace.join(name)).filter(|path| path.exists());
-    let mut top: Vec<PathBuf> = top.chain(there).collect();
+    let mut top: Vec<PathBuf> = top.chain(there).chain(own_packages(workspace)).collect();
     let git = workspace.join(".git");
     if !is_git_open {
         if git.join(BARE_REPOSITORY).symlink_metadata().is_err() && !git.is_file() {
@@ -98,6 +103,15 @@ pub(super) fn trusted(workspace: &Path, is_git_open: bool, depth: u64) -> (Vec<P
     (top, search.found)
 }
 
+/// Where programs would take ipybox from. A link there is of an installation, and nothing can be mounted on it.
+fn own_packages(workspace: &Path) -> impl Iterator<Item = PathBuf> {
+    let has_no_link = move |path: &PathBuf| {
+        let mut parts = path.ancestors().take_while(|part| *part != workspace);
+        !parts.any(Path::is_symlink)
+    };
+    OWN_PACKAGES.iter().map(|name| workspace.join(name)).filter(has_no_link)
+}
+
 fn is_of_family(name: &str) -> bool {
     FAMILIES.iter().any(|(start, end)| name.starts_with(start) && name.ends_with(end))
 }
@@ -114,6 +128,7 @@ pub(in crate::kernels::sandbox) fn is_directory(name: &str) -> bool {
     [".git", "hooks", ".ssh", ".gnupg", ".aws", ".azure", ".oci", ".kube", ".docker", ".mozilla"]
         .contains(&name)
         || DIRECTORIES.contains(&name)
+        || OWN_PACKAGES.iter().any(|path| path.rsplit('/').next() == Some(name))
 }
 
 struct Search {

@@ -21,10 +21,11 @@ pub(super) fn is_ipybox(name: &str, parameters: &ServerParameters) -> bool {
     let is_container = matches!(program, "docker" | "podman" | "nerdctl");
     let chosen = if is_container { stdio.args.len() } else { chosen_arguments(&stdio.command, &stdio.args) };
     stdio.args.iter().take(chosen).any(|argument| {
-        // A shell's line, of which the first word is the program.
+        // A shell's line may begin with another command: `cd / && exec npx -y ipybox "$@"`.
         let first = argument.split_whitespace().next().unwrap_or_default();
         let last = first.rsplit('/').next().unwrap_or_default();
-        is_package(argument) || is_package(first) || (!is_container && is_path(first) && is_package(last))
+        let is_in_path = !is_container && is_path(first) && is_package(last);
+        is_in_path || is_package(argument) || argument.split_whitespace().any(is_package)
     })
 }
 
@@ -60,6 +61,7 @@ mod tests {
             json!(["uvx", "--from", "ipybox-rs==0.1", "ipybox"]),
             json!(["docker", "run", "-i", "--rm", "ipyboxrs/ipybox:latest"]),
             json!(["sh", "-c", "ipybox --sandbox"]),
+            json!(["sh", "-c", "cd / && exec npx -y ipybox \"$@\"", "ipybox", "--workspace", "/w"]),
             json!(["env", "A=b", "/usr/bin/ipybox"]),
             json!(["/opt/bin/ipybox", "--sandbox"]),
         ] {

@@ -291,6 +291,20 @@ fn what_configures_other_programs_is_closed_at_the_top() {
 }
 
 #[test]
+fn no_code_makes_a_package_that_npx_takes_for_ipybox() {
+    let host = Host::new();
+    let is_closed = |name: &str| {
+        host.settings(&host.rules("").unwrap(), "denyWrite").contains(&format!("ROOT/home/ws/{name}"))
+    };
+    let names = ["node_modules/ipybox", "node_modules/@ipybox-rs", "node_modules/.bin/ipybox"];
+    assert!(names.iter().all(|name| is_closed(name)));
+    // Of an installation, which cannot be protected, and does not keep a session from starting.
+    std::fs::create_dir_all(host.root.join("home/ws/node_modules/.bin")).unwrap();
+    symlink("../ipybox/bin/ipybox.js", host.root.join("home/ws/node_modules/.bin/ipybox")).unwrap();
+    assert_eq!(names.map(is_closed), [true, true, false]);
+}
+
+#[test]
 fn git_is_closed_but_for_who_asks() {
     let host = Host::new();
     let closed = |filesystem: &str| {
@@ -338,7 +352,9 @@ fn what_configures_other_programs_further_down_is_closed_where_it_is() {
         let closed = host.settings(&host.rules(filesystem).unwrap(), "denyWrite").into_iter();
         let below = closed.filter_map(|path| path.strip_prefix("ROOT/home/ws/").map(str::to_owned));
         let mut below: Vec<String> = below
-            .filter(|path| ["a/", "n", "r/", "w", "link"].iter().any(|top| path.starts_with(top)))
+            .filter(|path| {
+                ["a/", "node_modules/x", "r/", "w", "link"].iter().any(|top| path.starts_with(top))
+            })
             .collect();
         below.sort();
         below
