@@ -20,6 +20,15 @@ pub(super) struct Decision {
     pub(super) consulted: Consulted,
 }
 
+/// Who has chosen an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChosenBy {
+    /// The user, an application or a model.
+    Trusted,
+    /// Maybe code in the sandbox, for the host to do: that the policy allows everything by default is not enough.
+    Code,
+}
+
 /// Whether users were asked about an action, who may not have answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Consulted {

@@ -54,6 +54,24 @@ pub(crate) enum Denied {
         /// Why.
         why: String,
     },
+    /// It was permitted, and each time that its user had answered, something else had been read.
+    #[error(
+        "the call of `{call}` did not run: the session went on to read data with other labels while it was asked about, \
+         {times} times\n\
+         hint: make the call when the others have ended"
+    )]
+    Unsettled {
+        /// `server.tool`.
+        call: String,
+        /// How often it was decided about anew.
+        times: usize,
+    },
+    /// The permission has been used for a call that was to be the last.
+    #[error("the permission for `{call}` has been used")]
+    Spent {
+        /// `server.tool`.
+        call: String,
+    },
     /// It was permitted, but the decision could not be recorded.
     #[error("`{call}` may not run, since the audit log cannot be written: {why}")]
     Unrecorded {

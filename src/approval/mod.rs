@@ -7,15 +7,18 @@
 //! ```
 //!
 //! Only the [`Gate`] decides; code in the kernel cannot reach it. A [`Permit`] holds the very action that was
-//! decided about, and is made from a recorded decision.
+//! decided about, and is made from a recorded decision. It becomes a [`CheckedCall`] at the moment of the call, if the labels
+//! and rules of that moment do not speak against it.
 
 mod action;
+mod attempt;
 mod audit;
 mod batch;
 mod calls;
 mod decision;
 mod denied;
 mod earlier;
+mod expected;
 mod gate;
 mod grant;
 mod history;
@@ -38,13 +41,16 @@ mod user;
 
 pub(crate) use self::action::Action;
 pub use self::action::{Target, ToolAnnotations};
+pub(crate) use self::attempt::{Attempt, CheckedCall};
 pub(crate) use self::audit::{Audit, CellOutput, Face, LogSettings, OpenCall};
 pub use self::audit::{Contents as AuditContents, Error as AuditError};
 pub use self::batch::Batch;
 pub(crate) use self::batch::InBatch;
 pub(crate) use self::calls::{Calls, CellCalls};
+pub(crate) use self::decision::ChosenBy;
 pub(crate) use self::denied::Denied;
-pub(crate) use self::gate::{ChosenBy, Gate};
+pub(crate) use self::expected::Expected;
+pub(crate) use self::gate::Gate;
 pub use self::grant::{
     GivenGrant, Grant, Life as GrantLife, Outside as OutsideGrant, Pattern as GrantPattern,
 };
@@ -68,7 +74,6 @@ pub use self::rows::named_rows;
 pub(crate) use self::shown::{TooLong, argument, question, question_of_ours};
 pub(crate) use self::standing::Standing;
 pub(crate) use self::table::{MOST_ROWS, table};
-pub(crate) use self::traced::Expected;
 pub(crate) use self::user::OnPage;
 
 /// The server name of ipybox's own actions: shell commands, registrations, installations and logins. No MCP server

@@ -39,7 +39,9 @@ pub(crate) fn provenance(actions: &[&Action], first: Option<usize>) -> String {
         text.push('.');
     }
     if let Some(read) = actions.iter().find_map(|action| read_in_words(action.known.as_deref()?)) {
-        let _infallible = write!(text, "\n\nThis session has had access to {read}.");
+        let is_batch = actions.iter().any(|action| action.batch.is_some());
+        let has_had = if is_batch { "When this runs, this session" } else { "This session" };
+        let _infallible = write!(text, "\n\n{has_had} has had access to {read}.");
     }
     text
 }
@@ -168,7 +170,7 @@ pub(crate) fn origins_in_words(known: &Provenance) -> Vec<OriginInWords> {
     origins.into_iter().map(in_words).collect()
 }
 
-/// The labels of what a session had access to that matter, with the servers.
+/// The labels of what a session had access to that matter, with the servers, and why a call is asked about again.
 pub(crate) fn read_in_words(known: &Provenance) -> Option<String> {
     let relevant = known.read.iter().filter(|(label, _)| **label != Label::Trusted);
     let parts: Vec<String> = relevant
@@ -177,7 +179,10 @@ pub(crate) fn read_in_words(known: &Provenance) -> Option<String> {
             format!("{} data from {}", label.word(), servers.join(", "))
         })
         .collect();
-    (!parts.is_empty()).then(|| parts.join(" and "))
+    let read = (!parts.is_empty()).then(|| parts.join(" and "));
+    let Some(why) = &known.asked_again else { return read };
+    let read = read.unwrap_or_else(|| "no labelled data".to_owned());
+    Some(format!("{read}. You are asked again about this call: {why}"))
 }
 
 /// A size for people.

@@ -2,38 +2,96 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
 use super::action::{Action, Target};
 use super::audit::{OpenCall, Permitted};
-use super::decision::Decision;
+use super::decision::{By, ChosenBy, Decision};
 use super::denied::Denied;
+use super::expected::Expected;
+use crate::approval::provenance::{Label, Provenance};
 use crate::ground::telemetry::{self, Context, Made};
 
-/// The permission for one action, which cannot be changed. Only the gate makes it, from a recorded decision.
+/// The permission for one action, whose names and arguments cannot be changed. Only the gate makes it, from a recorded decision,
+/// and only the gate makes a call of it: [`Gate::attempt`](super::Gate::attempt) compares once more what was decided about.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    action: Arc<Action>,
+    /// The action, with what is known of its data now.
+    pub(super) action: Arc<Action>,
+    /// What was known when it was decided.
+    pub(super) decided_about: Option<Arc<Provenance>>,
+    pub(super) chosen_by: ChosenBy,
+    /// Whether the policy alone has permitted it.
+    pub(super) is_by_policy: bool,
+    pub(super) decided: Instant,
+    /// The result that its server is about to return, once the call has begun.
+    pub(super) expected: Option<Expected>,
+    /// Whether its arguments have gone to a call.
+    pub(super) is_spent: bool,
     context: Context,
 }
 
 impl Permit {
     /// Permits the action of a recorded decision. Returns the record of its call too.
-    pub(super) fn new(permitted: Permitted, context: Context) -> (Self, OpenCall) {
+    pub(super) fn new(
+        permitted: Permitted,
+        context: Context,
+        by: &By,
+        chosen_by: ChosenBy,
+    ) -> (Self, OpenCall) {
         let (action, on_record) = permitted.into_parts();
-        (Self { action, context }, on_record)
+        let permit = Self {
+            decided_about: action.known.clone(),
+            action,
+            chosen_by,
+            is_by_policy: matches!(by, By::Policy(_)),
+            decided: Instant::now(),
+            expected: None,
+            is_spent: false,
+            context,
+        };
+        (permit, on_record)
     }
 
-    pub(super) fn action(&self) -> &Action {
+    /// The permitted action.
+    pub(crate) fn action(&self) -> &Action {
         &self.action
+    }
+
+    /// Takes what the server of a begun call returns to be entered; `None` if nobody needs to know.
+    pub(crate) fn take_expected(&mut self) -> Option<Expected> {
+        self.expected.take()
+    }
+
+    /// Replaces what is known of the action's data.
+    pub(super) fn set_known(&mut self, known: Provenance) {
+        Arc::make_mut(&mut self.action).known = Some(Arc::new(known));
+    }
+
+    /// Whoever decided knew that data with this label is read from `server`.
+    pub(super) fn know(&mut self, label: Label, server: &str) {
+        if let Some(known) = &mut self.decided_about {
+            Arc::make_mut(known).read.entry(label).or_default().insert(server.to_owned());
+        }
+    }
+
+    /// Notes for the next question why the action is decided about anew.
+    pub(super) fn note_objection(&mut self, why: String) {
+        if let Some(known) = self.action.known.as_deref().cloned() {
+            self.set_known(Provenance { asked_again: Some(why), ..known });
+        }
+    }
+
+    /// Gives the arguments away.
+    pub(super) fn spend(&mut self) -> Map<String, Value> {
+        self.is_spent = true;
+        std::mem::take(&mut Arc::make_mut(&mut self.action).tool_args)
     }
 
     /// The context in which the action was decided about: that of the cell whose code wants it.
     pub(crate) fn context(&self) -> Context {
         self.context.clone()
-    }
-
-    /// The permitted action.
-    pub(crate) fn into_action(self) -> Action {
-        Arc::unwrap_or_clone(self.action)
     }
 }
 

@@ -1,50 +1,80 @@
 //! What a gate knows of the data that calls would send, because it has seen what earlier ones returned.
 
-use std::fmt::{self, Write};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::action::Action;
+use super::decision::ChosenBy;
+use super::expected::Expected;
 use super::gate::Gate;
 use super::permit::Permit;
-use crate::approval::provenance::{Memory, Reading};
+use super::policy::Effect;
+use crate::approval::provenance::{Label, Memory, Provenance};
 
 /// From this size on arguments and results are looked at by a thread of their own, in bytes.
 const APART_BYTES: usize = 64 * 1024;
 
-/// What a server is about to return. Code gets it once it is entered.
-pub(crate) struct Expected {
-    memory: Arc<Memory>,
-    reading: Reading,
-}
-
 impl Gate {
     /// Looks where the data in an action comes from.
-    pub(super) async fn with_known(&self, action: Action) -> Action {
-        let Some(memory) = self.memory().filter(|_| weight(&action) >= APART_BYTES).map(Arc::clone) else {
-            return self.with_known_at_once(action);
-        };
-        let looking = tokio::task::spawn_blocking(move || with_known(&memory, action));
-        // As if it had panicked here: a rule must not be passed by because nobody could look.
-        looking.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    pub(super) async fn with_known(&self, action: Action) -> Arc<Action> {
+        let mut action = Arc::new(action);
+        if let Some(memory) = self.memory() {
+            let known = known_of(memory, &action).await;
+            Arc::make_mut(&mut action).known = Some(Arc::new(known));
+        }
+        action
     }
 
     /// The same; blocks as long as it takes.
     pub(super) fn with_known_at_once(&self, action: Action) -> Action {
-        match self.memory() {
-            Some(memory) => with_known(memory, action),
-            None => action,
+        let known = self.memory().map(|memory| memory.known_of(&action.tool_name, &action.tool_args));
+        Action { known: known.map(Arc::new).or(action.known), ..action }
+    }
+
+    /// The actions of a batch: each is known with the labels of the servers that those before it call, since it is to run after
+    /// them. What the policy denies brings no label.
+    pub(super) async fn with_known_in_order(&self, actions: Vec<Action>) -> Vec<Arc<Action>> {
+        let mut earlier = BTreeMap::<Label, BTreeSet<String>>::new();
+        let mut in_order = Vec::with_capacity(actions.len());
+        for action in actions {
+            let mut action = self.with_known(action).await;
+            if let (Some(memory), Some(known)) = (self.memory(), action.known.as_deref()) {
+                let mut known = known.clone();
+                for (label, servers) in &earlier {
+                    known.read.entry(*label).or_default().extend(servers.iter().cloned());
+                }
+                Arc::make_mut(&mut action).known = Some(Arc::new(known));
+                if let Some(label) = memory.label_of(&action.server_name)
+                    && self.judgement(&action, ChosenBy::Trusted).effect != Effect::Deny
+                {
+                    earlier.entry(label).or_default().insert(action.server_name.clone());
+                }
+            }
+            in_order.push(action);
+        }
+        in_order
+    }
+
+    /// Has a permit know what the session has read until now. The label that its own call has brought does not count.
+    pub(super) async fn look_again(&self, permit: &mut Permit) {
+        let (Some(memory), Some(known)) = (self.memory(), permit.action.known.clone()) else { return };
+        let own = permit.expected.as_ref().map(|expected| expected.reading);
+        let is_relabelled = known.relabelled != memory.relabelled();
+        let now =
+            if is_relabelled { known_of(memory, &permit.action).await } else { Provenance::clone(&known) };
+        let now = Provenance { read: memory.read_besides(own), asked_again: None, ..now };
+        if now != *known {
+            permit.set_known(now);
         }
     }
 
-    /// What the server of a permitted call returns is to be entered before code gets it; `None` if nobody needs to know.
+    /// What the server of a call returns is to be entered before code gets it; `None` if nobody needs to know.
     ///
     /// The label of the server holds from now on, which is before it gets the call: a tool may leave what it has read in a
     /// file, and code need not wait for its answer.
-    pub(crate) fn expects(&self, permit: &Permit) -> Option<Expected> {
+    pub(super) fn expects(&self, action: &Action) -> Option<Expected> {
         let memory = self.memory().map(Arc::clone)?;
-        let Action { server_name, tool_name, .. } = permit.action();
-        let reading = memory.begin(server_name, tool_name);
-        Some(Expected { memory, reading })
+        Some(Expected::begin(memory, &action.server_name, &action.tool_name))
     }
 
     /// What one of them reads the other has read too: they are for the same client, and the model passes on what it sees.
@@ -57,16 +87,14 @@ impl Gate {
     }
 }
 
-impl Expected {
-    /// Enters the texts that `write` writes.
-    pub(crate) fn enter(&self, write: impl FnOnce(&mut dyn Write) -> fmt::Result) {
-        self.memory.enter(self.reading, write);
+async fn known_of(memory: &Arc<Memory>, action: &Arc<Action>) -> Provenance {
+    if weight(action) < APART_BYTES {
+        return memory.known_of(&action.tool_name, &action.tool_args);
     }
-}
-
-fn with_known(memory: &Memory, action: Action) -> Action {
-    let known = Some(Arc::new(memory.known_of(&action.tool_name, &action.tool_args)));
-    Action { known, ..action }
+    let (memory, action) = (Arc::clone(memory), Arc::clone(action));
+    let looking = tokio::task::spawn_blocking(move || memory.known_of(&action.tool_name, &action.tool_args));
+    // As if it had panicked here: a rule must not be passed by because nobody could look.
+    looking.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
 fn weight(action: &Action) -> usize {
@@ -90,7 +118,6 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::super::action::Target;
-    use super::super::gate::ChosenBy;
     use super::super::{Approver, Audit, Policy, Standing};
     use super::*;
 
@@ -142,7 +169,7 @@ mod tests {
         let (permit, on_record) =
             gate.decide(call(server, "get", ""), &Approver::Consent).await.ok().unwrap();
         on_record.leave_to_the_kernel();
-        gate.expects(&permit).unwrap().enter(|to| to.write_str(text));
+        gate.expects(permit.action()).unwrap().enter(|to| to.write_str(text));
     }
 
     #[tokio::test]
@@ -173,6 +200,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_form_that_waits_while_the_web_is_read_goes_to_nobody() {
+        let gate = Arc::new(gate());
+        let (queue, mut requests) = super::super::ApprovalQueue::new();
+        gate.set_approver(Approver::User(queue));
+        let asks = action("notes", "elicitation/create", "Which colour?", Target::Host);
+        let asking = Arc::clone(&gate);
+        let asked = tokio::spawn(async move { asking.elicit(asks, false).await });
+        let request = requests.recv().await.unwrap();
+        returns(&gate, "web", "x").await;
+        assert!(request.accept_with(Map::from_iter([("colour".to_owned(), json!("blue"))])));
+        let words = asked.await.unwrap().unwrap_err().to_string();
+        assert!(words.contains("read from strangers"), "{words}");
+    }
+
+    #[tokio::test]
     async fn rules_hold_from_the_moment_that_a_server_is_called() {
         let gate = gate();
         assert_eq!(denial(&gate, call("chat", "send", "hello")).await, "");
@@ -185,7 +227,7 @@ mod tests {
         assert!(denial(&gate, call("chat", "post", &large)).await.contains("stays here"));
         let (permit, on_record) = gate.decide(call("web", "get", ""), &Approver::Consent).await.ok().unwrap();
         on_record.leave_to_the_kernel();
-        let _cancelled = gate.expects(&permit);
+        let _cancelled = gate.expects(permit.action());
         assert!(denial(&gate, call("chat", "send", "hello")).await.contains("read from strangers"));
     }
     #[tokio::test]

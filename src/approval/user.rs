@@ -63,7 +63,7 @@ impl Gate {
         action: Action,
         queue: &Arc<ApprovalQueue>,
     ) -> Result<(Reply, OpenCall), Denied> {
-        let action = Arc::new(self.with_known(action).await);
+        let action = self.with_known(action).await;
         let question = self.audit.question(Arc::clone(&action));
         let begun = Instant::now();
         let judgement = self.policy.judge(&action);
@@ -81,13 +81,29 @@ impl Gate {
                 Response::Reply(Reply { answer: Answer::No, .. }) => {
                     (Err(rejected()), By::Answer(Answer::No))
                 }
-                Response::Reply(reply) => (Ok(reply), By::Answer(Answer::Once)),
+                Response::Reply(reply) => self.allowed_now(&action).await.map_or_else(
+                    |(denied, by)| (Err(denied), by),
+                    |()| (Ok(reply), By::Answer(Answer::Once)),
+                ),
             },
         };
         let outcome = replied.as_ref().map(drop).map_err(Denied::clone);
         let decision = Decision { outcome, by, waited: begun.elapsed(), consulted: Consulted::Users(None) };
         let (_, on_record) = question.decided(&decision).await?.into_parts();
         Ok((replied?, on_record))
+    }
+}
+
+impl Gate {
+    /// The policy may deny what it did not when the question began to wait: the session has gone on to read.
+    async fn allowed_now(&self, action: &Arc<Action>) -> Result<(), (Denied, By)> {
+        let now = self.with_known(Action::clone(action)).await;
+        let judgement = self.policy.judge(&now);
+        if judgement.effect != Effect::Deny {
+            return Ok(());
+        }
+        let denied = Denied::Policy { call: action.name(), rule: judgement.rule.clone() };
+        Err((denied, By::Policy(judgement.rule)))
     }
 }
 

@@ -40,8 +40,12 @@ pub(super) async fn permit_all(
     let decided = gate.decide_together(&title, requirements.iter().map(action).collect(), approver).await;
     let (mut on_record, mut refused) = (Vec::new(), None);
     for (requirement, decision) in requirements.iter().zip(decided) {
+        let decision = match decision {
+            Ok((permit, call)) => gate.used_at_once(permit, call, approver).await,
+            Err(denied) => Err(denied),
+        };
         match decision {
-            Ok((_permit, call)) => on_record.push(call),
+            Ok(call) => on_record.push(call),
             Err(denied) => refused = refused.or(Some((requirement, denied))),
         }
     }

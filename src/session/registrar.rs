@@ -98,8 +98,7 @@ pub(super) async fn permit(
     approver: &Approver,
     chosen_by: ChosenBy,
 ) -> Result<OpenCall, Denied> {
-    let (_permit, on_record) = gate.decide_about(action, approver, chosen_by).await?;
-    Ok(on_record)
+    gate.decide_at_once(action, approver, chosen_by).await
 }
 
 /// Records how an operation of a client ended, if its decision is on record.

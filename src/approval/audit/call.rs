@@ -1,5 +1,6 @@
 //! A call in the audit log: its request, decision and end.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,10 +14,11 @@ use super::shown;
 use crate::approval::calls::Ongoing;
 use crate::approval::decision::{By, Consulted, Decision};
 use crate::approval::denied::Denied;
-use crate::approval::provenance::Provenance;
+use crate::approval::provenance::{Label, Provenance};
 use crate::approval::{Action, Batch, Target};
 
 /// A permitted call. If dropped before its end is recorded, it is recorded as cancelled.
+#[derive(Default)]
 #[must_use = "a call that is dropped before its end is recorded as cancelled"]
 pub(crate) struct OpenCall {
     /// `None` without a log.
@@ -29,6 +31,8 @@ struct Running {
     log: Arc<Log>,
     call: String,
     begun: Instant,
+    /// What the session had read when it ran; `None` if nobody needs to know, or it did not run.
+    read: Option<BTreeMap<Label, BTreeSet<String>>>,
 }
 
 /// A pending decision about an action. If dropped before it is made, it is recorded as withdrawn.
@@ -85,7 +89,7 @@ impl Question {
         let Self { action, asking } = self;
         let written = match asking {
             Some(asking) => asking.decided(&action, decision).await,
-            None => Ok(OpenCall { running: None, noted: None }),
+            None => Ok(OpenCall::default()),
         };
         decision.outcome.clone()?;
         match written {
@@ -128,7 +132,7 @@ impl Asking {
         };
         // Created before the wait for the write, in which this future may be dropped. A denied call has no
         // end to record.
-        let running = Running { log: Arc::clone(log), call, begun: Instant::now() };
+        let running = Running { log: Arc::clone(log), call, begun: Instant::now(), read: None };
         let mut open = OpenCall { running: is_permitted.then_some(running), noted: None };
         let written = log.writer.record(&event, keep(log, action, by)).await;
         if let Err(error) = &written
@@ -165,6 +169,23 @@ impl OpenCall {
         self
     }
 
+    /// The call runs now, and the session has read data with these labels.
+    pub(in crate::approval) fn runs_with(&mut self, read: &BTreeMap<Label, BTreeSet<String>>) {
+        if let Some(running) = &mut self.running {
+            let server = |server: &String| shown::text(&running.log.redactor, server);
+            let redacted = read.iter().map(|(label, servers)| (*label, servers.iter().map(server).collect()));
+            running.read = Some(redacted.collect());
+        }
+    }
+
+    /// Records that the call did not run, since it was decided about anew.
+    pub(in crate::approval) fn decided_anew(mut self) {
+        if let Some(noted) = self.noted.take() {
+            noted.end("decided_anew", None);
+        }
+        self.end(Outcome::DecidedAnew, &Value::Null);
+    }
+
     /// Records the call's result, made by `value`, which is not called without a log.
     pub(crate) fn result(mut self, value: impl FnOnce() -> Value) {
         if let Some(noted) = self.noted.take() {
@@ -199,7 +220,7 @@ impl OpenCall {
     }
 
     fn end(&mut self, outcome: Outcome, value: &Value) {
-        let Some(Running { log, call, begun }) = self.running.take() else { return };
+        let Some(Running { log, call, begun, read }) = self.running.take() else { return };
         let (result, result_bytes) = match value {
             Value::String(text) => (shown::text(&log.redactor, text).into(), text.len()),
             Value::Null => (Value::Null, 0),
@@ -210,7 +231,9 @@ impl OpenCall {
             outcome,
             duration_ms: millis(begun.elapsed()),
             result_bytes,
-            result: (log.has_everything() && !matches!(outcome, Outcome::Cancelled)).then_some(result),
+            result: (log.has_everything() && matches!(outcome, Outcome::Result | Outcome::Error))
+                .then_some(result),
+            read,
         });
     }
 }

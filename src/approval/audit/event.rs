@@ -1,5 +1,6 @@
 //! The events of the log, one a line; `docs/audit.md` describes them for users.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::approval::ToolAnnotations;
-use crate::approval::provenance::Provenance;
+use crate::approval::provenance::{Label, Provenance};
 use crate::ground::text::{rfc3339, visible};
 
 /// An event. All its texts are redacted and of bounded length.
@@ -72,6 +73,9 @@ pub(super) enum Event {
         result_bytes: usize,
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Value>,
+        /// The labels of what the session had read when the call ran, with their servers.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        read: Option<BTreeMap<Label, BTreeSet<String>>>,
     },
     /// So many events before this line could not be written.
     EventsLost { count: u64 },
@@ -153,6 +157,8 @@ pub(super) enum Outcome {
     Error,
     /// The call was cancelled: nobody waited for its end.
     Cancelled,
+    /// The call did not run: what had been read since its decision needed another one.
+    DecidedAnew,
 }
 
 /// The session whose records these are.

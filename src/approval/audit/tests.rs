@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::approval::{
-    Action, ApprovalQueue, Approver, Denied, Effect, Gate, Policy, Standing, Target, ToolAnnotations,
+    Action, ApprovalQueue, Approver, Attempt, Denied, Effect, Gate, Policy, Standing, Target, ToolAnnotations,
 };
 use crate::ground::env::Variables;
 
@@ -79,6 +79,44 @@ fn fields(events: &[Value], names: &[&str]) -> Vec<String> {
     };
     let row = |event: &Value| names.iter().map(|name| field(event, name)).collect::<Vec<_>>().join(" ");
     events.iter().map(|event| format!("{} {}", field(event, "event"), row(event))).collect()
+}
+
+#[tokio::test]
+async fn the_end_of_a_call_says_what_had_been_read_when_it_ran() {
+    let place = Place::new(Contents::Arguments);
+    let rule = "[[rule]]\nserver = 'server'\ntainted_by = 'confidential'\neffect = 'deny'\n";
+    let labels = "default = 'allow'\n[labels]\nweb = 'untrusted'\nmail = 'confidential'\n";
+    let policy = Policy::parse(&format!("{labels}{rule}")).unwrap();
+    let gate = Gate::new(policy, Standing::default(), Duration::from_secs(60), place.audit.clone());
+    let (mut permit, mut call) = gate.decide(action(), &Approver::Consent).await.unwrap();
+    let mut later = gate.decide(action(), &Approver::Consent).await.unwrap();
+    let memory = gate.memory().unwrap();
+    memory.begin("web", "get");
+    let attempt = gate.attempt(&mut permit, &mut call, &Approver::Consent, Attempt::Last).await;
+    call.result(|| json!(attempt.is_ok()));
+    memory.begin("mail", "get");
+    let denied = gate.attempt(&mut later.0, &mut later.1, &Approver::Consent, Attempt::Last).await;
+    assert!(matches!(denied, Err(Denied::Policy { .. })), "{denied:?}");
+    drop(later);
+    let events = place.written().await;
+    assert_eq!(
+        fields(&events, &["decision", "by", "outcome", "read"]),
+        [
+            "decision accepted policy null null",
+            "decision accepted policy null null",
+            r#"call_ended null null result {"untrusted":["web"]}"#,
+            "decision denied rule null null",
+            "call_ended null null decided_anew null",
+        ]
+    );
+    assert_eq!(events[4]["call"], events[1]["call"]);
+    assert_eq!(
+        events[3]["provenance"],
+        json!({
+            "read": {"untrusted": ["web"], "confidential": ["mail"]},
+            "asked_again": "untrusted and confidential data has come in since it was allowed",
+        })
+    );
 }
 
 #[tokio::test]

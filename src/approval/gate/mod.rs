@@ -11,7 +11,7 @@ use super::action::Action;
 use super::audit::{Audit, OpenCall};
 use super::batch::{Batch, InBatch};
 use super::calls::Calls;
-use super::decision::{By, Consulted, Decision};
+use super::decision::{By, ChosenBy, Consulted, Decision};
 use super::denied::Denied;
 use super::grant::{Granting, Grants};
 use super::history;
@@ -43,15 +43,6 @@ pub(crate) struct Gate {
 
 /// Whether an action may run, and who has decided that.
 type Ruling = (Result<(), Denied>, By);
-
-/// Who has chosen an action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ChosenBy {
-    /// The user, an application or a model.
-    Trusted,
-    /// Maybe code in the sandbox, for the host to do: that the policy allows everything by default is not enough.
-    Code,
-}
 
 /// The reason if code calls a tool while no cell runs, for instance a thread of an earlier cell.
 const NO_CELL: &str = "no cell is running";
@@ -152,14 +143,14 @@ impl Gate {
         actions: Vec<Action>,
         approver: &Approver,
     ) -> Vec<Result<(Permit, OpenCall), Denied>> {
-        let places = Batch::places(title, actions.len());
-        let deciding = places.zip(actions).map(|(place, action)| {
-            let action = Action { batch: Some(place.clone()), ..action };
-            async move {
-                let decided = self.decide(action, approver).await;
-                place.arrive();
-                decided
-            }
+        let places: Vec<InBatch> = Batch::places(title, actions.len()).collect();
+        let in_batch = |(action, place): (Action, &InBatch)| Action { batch: Some(place.clone()), ..action };
+        let actions =
+            self.with_known_in_order(actions.into_iter().zip(&places).map(in_batch).collect()).await;
+        let deciding = places.into_iter().zip(actions).map(|(place, action)| async move {
+            let decided = self.decide_known(action, approver, ChosenBy::Trusted).await;
+            place.arrive();
+            decided
         });
         futures::future::join_all(deciding).await
     }
@@ -189,7 +180,17 @@ impl Gate {
         approver: &Approver,
         chosen_by: ChosenBy,
     ) -> Result<(Permit, OpenCall), Denied> {
-        let action = Arc::new(self.with_known(action).await);
+        let action = self.with_known(action).await;
+        self.decide_known(action, approver, chosen_by).await
+    }
+
+    /// The same, about an action of whose data is known what there is to know.
+    pub(super) async fn decide_known(
+        &self,
+        action: Arc<Action>,
+        approver: &Approver,
+        chosen_by: ChosenBy,
+    ) -> Result<(Permit, OpenCall), Denied> {
         let question = self.audit.question(Arc::clone(&action));
         let shown = telemetry::Decision::begin(&action.server_name, &action.tool_name, question.call());
         let decision = self.judge(&action, approver, chosen_by).await;
@@ -204,7 +205,13 @@ impl Gate {
         if let By::Granted(given) = &decision.by {
             self.grants.hold(given.id);
         }
-        let (permit, on_record) = Permit::new(permitted, context);
+        let (mut permit, on_record) = Permit::new(permitted, context, &decision.by, chosen_by);
+        // Who agrees to a server knows the label of its data, which may have been given with the answer.
+        if let (Some(server), Some(memory)) = (action.registers(), &self.memory)
+            && let Some(label) = memory.label_of(server)
+        {
+            permit.know(label, server);
+        }
         Ok((permit, on_record.noted_by(noted)))
     }
 
@@ -214,7 +221,7 @@ impl Gate {
         self.judgement(&action, chosen_by).effect == Effect::Ask
     }
 
-    fn judgement(&self, action: &Action, chosen_by: ChosenBy) -> Judgement {
+    pub(super) fn judgement(&self, action: &Action, chosen_by: ChosenBy) -> Judgement {
         let mut judgement = self.policy.judge(action);
         if judgement.effect == Effect::Allow && judgement.rule.is_none() && chosen_by == ChosenBy::Code {
             judgement.effect = Effect::Ask;

@@ -1,6 +1,6 @@
 //! What a session has read, as fingerprints within bounds, and what a call has of it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Write};
 
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use super::label::{Label, Labels};
 use super::letters::letters;
 use super::origin::{Found, Origin, Provenance};
 use super::pieces::Pieces;
-use super::sources::Sources;
+use super::sources::{Reading, Sources};
 use super::table::Table;
 use super::tokens::tokens;
 
@@ -39,10 +39,6 @@ const DECODED: usize = 2;
 pub struct Memory {
     state: Mutex<State>,
 }
-
-/// A tool whose result is being entered.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reading(u32);
 
 #[derive(Debug)]
 struct State {
@@ -87,17 +83,33 @@ impl Memory {
 
     /// The session is about to call a tool. The label of its server holds from now on, whatever becomes of the rest.
     pub(crate) fn begin(&self, server: &str, tool: &str) -> Reading {
-        Reading(self.state.lock().sources.begin(server, tool))
+        self.state.lock().sources.begin(server, tool)
+    }
+
+    /// The labels of what has been read, with the servers that have them. The label that only the call `own` has brought is
+    /// not among them: a call has not read what itself returns.
+    pub(crate) fn read_besides(&self, own: Option<Reading>) -> BTreeMap<Label, BTreeSet<String>> {
+        self.state.lock().sources.read_besides(own)
+    }
+
+    /// The label of a server.
+    pub(crate) fn label_of(&self, server: &str) -> Option<Label> {
+        self.state.lock().sources.label_of_server(server)
+    }
+
+    /// How often labels were given to servers: data that was read earlier may have another label since then.
+    pub(crate) fn relabelled(&self) -> u64 {
+        self.state.lock().sources.relabelled()
     }
 
     /// Enters what `write` writes: the texts of the result, those that belong together without anything between them.
-    pub(crate) fn enter(&self, Reading(number): Reading, write: impl FnOnce(&mut dyn Write) -> fmt::Result) {
+    pub(crate) fn enter(&self, reading: Reading, write: impl FnOnce(&mut dyn Write) -> fmt::Result) {
         let mut pieces = Pieces::new(|piece| {
             let (mut of_text, mut of_values) = (Vec::new(), Vec::new());
             fingerprints(piece, DECODED, &mut of_text, &mut of_values);
             let mut state = self.state.lock();
             let State { grams, tokens, sources } = &mut *state;
-            let label = |number: u32| sources.label_of(number);
+            let (number, label) = (reading.number, |number: u32| sources.label_of(number));
             of_text.iter().for_each(|hash| grams.insert(*hash, number, label));
             of_values.iter().for_each(|hash| tokens.insert(*hash, number, label));
         });
@@ -118,6 +130,7 @@ impl Memory {
 
     /// What is known of a call of this tool: code chooses its name, which reaches the server even if that has no such tool.
     pub(crate) fn known_of(&self, tool: &str, arguments: &Map<String, Value>) -> Provenance {
+        let relabelled = self.relabelled();
         let mut origins = self.origins(Origin::TOOL_NAME, |to| to.write_str(tool));
         for (argument, value) in arguments {
             origins.extend(self.origins(argument, |to| {
@@ -130,7 +143,7 @@ impl Memory {
             }
         }
         keep_first(&mut origins, ORIGINS);
-        Provenance { origins, read: self.state.lock().sources.read().clone() }
+        Provenance { origins, read: self.read_besides(None), asked_again: None, relabelled }
     }
 
     /// Where the texts come from that `write` writes of an argument.

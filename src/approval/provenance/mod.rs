@@ -26,5 +26,5 @@ mod tokens;
 
 pub use self::label::{Label, Labels, UnknownLabel};
 pub use self::memory::Memory;
-pub(crate) use self::memory::Reading;
 pub use self::origin::{Found, Origin, Provenance};
+pub(crate) use self::sources::Reading;

@@ -51,15 +51,30 @@ pub struct Provenance {
     /// Evidence: what its arguments have in common with results; those with the strictest label first, then the most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<Origin>,
-    /// Certain: the labels of the servers that the session has called, and so could read from.
+    /// Certain: the labels of the servers that the session has called, and so could read from. Those of calls that come before
+    /// it in the same batch are among them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub read: BTreeMap<Label, BTreeSet<String>>,
+    /// Why the call is asked about again, although it was permitted; `None` if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_again: Option<String>,
+    /// How often labels had been given to servers.
+    #[serde(skip)]
+    pub(crate) relabelled: u64,
 }
 
 impl Provenance {
     /// Whether the session has read data with this label.
     pub(crate) fn is_tainted_by(&self, label: Label) -> bool {
         self.read.contains_key(&label)
+    }
+
+    /// The labels that `other` has and this has not, of what the session has read and of what is in the arguments. Trusted data
+    /// is no reason to ask anybody again.
+    pub(crate) fn lacks(&self, other: &Self) -> BTreeSet<Label> {
+        let read = other.read.keys().copied().filter(|label| !self.is_tainted_by(*label));
+        let contained = other.labels().filter(|label| !self.contains_from(*label));
+        read.chain(contained).filter(|label| *label != Label::Trusted).collect()
     }
 
     /// The labels of what its arguments have, as far as can be seen.

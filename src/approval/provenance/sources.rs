@@ -28,6 +28,15 @@ struct Source {
     label: Option<Label>,
 }
 
+/// A call whose result is to be entered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    /// The number of its tool.
+    pub(super) number: u32,
+    /// The label that no earlier call had brought, and how often that one was noted then.
+    first: Option<(Label, u64)>,
+}
+
 /// The tools that have been called.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
@@ -36,6 +45,10 @@ pub(super) struct Sources {
     sources: Vec<Source>,
     numbers: HashMap<(String, String), u32>,
     read: BTreeMap<Label, BTreeSet<String>>,
+    /// How often each label was noted.
+    noted: BTreeMap<Label, u64>,
+    /// How often labels were given to servers, and with them to data that came from these already.
+    relabelled: u64,
     /// Values of an earlier session are here, which may have read from any server.
     is_restored: bool,
 }
@@ -62,6 +75,7 @@ impl Sources {
     }
 
     fn relabel(&mut self) {
+        self.relabelled += 1;
         let mut now = Vec::new();
         for Source { server, label, .. } in &mut self.sources {
             *label = self.labels.named(server).or(*label).or(self.labels.of_others());
@@ -73,13 +87,36 @@ impl Sources {
         }
     }
 
-    /// The number of a tool that is about to be called.
-    pub(super) fn begin(&mut self, server: &str, tool: &str) -> u32 {
+    /// A call of a tool that is about to be made.
+    pub(super) fn begin(&mut self, server: &str, tool: &str) -> Reading {
         let label = self.labels.of(server);
+        let is_first = label.is_some_and(|label| !self.read.contains_key(&label));
         if let Some(label) = label {
             self.note(label, server);
         }
-        self.number(server, tool, label)
+        let number = self.number(server, tool, label);
+        Reading { number, first: label.filter(|_| is_first).map(|label| (label, self.noted[&label])) }
+    }
+
+    /// The labels of what has been read, without the one that only this call has brought.
+    pub(super) fn read_besides(&self, own: Option<Reading>) -> BTreeMap<Label, BTreeSet<String>> {
+        let mut read = self.read.clone();
+        if let Some((label, noted)) = own.and_then(|own| own.first)
+            && self.noted.get(&label) == Some(&noted)
+        {
+            read.remove(&label);
+        }
+        read
+    }
+
+    /// The label of a server.
+    pub(super) fn label_of_server(&self, server: &str) -> Option<Label> {
+        self.labels.of(server)
+    }
+
+    /// How often labels were given to servers.
+    pub(super) fn relabelled(&self) -> u64 {
+        self.relabelled
     }
 
     /// Nobody knows what has been read: all that there is.
@@ -90,11 +127,6 @@ impl Sources {
         for (server, label) in labels.all().chain(others) {
             self.note(label, server);
         }
-    }
-
-    /// The labels of what has been read, with the servers that have them.
-    pub(super) fn read(&self) -> &BTreeMap<Label, BTreeSet<String>> {
-        &self.read
     }
 
     pub(super) fn label_of(&self, number: u32) -> Option<Label> {
@@ -117,6 +149,7 @@ impl Sources {
     }
 
     fn note(&mut self, label: Label, server: &str) {
+        *self.noted.entry(label).or_default() += 1;
         let servers = self.read.entry(label).or_default();
         if servers.len() < READ_NAMES {
             servers.insert(shortened(server, NAME_CHARS));

@@ -182,6 +182,8 @@ impl Tally {
         match outcome {
             "result" => tool.succeeded += 1,
             "error" => tool.failed += 1,
+            // Its next decision is in the log, too.
+            "decided_anew" => tool.permitted -= 1,
             _ => tool.cancelled += 1,
         }
         if let Some(write) = open.write.and_then(|write| tool.writes.get_mut(write)) {

@@ -17,7 +17,7 @@ use crate::tools::codegen;
 
 pub(crate) use self::elicitation::ByGate;
 pub(crate) use self::login::{LOGINS, log_in};
-pub(crate) use self::pool::{Open, Pool, Request};
+pub(crate) use self::pool::{Error, Open, Pool, Request, Sending};
 pub use self::query::{Detail, Query};
 
 /// Looks up registered servers by name.

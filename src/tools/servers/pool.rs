@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{LOGINS, Registered, ServerLookup, log_in};
-use crate::approval::{Action, Gate, Permit};
+use crate::approval::{Attempt, CheckedCall, Denied, Gate, OpenCall, Permit};
 use crate::connections::mcp_client::{self, CallError, Connection, Connector, ListKind, Received, Refusal};
 use crate::ground::budget::members_weight;
 use crate::ground::text::{describe, listed, nearest};
@@ -44,6 +44,9 @@ pub(crate) enum Error {
     /// The connections were closed meanwhile.
     #[error("the connection to the MCP server `{name}` was closed by a reset")]
     Reset { name: String },
+    /// It was permitted, and is denied now that it was to run.
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// The call failed.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -69,14 +72,10 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    async fn make(
-        self,
-        tool: &str,
-        mut arguments: Map<String, Value>,
-        connection: &Connection,
-    ) -> Result<Received, CallError> {
+    async fn make(self, call: CheckedCall, connection: &Connection) -> Result<Received, CallError> {
+        let (tool, mut arguments) = call.into_parts();
         match self {
-            Self::Tool => connection.call(tool, arguments).await,
+            Self::Tool => connection.call(&tool, arguments).await,
             Self::Resource => {
                 let uri = arguments.get("uri").and_then(Value::as_str).unwrap_or_default();
                 connection.read_resource(uri).await
@@ -92,6 +91,29 @@ impl Request {
                 connection.get_prompt(name, given).await
             }
         }
+    }
+}
+
+/// A permitted request to a server, as that was registered when permission was requested.
+pub(crate) struct Sending<'a> {
+    pub(crate) server: &'a Arc<Registered>,
+    pub(crate) permit: &'a mut Permit,
+    /// Is that of another decision once the permit does not hold any more.
+    pub(crate) on_record: &'a mut OpenCall,
+    pub(crate) kind: Request,
+    pub(crate) gate: &'a Gate,
+}
+
+impl Sending<'_> {
+    async fn begin(&mut self) -> Result<(), Denied> {
+        self.gate.begin(self.permit, self.on_record, &self.gate.approver()).await
+    }
+
+    /// Makes the request, if it is permitted now too.
+    async fn make(&mut self, attempt: Attempt, connection: &Connection) -> Result<Received, Error> {
+        let approver = self.gate.approver();
+        let call = self.gate.attempt(self.permit, self.on_record, &approver, attempt).await?;
+        Ok(self.kind.make(call, connection).await?)
     }
 }
 
@@ -154,99 +176,81 @@ impl Pool {
         self.look_up(name).map(Arc::new)
     }
 
-    /// Sends the permitted request to `server`, as it was registered when permission was requested; retries
-    /// once if the server certainly has not received it and it is not large.
+    /// Sends a permitted request; retries once if the server certainly has not received it and it is not large. Each time the
+    /// gate checks the permit when the connection is there.
     ///
     /// Dropping the future notifies the server that the request is cancelled.
-    pub(crate) async fn request(
-        &self,
-        server: &Arc<Registered>,
-        permit: Permit,
-        kind: Request,
-        gate: &Gate,
-    ) -> Result<Received, Error> {
-        let context = permit.context();
-        context.around(self.send(server, permit.into_action(), kind, gate)).await
+    pub(crate) async fn request(&self, mut sending: Sending<'_>) -> Result<Received, Error> {
+        let context = sending.permit.context();
+        context.around(self.send(&mut sending)).await
     }
 
-    async fn send(
-        &self,
-        server: &Arc<Registered>,
-        action: Action,
-        kind: Request,
-        gate: &Gate,
-    ) -> Result<Received, Error> {
-        let Action { server_name: name, tool_name: tool, tool_args: arguments, .. } = action;
+    async fn send(&self, sending: &mut Sending<'_>) -> Result<Received, Error> {
+        sending.begin().await?;
+        let (server, kind, gate) = (sending.server, sending.kind, sending.gate);
+        let name = sending.permit.action().server_name.clone();
         let mut connection = self.connection_of_user(&name, server, gate).await?;
         // The memory budget allows one more copy of small arguments only.
-        let again = (members_weight(&arguments) <= COPIED_BYTES).then(|| arguments.clone());
-        if again.is_none() && !connection.is_reached().await {
+        let is_small = members_weight(&sending.permit.action().tool_args) <= COPIED_BYTES;
+        if !is_small && !connection.is_reached().await {
             connection = self.connection(&name, server).await?;
         }
-        let answer = match (kind.make(&tool, arguments, &connection).await, again) {
+        let attempt = if is_small { Attempt::Repeatable } else { Attempt::Last };
+        let answer = match sending.make(attempt, &connection).await {
             // The end of a server since the last call shows only now.
-            (Err(CallError::Disconnected { may_have_run: false, .. }), Some(arguments)) => {
+            Err(Error::Call(CallError::Disconnected { may_have_run: false, .. })) if is_small => {
                 let connection = self.connection(&name, server).await?;
-                kind.make(&tool, arguments, &connection).await
+                sending.make(Attempt::Last, &connection).await
             }
             // A login that has ended, or gives too little, shows only now too.
-            (Err(CallError::Refused(refusal)), Some(arguments)) => {
-                Box::pin(self.repeated(&name, server, (kind, &tool, arguments), refusal, gate)).await
+            Err(Error::Call(CallError::Refused(refusal))) if is_small => {
+                Box::pin(self.repeated(sending, &name, refusal)).await
             }
-            (answer, _) => answer,
+            answer => answer,
         };
-        if let Err(CallError::Refused(refusal)) = &answer {
+        if let Err(Error::Call(CallError::Refused(refusal))) = &answer {
             self.connector.note(&name, &server.parameters, refusal).await;
         }
         answer.map_err(|error| match (error, kind) {
-            (error @ (CallError::Tool(_) | CallError::Protocol { .. }), Request::Tool) => {
-                match unknown_tool(&name, &tool, server) {
+            (Error::Call(error @ (CallError::Tool(_) | CallError::Protocol { .. })), Request::Tool) => {
+                match unknown_tool(&name, &sending.permit.action().tool_name, server) {
                     Some(hint) => Error::UnknownTool { error: Box::new(error), hint },
                     None => error.into(),
                 }
             }
-            (error, _) => error.into(),
+            (error, _) => error,
         })
     }
 
     /// Makes a refused request again, after each login of the user.
     async fn repeated(
         &self,
+        sending: &mut Sending<'_>,
         name: &str,
-        server: &Arc<Registered>,
-        (kind, tool, arguments): (Request, &str, Map<String, Value>),
         mut refusal: Refusal,
-        gate: &Gate,
-    ) -> Result<Received, CallError> {
+    ) -> Result<Received, Error> {
         for _ in 0..LOGINS {
             let asked = refusal.scopes();
-            self.log_in(name, server, gate, refusal).await.map_err(CallError::Refused)?;
-            let mut again = self.make_once(name, server, kind, tool, &arguments).await;
+            self.log_in(name, sending.server, sending.gate, refusal).await.map_err(CallError::Refused)?;
+            let mut again = self.make_once(sending, name).await;
             // A server may forget a session with the login that it was begun with.
-            if let Err(CallError::Disconnected { may_have_run: false, .. }) = &again {
-                again = self.make_once(name, server, kind, tool, &arguments).await;
+            if let Err(Error::Call(CallError::Disconnected { may_have_run: false, .. })) = &again {
+                again = self.make_once(sending, name).await;
             }
             match again {
                 // The same demand once more: it cannot be met.
-                Err(CallError::Refused(next)) if next.scopes() != asked => refusal = next,
+                Err(Error::Call(CallError::Refused(next))) if next.scopes() != asked => refusal = next,
                 again => return again,
             }
         }
-        Err(CallError::Refused(refusal))
+        Err(CallError::Refused(refusal).into())
     }
 
     /// Makes a request on the living connection, or on a new one.
-    async fn make_once(
-        &self,
-        name: &str,
-        server: &Arc<Registered>,
-        kind: Request,
-        tool: &str,
-        arguments: &Map<String, Value>,
-    ) -> Result<Received, CallError> {
-        match self.connection(name, server).await {
-            Ok(connection) => kind.make(tool, arguments.clone(), &connection).await,
-            Err(error) => Err(CallError::Unusable { reason: describe(&error) }),
+    async fn make_once(&self, sending: &mut Sending<'_>, name: &str) -> Result<Received, Error> {
+        match self.connection(name, sending.server).await {
+            Ok(connection) => sending.make(Attempt::Repeatable, &connection).await,
+            Err(error) => Err(CallError::Unusable { reason: describe(&error) }.into()),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::approval::{Action, ELICITATION, Expected, Gate, OpenCall, Permit, Too
 use crate::connections::mcp_client::{ListKind, Received};
 use crate::ground::budget::apart;
 use crate::ground::text::describe;
-use crate::tools::servers::{Pool, Registered, Request};
+use crate::tools::servers::{self, Pool, Registered, Request, Sending};
 
 /// The longest name of a server or a tool, in bytes. Names appear in errors and approval requests, and are
 /// compared with others.
@@ -99,12 +99,17 @@ pub(super) fn action(server: &Registered, call: Call, request: Request) -> Actio
 pub(super) async fn perform(
     shared: &Shared,
     server: &Arc<Registered>,
-    permit: Permit,
-    on_record: OpenCall,
+    mut permit: Permit,
+    mut on_record: OpenCall,
     request: Request,
 ) -> Answer {
-    let expected = shared.gate.expects(&permit);
-    match shared.pool.request(server, permit, request, &shared.gate).await {
+    let (permit, record) = (&mut permit, &mut on_record);
+    let sending = Sending { server, permit, on_record: record, kind: request, gate: &shared.gate };
+    let answered = shared.pool.request(sending).await;
+    let expected = permit.take_expected();
+    match answered {
+        // Its end is recorded already.
+        Err(servers::Error::Denied(denied)) => Answer::from(denied),
         Ok(received) => {
             on_record.result(|| match request {
                 // The structured result has the roles only.

@@ -209,10 +209,10 @@ async fn judge(gate: &Gate, Question { tool_name, tool_args, .. }: Question) -> 
         ShellTool::ShellMagic => "shell_magic",
     };
     let action = Action::ours(tool_name, [("cmd", Value::String(tool_args.cmd))], Target::Kernel);
-    let decided = gate.decide_for_code(action).await;
+    let decided = gate.decide_at_once_for_code(action).await;
     tracing::debug!(tool_name, is_allowed = decided.is_ok(), "a shell command asked for approval");
     match decided {
-        Ok((_permit, on_record)) => {
+        Ok(on_record) => {
             on_record.leave_to_the_kernel();
             Answer::Result(Value::Bool(true))
         }

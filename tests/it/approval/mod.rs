@@ -6,6 +6,7 @@ mod batches;
 mod circumvention;
 mod grants;
 mod input_required;
+mod labels;
 mod provenance;
 mod questions;
 pub(crate) mod shell_commands;

@@ -117,11 +117,14 @@ class Provenance:
     Attributes:
         origins: What its arguments have in common with what tools have returned: evidence. Those with the strictest
             label first, then the most.
-        read: The labels of the servers that the session has called, with these servers: certain.
+        read: The labels of the servers that the session has called, with these servers: certain. Those of calls before it in
+            the same batch are among them.
+        asked_again: Why the call is asked about again, although it was accepted; `None` if it was not.
     """
 
     origins: tuple[Origin, ...]
     read: dict[Label, list[str]]
+    asked_again: str | None = None
 
     @classmethod
     def of(cls, wire: dict[str, Any]) -> Provenance:
@@ -135,7 +138,7 @@ class Provenance:
             )
             for origin in wire.get("origins", ())
         )
-        return cls(origins, wire.get("read", {}))
+        return cls(origins, wire.get("read", {}), wire.get("asked_again"))
 
 
 class ApprovalRequest:
