@@ -125,9 +125,9 @@ pub use faces::people::page;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use ground::process::raise_descriptors;
-#[doc(hidden)]
-pub use ground::text::Emphasis;
 pub use ground::text::describe;
+#[doc(hidden)]
+pub use ground::text::{Emphasis, printed};
 #[doc(hidden)]
 pub use kernels::kernel::{sandbox_exec, sandbox_gateway};
 pub use kernels::sandbox::{

@@ -36,7 +36,7 @@ pub(super) fn run(args: ApigenArgs) -> anyhow::Result<()> {
     for warning in &report.warnings {
         print_message(&format!("warning: {warning}"));
     }
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = super::stdout();
     for module in &report.modules {
         writeln!(stdout, "{module}").context("print the names of the modules")?;
     }

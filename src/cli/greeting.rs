@@ -21,7 +21,7 @@ fn show(workspace: &Path) {
         return;
     }
     // Nothing can be done for a person whose stderr is closed.
-    write!(anstream::stderr(), "{}", text(workspace)).ok();
+    write!(super::stderr(), "{}", text(workspace)).ok();
 }
 
 fn text(workspace: &Path) -> String {

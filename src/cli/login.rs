@@ -27,7 +27,7 @@ pub(super) fn log_in(args: LoginArgs) -> anyhow::Result<()> {
     // A read of stdin cannot be interrupted; do not wait for it.
     runtime.shutdown_background();
     let name = logged_in?;
-    writeln!(std::io::stdout(), "Logged in to `{name}`.").context("print the answer")
+    writeln!(super::stdout(), "Logged in to `{name}`.").context("print the answer")
 }
 
 pub(super) fn log_out(args: &LogoutArgs) -> anyhow::Result<()> {
@@ -36,7 +36,7 @@ pub(super) fn log_out(args: &LogoutArgs) -> anyhow::Result<()> {
         true => "is forgotten",
         false => "was not there",
     };
-    writeln!(std::io::stdout(), "The login to `{}` {answer}.", args.server).context("print the answer")
+    writeln!(super::stdout(), "The login to `{}` {answer}.", args.server).context("print the answer")
 }
 
 pub(super) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
@@ -50,7 +50,7 @@ pub(super) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 /// Sends the user to `url`. Returns the redirect URI if the user has pasted it.
 async fn send_to(url: String, no_browser: bool) -> Result<Option<String>, String> {
     let is_open = !no_browser && open_browser(&url);
-    let (mut out, mut error) = (std::io::stdout(), std::io::stderr());
+    let (mut out, mut error) = (super::stdout(), super::stderr());
     let words = match is_open {
         true => "The browser opens this page; log in there, or open it by hand:",
         false => "Open this page in a browser, and log in there:",

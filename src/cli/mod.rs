@@ -11,6 +11,8 @@ mod import;
 mod json_rpc;
 mod logging;
 mod login;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod memory;
 mod notebook;
 mod reply_args;
 mod search;
@@ -26,14 +28,14 @@ mod ui;
 mod values;
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use ipybox::Config;
 use ipybox::telemetry::exporting;
+use ipybox::{Config, printed};
 use tokio::runtime::Runtime;
 
 use self::args::{Args, Command, LogLevel};
@@ -48,6 +50,10 @@ const LAST_MESSAGE: Duration = Duration::from_secs(1);
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
     let args = Args::parse();
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if matches!(args.command, None | Some(Command::JsonRpc | Command::SessionKeeper(_))) {
+        memory::give_back();
+    }
     #[cfg(target_os = "linux")]
     ipybox::raise_descriptors();
     if let Some(Command::JsonRpc) = args.command {
@@ -151,10 +157,34 @@ fn started(mut builder: tokio::runtime::Builder) -> anyhow::Result<Runtime> {
 /// Prints a text on stdout, its emphasis on terminals alone that show it and whose user wants it; a reader that has had
 /// enough is no error.
 fn print(text: &str, action: &'static str) -> anyhow::Result<()> {
-    let mut stdout = anstream::stdout();
+    let mut stdout = stdout();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error).context(action),
         _ => Ok(()),
+    }
+}
+
+/// The stdout of commands: what code, files and servers have in a text steers no terminal.
+fn stdout() -> Printer<impl Write> {
+    Printer(anstream::stdout())
+}
+
+/// The same for stderr.
+fn stderr() -> Printer<impl Write> {
+    Printer(anstream::stderr())
+}
+
+/// Writes texts as they may be printed. Each is written whole.
+struct Printer<W>(W);
+
+impl<W: Write> Write for Printer<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write_all(printed(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -172,5 +202,5 @@ fn print_last_message(message: String) {
 /// Prints a message for the user on stderr; stdout is the protocol's.
 fn print_message(message: &str) {
     // Nothing can be done for a user whose stderr is closed.
-    writeln!(std::io::stderr(), "ipybox: {message}").ok();
+    writeln!(stderr(), "ipybox: {message}").ok();
 }

@@ -1,9 +1,7 @@
 //! `ipybox search`: prints its answer on stdout.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use clap::ValueEnum;
 use ipybox::{SearchQuery, search, state_directory};
 
@@ -63,5 +61,5 @@ pub(super) fn run(args: SearchArgs) -> anyhow::Result<()> {
     query.detail = args.detail.into();
     let state = state_directory(&args.workspace, args.state_dir)?;
     let answer = search(&state, &query)?;
-    writeln!(std::io::stdout(), "{answer}").context("print the answer")
+    super::print(&format!("{answer}\n"), "print the answer")
 }

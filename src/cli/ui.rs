@@ -53,7 +53,7 @@ fn one_line(text: &str) -> String {
 }
 
 fn print(text: &str) {
-    let mut stdout = std::io::stdout();
+    let mut stdout = super::stdout();
     // The page goes on for a user whose terminal is gone; its end is a signal.
     writeln!(stdout, "{text}").and_then(|()| stdout.flush()).ok();
 }

@@ -42,7 +42,7 @@ pub(super) fn choose(servers: &[ImportServer]) -> io::Result<Vec<ImportServer>> 
             let left = chosen.extract_if(.., |server| !server.secrets.is_empty());
             let left: Vec<String> = left.map(|server| server.name).collect();
             writeln!(
-                io::stderr(),
+                crate::cli::stderr(),
                 "Left out: {}. Write their secrets as ${{VARIABLE}} where they are configured, and import again.",
                 left.join(", ")
             )?;
@@ -63,7 +63,7 @@ fn says_yes(question: &str) -> io::Result<bool> {
 
 /// The answer in lower case; `None` at the end of the input.
 fn answer(question: &str) -> io::Result<Option<String>> {
-    let mut stderr = io::stderr();
+    let mut stderr = crate::cli::stderr();
     write!(stderr, "{question}")?;
     stderr.flush()?;
     let mut line = String::new();

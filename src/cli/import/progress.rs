@@ -4,7 +4,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use anstream::{AutoStream, ColorChoice};
-use ipybox::{Emphasis, ImportEvent};
+use ipybox::{Emphasis, ImportEvent, printed};
 
 use super::show::{Outcome, count, one_line};
 use crate::cli::print_message;
@@ -82,7 +82,7 @@ impl Progress {
         self.underway.retain(|(other, _)| other != name);
         self.write(&erased(if self.is_living { before } else { 0 }));
         if self.results == Results::AsTheyCome {
-            let mut stdout = anstream::stdout();
+            let mut stdout = crate::cli::stdout();
             // Whoever closed stdout does not want to know.
             writeln!(stdout, "{line}").and_then(|()| stdout.flush()).ok();
         }
@@ -94,8 +94,9 @@ impl Progress {
 
     /// The lines, none of which is broken where the screen ends.
     fn lines(&self) -> String {
-        let line =
-            |(name, what): &(String, String)| format!("{}  {}\n", name_of(name), Emphasis::Quiet.of(what));
+        let line = |(name, what): &(String, String)| {
+            format!("{}  {}\n", name_of(name), Emphasis::Quiet.of(&printed(what)))
+        };
         let lines: String = self.underway.iter().map(line).collect();
         format!("\u{1b}[?7l{lines}\u{1b}[?7h")
     }

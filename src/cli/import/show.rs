@@ -15,7 +15,7 @@ pub(super) struct Outcome {
 
 /// Prints what there is to import, and what is left out.
 pub(super) fn list(import: &Import, replaces: bool) -> io::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::cli::stdout();
     let of = |state: ImportState| import.servers.iter().filter(move |server| server.state == state);
     if import.servers.is_empty() && import.left.is_empty() {
         writeln!(out, "No MCP servers are configured here. Looked for:")?;
@@ -72,7 +72,7 @@ fn section<'a>(
 
 /// Prints how many were registered, how to go on, and which were not.
 pub(super) fn summary(outcomes: &BTreeMap<String, Outcome>) -> io::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::cli::stdout();
     let (ready, failed): (Vec<_>, Vec<_>) = outcomes.iter().partition(|(_, outcome)| outcome.error.is_none());
     let tools: usize = outcomes.values().map(|outcome| outcome.tools).sum();
     writeln!(out, "Registered: {} with {}.", count(ready.len(), "server"), count(tools, "tool"))?;
@@ -130,7 +130,7 @@ pub(super) fn json(import: &Import, outcomes: &BTreeMap<String, Outcome>) -> io:
         "left_out": left.collect::<Vec<Value>>(),
         "unreadable": import.unreadable,
     });
-    let mut out = io::stdout().lock();
+    let mut out = crate::cli::stdout();
     writeln!(out, "{document:#}")?;
     out.flush()
 }

@@ -26,7 +26,10 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
+    BufReader,
+};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +41,9 @@ use self::wire::{Cancelled, Failure, Incoming, read};
 
 /// How many log lines wait for a reader that is slow. More are dropped.
 const QUEUED_LINES: usize = 10_000;
+
+/// The longest line of the other program, in bytes: as long as a message of an MCP client.
+const LINE_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The log of this process, sent as notifications.
 #[derive(Debug, Clone)]
@@ -118,13 +124,16 @@ impl Host {
         let (sender, mut responses) = mpsc::unbounded_channel::<String>();
         let reading = async {
             let mut lines = BufReader::new(input);
-            loop {
-                let mut line = Vec::new();
-                if lines.read_until(b'\n', &mut line).await? == 0 {
-                    return Ok(());
+            while let Some(line) = next_line(&mut lines).await? {
+                match line {
+                    Line::Whole(line) => self.hear(&line, &sender).await,
+                    // A program that has gone needs no answer.
+                    Line::TooLong => {
+                        drop(sender.send(wire::response(&Value::Null, Err(Failure::too_long()))))
+                    }
                 }
-                self.hear(&line, &sender).await;
             }
+            Ok(())
         };
         let writing = async {
             loop {
@@ -249,9 +258,51 @@ impl Host {
     }
 }
 
+/// A line of the other program.
+enum Line {
+    Whole(Vec<u8>),
+    /// It was longer than [`LINE_BYTES`], and was not kept.
+    TooLong,
+}
+
+/// The next line; `None` at the end.
+async fn next_line(lines: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Line>> {
+    let mut line = Vec::new();
+    if (&mut *lines).take(LINE_BYTES).read_until(b'\n', &mut line).await? == 0 {
+        return Ok(None);
+    }
+    if (line.len() as u64) < LINE_BYTES || line.ends_with(b"\n") {
+        return Ok(Some(Line::Whole(line)));
+    }
+    drop(line);
+    loop {
+        let read = lines.fill_buf().await?;
+        let end = read.iter().position(|byte| *byte == b'\n');
+        let (is_over, length) = (end.is_some() || read.is_empty(), end.map_or(read.len(), |end| end + 1));
+        lines.consume(length);
+        if is_over {
+            return Ok(Some(Line::TooLong));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_not_kept_and_the_next_one_is_read() {
+        for ending in [&b"\n{\"id\": 1}\n"[..], b""] {
+            let long = tokio::io::repeat(b'x').take(LINE_BYTES + 7).chain(ending);
+            let mut lines = BufReader::with_capacity(1 << 20, long);
+            assert!(matches!(next_line(&mut lines).await.unwrap(), Some(Line::TooLong)));
+            if !ending.is_empty() {
+                let next = next_line(&mut lines).await.unwrap();
+                assert!(matches!(next, Some(Line::Whole(line)) if line == b"{\"id\": 1}\n"));
+            }
+            assert!(next_line(&mut lines).await.unwrap().is_none());
+        }
+    }
 
     /// The responses to these lines.
     async fn responses(lines: &[u8]) -> Vec<Value> {

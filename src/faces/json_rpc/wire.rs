@@ -87,6 +87,11 @@ impl Failure {
         Self { code: FAILED, message, data }
     }
 
+    pub(super) fn too_long() -> Self {
+        let message = format!("failed to read a message: it is longer than {} MiB", super::LINE_BYTES >> 20);
+        Self { code: PARSE_ERROR, ..Self::new("invalid", message) }
+    }
+
     fn unreadable(error: &serde_json::Error) -> Self {
         let code = if error.is_data() { INVALID_REQUEST } else { PARSE_ERROR };
         Self { code, ..Self::new("invalid", format!("failed to read a message: {error}")) }

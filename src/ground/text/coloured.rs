@@ -1,6 +1,7 @@
 //! Text from outside for a terminal: colours are kept, and nothing else steers it. Pure.
 
 use super::plain::{Sequence, sequence};
+use super::printed::steers;
 
 /// How long the colours in force may be, in bytes.
 const COLOURS_BYTES: usize = 64;
@@ -47,9 +48,7 @@ impl Coloured {
             }
             match character {
                 '\n' | '\t' | '\r' => shown.push(character),
-                _ if character.is_control() => {}
-                // What turns the direction of a line could show it as another one.
-                '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
+                _ if steers(character) => {}
                 _ => shown.push(character),
             }
             has_text = true;

@@ -19,17 +19,31 @@ pub enum Emphasis {
     Quiet,
 }
 
+/// What ends an emphasis.
+const END: &str = "\u{1b}[0m";
+
 impl Emphasis {
+    const ALL: [Self; 5] = [Self::Title, Self::Good, Self::Warning, Self::Bad, Self::Quiet];
+
     /// The text with this emphasis, for a terminal. It is not empty, and has no sequences of its own.
     pub fn of(self, text: &str) -> String {
-        let code = match self {
-            Self::Title => "1",
-            Self::Good => "32",
-            Self::Warning => "33",
-            Self::Bad => "1;31",
-            Self::Quiet => "2",
-        };
-        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        format!("{}{text}{END}", self.start())
+    }
+
+    fn start(self) -> &'static str {
+        match self {
+            Self::Title => "\u{1b}[1m",
+            Self::Good => "\u{1b}[32m",
+            Self::Warning => "\u{1b}[33m",
+            Self::Bad => "\u{1b}[1;31m",
+            Self::Quiet => "\u{1b}[2m",
+        }
+    }
+
+    /// The sequence of an emphasis with which `text` begins.
+    pub(super) fn sequence(text: &str) -> Option<&'static str> {
+        let mut all = Self::ALL.into_iter().map(Self::start).chain([END]);
+        all.find(|sequence| text.starts_with(sequence))
     }
 
     /// The text with this emphasis if the report is written for a terminal, as `{:#}`.

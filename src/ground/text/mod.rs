@@ -6,6 +6,7 @@ mod emphasis;
 mod halves;
 mod nearest;
 mod plain;
+mod printed;
 mod secrets;
 pub(crate) mod visible;
 
@@ -16,4 +17,5 @@ pub use self::emphasis::Emphasis;
 pub(crate) use self::halves::{replace_lone_surrogates, unfinished_character};
 pub(crate) use self::nearest::nearest;
 pub(crate) use self::plain::{Sequence, one_line, plain, sequence, shortened};
+pub use self::printed::printed;
 pub(crate) use self::secrets::{Beginning, Redactor, Secrets};

@@ -131,6 +131,47 @@ async fn nothing_stays_of_values_whose_document_cannot_be_written() {
     assert_eq!(values(&checkpoint), 1);
 }
 
+/// Puts something else in the place of a file: nothing that is read may come from it, or hang.
+fn plant(kind: &str, path: &Path, elsewhere: &Path) {
+    match kind {
+        "link" => std::os::unix::fs::symlink(elsewhere, path).unwrap(),
+        "device" => std::os::unix::fs::symlink("/dev/zero", path).unwrap(),
+        "fifo" => nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+        "directory" => std::fs::create_dir(path).unwrap(),
+        _ => std::fs::File::create(path).unwrap().set_len(1 << 40).unwrap(),
+    }
+}
+
+fn removed(path: &Path) {
+    let removed = if path.is_dir() { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };
+    // A session removes what it cannot use.
+    assert!(removed.is_ok() || !path.exists(), "{removed:?}");
+}
+
+#[tokio::test]
+async fn what_takes_the_place_of_a_file_is_not_read() {
+    let (state, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let copy = elsewhere.path().join("copy");
+    std::fs::write(&copy, "a").unwrap();
+    let first = started(state.path());
+    save(&first, &["a"], &[]).await;
+    let place = |name: &str| first.state.lock().open.as_ref().unwrap().directory.value(name);
+    let digest = format!("{:x}", Sha256::digest("a"));
+    let (value, manifest) = (place(&digest), place("manifest.json"));
+    drop(first);
+    for kind in ["link", "device", "fifo", "directory", "sparse"] {
+        removed(&value);
+        plant(kind, &value, &copy);
+        let second = started(state.path());
+        assert!(second.load("a", &digest).is_err(), "{kind}");
+    }
+    for kind in ["device", "fifo", "directory", "sparse"] {
+        removed(&manifest);
+        plant(kind, &manifest, &copy);
+        assert!(offered(&started(state.path())).is_empty(), "{kind}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kernel_that_sends_nothing_is_asked_again() {
     let state = tempfile::tempdir().unwrap();

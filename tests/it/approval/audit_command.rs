@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::support::{Ipybox, Place, eventually, kernel_python, probe};
 
-fn log(place: &Place) -> PathBuf {
+pub(super) fn log(place: &Place) -> PathBuf {
     place.temporary().join("audit.jsonl")
 }
 
-async fn start(place: &Place, flags: &[&str]) -> Ipybox {
+pub(super) async fn start(place: &Place, flags: &[&str]) -> Ipybox {
     let (python, log) = (kernel_python(), log(place));
     let mut all = vec!["--python", python.to_str().unwrap(), "--audit-log", log.to_str().unwrap()];
     all.extend(flags);
@@ -23,7 +23,7 @@ async fn start(place: &Place, flags: &[&str]) -> Ipybox {
 }
 
 /// Runs `ipybox audit` with this input. Returns its exit code, and what it prints.
-fn audit_of(input: &str, arguments: &[&str]) -> (i32, String) {
+pub(super) fn audit_of(input: &str, arguments: &[&str]) -> (i32, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ipybox"));
     command.arg("audit").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

@@ -2,6 +2,7 @@
 
 mod audit_command;
 mod audit_log;
+mod audit_tampering;
 mod batches;
 mod circumvention;
 mod grants;

@@ -132,6 +132,31 @@ fn only_one_room_knows_opentelemetry() {
     check_only(&["ground/telemetry"], &optional(true));
 }
 
+/// `attach` shows colours of code by `Coloured`, `tool_server` writes a line of JSON for programs, and `progress` moves the cursor.
+#[test]
+fn commands_print_by_the_printer_that_lets_nothing_steer_a_terminal() {
+    const BY_THEMSELVES: [&str; 4] = ["mod.rs", "logging.rs", "tool_server.rs", "progress.rs"];
+    let mut found = Vec::new();
+    let mut directories = vec![repository().join("src/cli")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.extend((!path.ends_with("attach")).then_some(path));
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let prints = ["io::stdout()", "io::stderr()", "anstream::std"]
+                .iter()
+                .any(|way| text.lines().any(|line| line.contains(way) && !line.contains("is_terminal")));
+            if prints && !BY_THEMSELVES.iter().any(|name| path.ends_with(name)) {
+                found.push(path.display().to_string());
+            }
+        }
+    }
+    check_none(&found);
+}
+
 #[test]
 fn no_crate_speaks_to_kernels() {
     for (name, _) in dependencies() {

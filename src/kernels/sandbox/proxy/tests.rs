@@ -267,6 +267,58 @@ async fn a_name_is_resolved_once() {
     assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
+/// What a name leads to for attackers: this machine, its networks and the metadata of clouds, in every way to write it.
+const CLOSED: [&str; 16] = [
+    "127.0.0.9",
+    "0.0.0.0",
+    "169.254.169.254",
+    "100.100.100.200",
+    "10.0.0.1",
+    "192.168.0.1",
+    "::",
+    "::1",
+    "::ffff:127.0.0.9",
+    "::ffff:169.254.169.254",
+    "::169.254.169.254",
+    "64:ff9b::a9fe:a9fe",
+    "64:ff9b:1::a9fe:a9fe",
+    "2002:a9fe:a9fe::1",
+    "fd00:ec2::254",
+    "fe80::1",
+];
+
+#[tokio::test]
+async fn a_name_that_is_rebound_leads_only_to_what_is_open() {
+    let next = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let turn = Arc::clone(&next);
+    // First to a place that is open, then to all others, as if each answer held for a moment.
+    let resolver: Resolver = Arc::new(move |_| {
+        let turn = turn.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let address = if turn == 0 { "127.0.0.1" } else { CLOSED[(turn - 1) % CLOSED.len()] };
+        Box::pin(async move { Ok(vec![address.parse().unwrap()]) })
+    });
+    let usual = usual().await;
+    let rules = ["web.example".to_owned(), format!("127.0.0.1:{}", usual.port)];
+    let allowed = rules.iter().map(|rule| DomainRule::parse(rule).unwrap()).collect();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let proxy = Proxy::start(listener, Filter { allowed, ..Filter::default() }, resolver);
+    let network = Network { proxy, address, port: usual.port };
+    network.check("GET http://web.example:PORT/ HTTP/1.1\r\nHost: x\r\n\r\n", &["200 OK"]).await;
+    for _ in CLOSED {
+        network.check("CONNECT web.example:PORT HTTP/1.1\r\n\r\n", &["403 `web.example` leads to"]).await;
+    }
+    for _ in CLOSED {
+        let get = "GET http://web.example:PORT/ HTTP/1.1\r\nHost: x\r\n\r\n";
+        network.check(get, &["403 `web.example` leads to"]).await;
+    }
+    for closed in CLOSED {
+        let answer = network.say(&socks(3, b"\x0bweb.example", network.port)).await;
+        assert_eq!(answer.get(2..4), Some(&[5, 2][..]), "{closed}: {answer:?}");
+    }
+    assert_eq!(next.load(std::sync::atomic::Ordering::SeqCst), 1 + 3 * CLOSED.len());
+}
+
 #[tokio::test]
 async fn who_says_nothing_is_not_waited_for() {
     let limits = Limits { handshake: Duration::from_millis(100), ..Limits::default() };
