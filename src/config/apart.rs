@@ -4,6 +4,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use super::secret_places::SecretPlaces;
 use super::{Config, Error, NotebookPlace, SandboxSettings, Site, exposures};
 use crate::ground::env::Variables;
 use crate::ground::env::{is_program, on_path};
@@ -31,6 +32,7 @@ impl Config {
             return Err(Error::HomeWorkspace { path: self.workspace.clone(), home });
         }
         let policy = settings.policy(&self.workspace)?;
+        self.secrets = SecretPlaces::of(self);
         tracing::info!(policy = policy.name(), "kernels run in a sandbox");
         // Placeholder paths: the session's directories do not exist yet.
         let mut paths = self.sandbox_paths("/run/ipybox/p".into(), "/run/ipybox/w".into());

@@ -5,6 +5,7 @@ mod connectors;
 mod error;
 mod exposures;
 mod remote;
+mod secret_places;
 mod settings;
 mod states;
 
@@ -22,6 +23,7 @@ pub(crate) use self::connectors::{connector_at, connector_here, connector_in};
 pub use self::error::Error;
 pub(crate) use self::exposures::recorded;
 pub(crate) use self::remote::RemoteServer;
+use self::secret_places::SecretPlaces;
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, NotebookSettings, RemoteSettings,
     ResourceLinks, SandboxSettings, Settings, ToolServerSettings, UnusableNotebook,
@@ -84,6 +86,7 @@ pub struct Config {
     recorded: Exposed,
     /// The home directory, `~`.
     pub(crate) home: PathBuf,
+    secrets: SecretPlaces,
     pub(crate) shell_commands: ShellCommands,
     pub(crate) tool_server: ToolServerSettings,
     pub(crate) approval: ApprovalSettings,
@@ -151,6 +154,7 @@ impl Config {
             site,
             recorded,
             home,
+            secrets: SecretPlaces::default(),
             shell_commands,
             tool_server: settings.tool_server,
             approval: settings.approval,
@@ -277,9 +281,10 @@ impl Config {
             _ => None,
         };
         let log = self.log_directory();
-        // Secrets of MCP servers are in the state of all workspaces, and in `.env`.
+        // Secrets of MCP servers are in the state of all workspaces, in `.env`, and where other clients have them.
         let workspaces = self.state_dir.parent().unwrap_or(&self.state_dir).to_owned();
         let sessions = sessions_dir(self.states());
+        let own = [workspaces, sessions, self.workspace.join(".env")];
         PolicyPaths {
             workspace: self.workspace.clone(),
             home: self.home.clone(),
@@ -288,7 +293,10 @@ impl Config {
             state_dir: self.state_dir.clone(),
             python_prefixes: Vec::new(),
             protected: policy.into_iter().chain(log.clone()).collect(),
-            hidden: log.into_iter().chain([workspaces, sessions, self.workspace.join(".env")]).collect(),
+            hidden: log.into_iter().chain(own).chain(self.secrets.clients.iter().cloned()).collect(),
+            other_homes: self.secrets.other_homes.clone(),
+            foreign_homes: self.secrets.foreign_homes.clone(),
+            moved: self.secrets.moved.clone(),
         }
     }
 

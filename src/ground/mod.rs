@@ -1,6 +1,7 @@
 //! What all rooms stand on. Nothing here knows sessions, kernels or MCP.
 
 pub(crate) mod budget;
+pub(crate) mod clients;
 pub mod env;
 pub(crate) mod files;
 pub(crate) mod process;

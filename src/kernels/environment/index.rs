@@ -134,7 +134,7 @@ fn texts(value: Option<&toml::Value>) -> Vec<String> {
 
 /// The configuration files of uv and pip, without those of virtual environments: installed packages must not
 /// choose where more come from.
-fn configurations(environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+pub(super) fn configurations(environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
     let variable = |name: &str| environment.get(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = variable("HOME");
     let config = variable("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));

@@ -185,7 +185,9 @@ impl Environment {
         let Some(sandbox) = sandbox else { return turn.run(&invocation).await };
         let hosts = index::hosts(self.installer.environment());
         let writable = self.facts.details.prefix.clone();
-        let program = Installer::without_cache(invocation).contained(writable, hosts);
+        let mut readable = index::configurations(self.installer.environment());
+        readable.extend(self.installer.uv().map(Path::to_owned));
+        let program = Installer::without_cache(invocation).contained(writable, hosts, readable);
         turn.run_in_sandbox(program, sandbox).await
     }
 

@@ -53,7 +53,9 @@ pub(super) struct Installer {
 impl Installer {
     /// Finds uv and takes the user's own configuration of both tools from `variables`.
     pub(super) fn new(variables: &Variables) -> Self {
-        Self { uv: search::uv(variables), environment: environment(variables.for_installer()) }
+        // By its real path: the directory of a link may be hidden in a sandbox.
+        let uv = search::uv(variables).map(|uv| uv.canonicalize().unwrap_or(uv));
+        Self { uv, environment: environment(variables.for_installer()) }
     }
 
     pub(super) fn uv(&self) -> Option<&Path> {

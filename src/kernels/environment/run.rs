@@ -50,11 +50,18 @@ pub(crate) struct Contained {
     pub(crate) writable: PathBuf,
     /// The hosts that it may reach: `host:port`.
     pub(crate) hosts: Vec<String>,
+    /// What it must read, though the home is hidden: its configuration, and itself.
+    pub(crate) readable: Vec<PathBuf>,
 }
 
 impl Invocation {
     /// As a program that is run in a sandbox.
-    pub(super) fn contained(self, writable: PathBuf, hosts: Vec<String>) -> Contained {
+    pub(super) fn contained(
+        self,
+        writable: PathBuf,
+        hosts: Vec<String>,
+        readable: Vec<PathBuf>,
+    ) -> Contained {
         let arguments = self.arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned());
         Contained {
             program: self.program.into(),
@@ -62,6 +69,7 @@ impl Invocation {
             environment: self.environment,
             writable,
             hosts,
+            readable,
         }
     }
 

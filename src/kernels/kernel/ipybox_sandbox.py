@@ -95,10 +95,14 @@ def causes(error):
 
 
 def of_files(error):
-    if error.errno not in UNWRITABLE or not isinstance(error.filename, (str, bytes)):
+    if not isinstance(error.filename, (str, bytes)):
         return None
     temporary = os.environ.get("TMPDIR", "")
     path = os.path.realpath(os.fsdecode(error.filename))
+    if error.errno == errno.ENOENT:
+        return of_home(path, temporary)
+    if error.errno not in UNWRITABLE:
+        return None
     # What can be read and written was to be run.
     if error.errno != errno.EROFS and os.access(path, os.R_OK | os.W_OK):
         return None
@@ -110,6 +114,33 @@ def of_files(error):
     return (
         f"the kernel is in a sandbox: code writes below `{workspace}` and `{temporary}` only, "
         "and does not read files with secrets"
+    )
+
+
+def of_home(path, temporary):
+    """The hint for a missing file of the home, if the sandbox hides the home."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    if not is_below(path, home) or not is_covered(home):
+        return None
+    if any(is_below(path, place) for place in (workspace, temporary) if place):
+        return None
+    return (
+        "the kernel is in a sandbox, which hides the home directory: have the user copy the file into "
+        f"`{workspace}`, or allow its directory by `filesystem.allowRead` of a policy (`--sandbox-config`)"
+    )
+
+
+def is_covered(directory):
+    """Whether the sandbox has an empty file system in place of a directory."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
+            lines = [line.split() for line in mounts]
+    except OSError:
+        return False
+    name = directory.replace("\\", "\\134").replace(" ", "\\040")
+    return any(
+        fields[4] == name and fields[fields.index("-") + 1] == "tmpfs"
+        for fields in lines
     )
 
 

@@ -70,9 +70,12 @@ impl Confinement {
         Ok((rules, named.notes.into_iter().collect()))
     }
 
-    /// What must be readable in every sandbox, beside `others`: our own program.
+    /// What must be readable in every sandbox, beside `others`: our own program, and srt's.
     pub(crate) fn needed_by(&self, mut others: Vec<PathBuf>) -> Vec<PathBuf> {
         others.push(self.gateway.clone());
+        if self.backend == Backend::Srt {
+            others.extend(self.find("srt").ok().and_then(|srt| srt::package(&srt)));
+        }
         others
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
@@ -15,6 +15,12 @@ pub(super) fn command(srt: &Path, settings: &Path, rules: &Rules, gateway: &Path
     let mut command = Command::new(srt);
     command.arg("--settings").arg(settings).arg("--").arg(gateway).arg("sandbox-gateway");
     Ok(command)
+}
+
+/// The directory of srt's package, of which it starts a program inside.
+pub(super) fn package(srt: &Path) -> Option<PathBuf> {
+    let program = srt.canonicalize().ok()?;
+    program.ancestors().find(|directory| directory.join("package.json").is_file()).map(Path::to_owned)
 }
 
 /// In a directory of ours that nobody else writes to.

@@ -173,12 +173,13 @@ impl Installation<'_> {
         directory: &Path,
     ) -> Result<ExitStatus, sandbox::Error> {
         let Installations { confinement, paths, .. } = self.with;
+        let Contained { program, arguments, mut environment, writable, mut hosts, readable } = program;
+        let needed = [self.prefixes.clone(), readable].concat();
         let paths = PolicyPaths {
-            python_prefixes: confinement.needed_by(self.prefixes.clone()),
+            python_prefixes: confinement.needed_by(needed),
             writable_directory: directory.to_owned(),
             ..paths.clone()
         };
-        let Contained { program, arguments, mut environment, writable, mut hosts } = program;
         hosts.extend(confinement.install_domains.iter().cloned());
         let rules = confinement.policy.rules(&paths)?.for_installation(&[&writable, directory], &hosts)?;
         // Build code must not change what runs outside.

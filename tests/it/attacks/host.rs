@@ -16,13 +16,28 @@ const OTHER_STATE: &str = "states/workspaces/other/servers.json";
 /// A user id that belongs to nobody. It need not be in any list of users.
 pub(super) const NOBODY_ELSE: u32 = 65_432;
 /// What must not be found out inside. Programs get them backwards, so as not to find themselves.
-const SECRETS: [&str; 6] = [
+const SECRETS: [&str; 7] = [
     "word-of-dotenv",
     "word-of-home",
     "word-of-state",
     "word-of-environment",
     "word-of-server",
     "word-of-log",
+    "word-of-client",
+];
+/// Where clients of MCP servers and other programs have secrets, some of them where variables have moved them.
+const OF_CLIENTS: [&str; 11] = [
+    "home/.claude.json",
+    "home/.claude.json.backup",
+    "home/.codex/config.toml",
+    "home/.config/Code/User/mcp.json",
+    "home/.mcp-auth/server/tokens.json",
+    "home/.databrickscfg",
+    "home/.cache/huggingface/token",
+    "home/notes.txt",
+    "moved/codex/config.toml",
+    "moved/config/gh/hosts.yml",
+    "workspace/.cursor/mcp.json",
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +102,10 @@ impl Host {
             ("policy.toml", POLICY),
         ] {
             std::fs::write(root.join(path), text).unwrap();
+        }
+        for name in OF_CLIENTS {
+            std::fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            std::fs::write(root.join(name), "word-of-client").unwrap();
         }
         if user == User::Root {
             // The other user starts without one, which must not come into being.
@@ -203,10 +222,13 @@ impl Host {
 
     fn start_with(&self, path: &str, flags: &[&str]) -> Ipybox {
         let flags = [&["--python", self.python.to_str().unwrap()], flags].concat();
-        let home = self.root().join("home");
+        let [home, codex, config] =
+            ["home", "moved/codex", "moved/config"].map(|name| self.root().join(name).display().to_string());
         let variables = [
             ("PATH", path),
-            ("HOME", home.to_str().unwrap()),
+            ("HOME", home.as_str()),
+            ("CODEX_HOME", codex.as_str()),
+            ("XDG_CONFIG_HOME", config.as_str()),
             ("ATTACKED", "word-of-environment"),
             ("AWS_SECRET_ACCESS_KEY", "word-of-environment"),
         ];
@@ -267,7 +289,11 @@ impl Host {
             "sysv_memory": self.canaries.memory.id,
             "sysv_queue": self.canaries.queue.id,
             "places": places,
-            "secrets": [root.join("workspace/.env"), root.join("home/.ssh/id_attack"), root.join(OTHER_STATE), root.join("log/audit.jsonl.1")],
+            "secrets": [
+                root.join("workspace/.env"), root.join("home/.ssh/id_attack"), root.join(OTHER_STATE),
+                root.join("log/audit.jsonl.1"), root.join("home/.claude.json"), root.join("moved/codex/config.toml"),
+                root.join("home/.cache/huggingface/token"), root.join("workspace/.cursor/mcp.json"),
+            ],
             "words_backwards": SECRETS.map(|word| word.chars().rev().collect::<String>()),
             "searched": searched,
             "host_processes": [self.canaries.process.id(), std::process::id()],

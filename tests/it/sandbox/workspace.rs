@@ -154,6 +154,11 @@ async fn what_a_program_replaces_is_protected_again_before_the_next_cell() {
             assert!(!text.contains("SECRET") && !text.contains("wrote"), "{backend}: {text}");
             assert_eq!(ipybox.cell("'x' in dir()").await.ok(), "False", "{backend}");
         }
+        // The home is hidden as a whole, so that no file of it is readable after it was replaced.
+        std::fs::write(home.join("fresh"), "SECRET=3").unwrap();
+        std::fs::rename(home.join("fresh"), home.join(".netrc")).unwrap();
+        let text = ipybox.cell(INTRUDE).await.ok();
+        assert!(text.contains("read color") && !text.contains("SECRET"), "{backend}: {text}");
         // A reset needs no note.
         std::fs::remove_file(place.workspace().join(".env")).unwrap();
         std::fs::write(home.join("fresh"), "SECRET=4").unwrap();
@@ -165,6 +170,33 @@ async fn what_a_program_replaces_is_protected_again_before_the_next_cell() {
         ipybox.stop().await;
         assert_eq!(place.read("sub/.npmrc"), "color=false");
         assert_eq!(names(&place.workspace()), [".ipybox", "mcptools", "sub"], "{backend}");
+    }
+}
+
+#[tokio::test]
+async fn a_home_is_hidden_but_for_programs_and_caches_and_code_is_told() {
+    for backend in BACKENDS {
+        let place = Place::new();
+        let home = place.temporary().parent().unwrap().join("home");
+        for name in
+            [".local/bin/tool", ".cache/huggingface/model", ".cargo/credentials.toml", "Downloads/a.csv"]
+        {
+            std::fs::create_dir_all(home.join(name).parent().unwrap()).unwrap();
+            std::fs::write(home.join(name), "content").unwrap();
+        }
+        let variables = [("HOME", home.to_str().unwrap())];
+        let mut ipybox = uninitialized(&place, backend, &[], &variables).await;
+        ipybox.initialize().await;
+        let read = |name: &str| format!("open({:?}).read()", home.join(name));
+        for name in [".local/bin/tool", ".cache/huggingface/model"] {
+            assert_eq!(ipybox.cell(&read(name)).await.ok(), "'content'", "{backend}: {name}");
+        }
+        ipybox.cell(&read(".cargo/credentials.toml")).await.error();
+        let error = ipybox.cell(&read("Downloads/a.csv")).await.error();
+        assert!(error.contains("hides the home directory"), "{backend}: {error}");
+        let error = ipybox.cell("open('missing')").await.error();
+        assert!(!error.contains("home directory"), "{backend}: {error}");
+        ipybox.stop().await;
     }
 }
 

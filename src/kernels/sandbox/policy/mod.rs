@@ -11,6 +11,7 @@
 
 mod closed;
 mod document;
+mod homes;
 mod paths;
 mod policy_paths;
 mod rules;
@@ -46,6 +47,8 @@ const WORKSPACE_POLICY: &str = "sandbox-config.json";
 pub(crate) struct Policy {
     document: Map<String, Value>,
     source: Source,
+    /// Whether the default's lists for reading are in it: they hold for all homes of the user, too.
+    has_defaults: bool,
 }
 
 /// Where a policy comes from.
@@ -206,7 +209,7 @@ impl Policy {
     /// # Errors
     /// None, as long as its test passes.
     pub(crate) fn embedded() -> Result<Self, PolicyError> {
-        Self::parse(EMBEDDED, EMBEDDED_NAME)
+        Ok(Self { has_defaults: true, ..Self::parse(EMBEDDED, EMBEDDED_NAME)? })
     }
 
     /// The policy in `workspace`, `sandbox-config.json`, if there is one, else the embedded one.
@@ -275,7 +278,7 @@ impl Policy {
             Err(error) => return Err(PolicyError::Json { name: source.name, source: error }),
         };
         match schema::check(&document) {
-            Ok(document) => Ok(Self { document: document.clone(), source }),
+            Ok(document) => Ok(Self { document: document.clone(), source, has_defaults: false }),
             Err((key, problem)) => Err(source.at(key, problem)),
         }
     }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::ground::env::MovedPlace;
+
 /// The paths of this host and session. All are absolute.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PolicyPaths {
@@ -22,4 +24,10 @@ pub(crate) struct PolicyPaths {
     pub(crate) protected: Vec<PathBuf>,
     /// Files and directories that code must not even read.
     pub(crate) hidden: Vec<PathBuf>,
+    /// Further homes of the user, for which the default policy says the same as for `home`.
+    pub(crate) other_homes: Vec<PathBuf>,
+    /// Homes of other users that the user can read, as root can. The default policy hides them.
+    pub(crate) foreign_homes: Vec<PathBuf>,
+    /// Places in the home that are elsewhere, where the default policy hides the same.
+    pub(crate) moved: Vec<MovedPlace>,
 }

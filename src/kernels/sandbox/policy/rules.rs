@@ -1,10 +1,12 @@
 //! The concrete rules of a policy for one session, with our own protections, whatever the user's file says.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::closed::{Closed, Refusal, own};
+use super::homes;
 use super::paths::{PathProblem, Pattern, real, spelled, usable};
 use super::policy_paths::PolicyPaths;
 use super::trusted::{self, trusted};
@@ -55,12 +57,24 @@ impl Policy {
     pub(crate) fn rules(&self, paths: &PolicyPaths) -> Result<Rules, PolicyError> {
         let closed = Closed::new(self, paths)?;
         let mut allow_write = self.patterns("allowWrite", paths, |pattern| closed.may_write(pattern))?;
-        let mut allow_read = self.patterns("allowRead", paths, |pattern| closed.may_read(pattern))?;
+        // What a default opens beneath a home that is not hidden, it need not open.
+        let mut allow_read = if self.has_defaults && !homes::is_hideable(paths) {
+            Vec::new()
+        } else {
+            self.patterns("allowRead", paths, |pattern| closed.may_read(pattern))?
+        };
         let mut deny_read = self.patterns("denyRead", paths, |_| Ok(()))?;
+        if self.has_defaults {
+            deny_read.retain(|pattern| !homes::hides_too_much(pattern, paths));
+            allow_read
+                .extend(self.elsewhere("allowRead", paths).filter(|path| closed.may_read(path).is_ok()));
+            deny_read.extend(self.elsewhere("denyRead", paths));
+        }
         let mut deny_write =
             self.patterns("denyWrite", paths, |pattern| closed.may_deny_writing(pattern, &allow_write))?;
 
-        for key in ["allowWrite", "allowRead", "denyWrite"] {
+        let opening = if allow_read.is_empty() { None } else { Some("allowRead") };
+        for key in ["allowWrite", "denyWrite"].into_iter().chain(opening) {
             self.refuse_links(key, paths, &allow_write)?;
         }
         let depth = self.document.get("mandatoryDenySearchDepth").and_then(Value::as_u64);
@@ -79,6 +93,7 @@ impl Policy {
         for list in [&mut allow_write, &mut allow_read, &mut deny_read, &mut deny_write] {
             unique(list);
         }
+        remove_redundant(&mut deny_read, &[&allow_read, &allow_write]);
         Ok(Rules {
             allowed_domains: self.list("network", "allowedDomains", DomainRule::parse)?,
             denied_domains: self.list("network", "deniedDomains", DomainRule::parse_denied)?,
@@ -135,6 +150,15 @@ impl Policy {
                 Err(Refusal::Opens(closed)) => Err(Problem::Opens { value: text.to_owned(), closed }),
             }
         })
+    }
+
+    /// The entries of a list for reading, in the further places for which the default policy holds. Places that no policy can
+    /// name are left out.
+    fn elsewhere<'a>(&'a self, key: &'a str, paths: &'a PolicyPaths) -> impl Iterator<Item = Pattern> + 'a {
+        let entries = self.value("filesystem", key).and_then(Value::as_array).into_iter().flatten();
+        let places = entries.filter_map(Value::as_str);
+        let places = places.flat_map(move |text| homes::elsewhere(text, key == "denyRead", paths));
+        places.filter_map(|place| Pattern::resolve(&place, &paths.workspace, &paths.home).ok())
     }
 
     /// Refuses links in the path of an entry: code in an earlier sandbox may have created them to open their
@@ -218,6 +242,9 @@ impl Rules {
         rules.allowed_domains = hosts.collect::<Result<_, _>>()?;
         rules.denied_domains.retain(|rule| !is_everything(rule));
         rules.deny_write.retain(|denied| !targets.iter().any(|target| target.starts_with(denied.root())));
+        // What code writes, in the workspace above all, an installation reads: projects are installed from there.
+        rules.allow_read.append(&mut rules.allow_write);
+        unique(&mut rules.allow_read);
         rules.allow_write = targets.into_iter().map(Pattern::Path).collect();
         rules.allow_all_unix_sockets = false;
         Ok(rules)
@@ -231,7 +258,23 @@ fn opened_by_srt(home: &Path) -> Vec<PathBuf> {
     in_home.chain(shared).filter(|path| cfg!(target_os = "macos") || path.exists()).collect()
 }
 
+/// Removes denials of paths that are in a directory which is hidden anyway: the nearest rule about each is a denial. Hundreds
+/// of mounts less are made, and the host may replace such files as it likes.
+fn remove_redundant(denied: &mut Vec<Pattern>, allowed: &[&[Pattern]]) {
+    let hiding: BTreeSet<PathBuf> = denied.iter().filter_map(Pattern::path).map(Path::to_owned).collect();
+    let opening: BTreeSet<PathBuf> =
+        allowed.iter().flat_map(|list| list.iter()).map(|pattern| pattern.root().to_owned()).collect();
+    let is_hidden_anyway = |path: &Path| {
+        let mut above = path.ancestors().skip(1);
+        let nearest = above.find(|above| hiding.contains(*above) || opening.contains(*above));
+        nearest.is_some_and(|nearest| hiding.contains(nearest) && !opening.contains(nearest))
+    };
+    denied.retain(|pattern| {
+        !pattern.path().is_some_and(|path| is_hidden_anyway(path) && !opening.contains(path))
+    });
+}
+
 fn unique(list: &mut Vec<Pattern>) {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     list.retain(|pattern| seen.insert(pattern.clone()));
 }

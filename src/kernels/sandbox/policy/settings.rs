@@ -1,5 +1,6 @@
-//! Rules as srt's settings, and the keys that only srt implements; pure.
+//! Rules as srt's settings, and the keys that only srt implements.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ impl Rules {
             roots.any(|open| path.starts_with(open) || open.starts_with(path))
         };
         let unasked = self.opened_by_srt.iter().filter(|path| !is_asked_for(path));
-        let mut deny_write = texts(&self.deny_write);
+        let mut deny_write = texts(&self.makeable_denials());
         deny_write.extend(unasked.map(|path| path.to_string_lossy().into_owned()));
         let mut settings = Value::Object(self.document.clone());
         settings["network"]["allowedDomains"] = json!(domains(&self.allowed_domains));
@@ -80,6 +81,17 @@ impl Rules {
         settings["filesystem"]["allowWrite"] = json!(texts(&self.allow_write));
         settings["filesystem"]["denyWrite"] = json!(deny_write);
         settings
+    }
+
+    /// What must not be written, without missing paths below others of the list: bubblewrap cannot make a place to mount on
+    /// in a directory that is read-only.
+    fn makeable_denials(&self) -> Vec<Pattern> {
+        let denied: BTreeSet<&Path> = self.deny_write.iter().filter_map(Pattern::path).collect();
+        let is_covered = |path: &Path| path.ancestors().skip(1).any(|above| denied.contains(above));
+        let is_made = |pattern: &&Pattern| {
+            pattern.path().is_none_or(|path| !is_covered(path) || path.symlink_metadata().is_ok())
+        };
+        self.deny_write.iter().filter(is_made).cloned().collect()
     }
 
     /// Makes paths absolute: srt does not start in the workspace, to which they are relative.

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use super::Client;
 use super::Place;
-use super::client::Client;
 use super::placeholders::{self, Inputs};
 use crate::connections::mcp_client::{DISABLED, ENABLED, HttpTransport};
 use crate::ground::env::dotenv_variables;

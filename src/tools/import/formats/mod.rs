@@ -14,12 +14,12 @@ mod secrets;
 
 use std::path::PathBuf;
 
-pub(crate) use self::client::{Client, Place, Surroundings};
 pub(crate) use self::merge::{Directories, merge};
 pub(crate) use self::ourselves::OURSELVES;
 pub(crate) use self::read::{Reader, Unreadable};
 pub(crate) use self::secrets::{Found, replace as replace_secrets};
 use crate::connections::mcp_client::ServerParameters;
+pub(crate) use crate::ground::clients::{Client, Place, Surroundings};
 
 /// A server that a client has.
 #[derive(Debug, Clone)]

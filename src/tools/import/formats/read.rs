@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::adapt::{self, Adapted, Setting};
-use super::client::{Client, Place};
 use super::placeholders::Inputs;
 use super::secrets::hide;
+use super::{Client, Place};
 use super::{Contents, Left, Offered, document, names, ourselves};
 use crate::connections::mcp_client::{Reach, ServerParameters, is_comment_entry, kind, servers_in};
 use crate::ground::files::small;

@@ -1,57 +1,7 @@
 use std::os::unix::fs::symlink;
 
 use super::super::*;
-use super::{document, words};
-
-/// A home with a workspace and a state directory in it, and the session's private directory beside it.
-struct Host {
-    _directory: tempfile::TempDir,
-    root: PathBuf,
-    paths: PolicyPaths,
-}
-
-impl Host {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let root = directory.path().canonicalize().unwrap();
-        for name in ["home/ws/mcptools", "home/ws/.ipybox", "private/w", "home/state/python"] {
-            std::fs::create_dir_all(root.join(name)).unwrap();
-        }
-        std::fs::write(root.join("home/ws/.env"), "").unwrap();
-        let paths = PolicyPaths {
-            workspace: root.join("home/ws"),
-            home: root.join("home"),
-            private_directory: root.join("private"),
-            writable_directory: root.join("private/w"),
-            state_dir: root.join("home/state"),
-            python_prefixes: vec![root.join("home/state/python")],
-            protected: vec![root.join("home/approval.toml"), root.join("private/settings.json")],
-            hidden: vec![root.join("home/audit")],
-        };
-        Self { _directory: directory, root, paths }
-    }
-
-    /// The rules of a policy with this in `filesystem`.
-    fn rules(&self, filesystem: &str) -> Result<Rules, PolicyError> {
-        let lists =
-            [r#""denyRead": []"#, r#""allowRead": []"#, r#""allowWrite": ["."]"#, r#""denyWrite": []"#];
-        let kept =
-            lists.iter().filter(|list| !filesystem.contains(&list[..list.find(':').unwrap_or_default()]));
-        let filesystem =
-            kept.copied().chain([filesystem]).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
-        let text = format!(
-            r#"{{"network": {{"allowedDomains": [], "deniedDomains": []}}, "filesystem": {{{filesystem}}}}}"#
-        );
-        Policy::parse(&text.replace("ROOT", self.root.to_str().unwrap()), "`p.json`")?.rules(&self.paths)
-    }
-
-    /// A list of srt's settings, one text per line.
-    fn settings(&self, rules: &Rules, key: &str) -> Vec<String> {
-        let settings = rules.srt_settings();
-        let list = settings["filesystem"][key].as_array().unwrap().clone();
-        list.iter().map(|path| path.as_str().unwrap().replace(self.root.to_str().unwrap(), "ROOT")).collect()
-    }
-}
+use super::{Host, document, words};
 
 const OWN: [&str; 8] = [
     "ROOT/home/ws/.env",
@@ -87,9 +37,17 @@ fn the_embedded_policy_is_made_concrete() {
     let host = Host::new();
     let rules = Policy::embedded().unwrap().rules(&host.paths).unwrap();
     let hidden = host.settings(&rules, "denyRead");
-    for expected in ["ROOT/home/ws/.env", "ROOT/home/ws/.env.*", "ROOT/home/.ssh", "ROOT/home/state"] {
+    for expected in
+        ["ROOT/home", "ROOT/home/ws/.env", "ROOT/home/ws/.env.*", "ROOT/home/.cargo/credentials.toml"]
+    {
         assert!(hidden.iter().any(|path| path == expected), "{expected} is not in {hidden:?}");
     }
+    // They are hidden with the home.
+    for beneath in ["ROOT/home/.ssh", "ROOT/home/state", "ROOT/home/audit"] {
+        assert!(!hidden.iter().any(|path| path == beneath), "{beneath} is in {hidden:?}");
+    }
+    let opened = host.settings(&rules, "allowRead");
+    assert!(opened.contains(&"ROOT/home/.cargo".to_owned()), "{opened:?}");
     assert!(rules.allowed_domains.is_empty() && !rules.allow_all_unix_sockets);
 }
 
@@ -393,6 +351,19 @@ fn links_that_code_may_have_made_open_nothing() {
 }
 
 #[test]
+fn what_is_missing_below_a_denied_directory_is_not_named_to_srt() {
+    let mut host = Host::new();
+    let directory = host.root.join("home/ws/.codex");
+    host.paths.hidden.push(directory.join("config.toml"));
+    let name = "ROOT/home/ws/.codex/config.toml".to_owned();
+    let is_named = || host.settings(&host.rules("").unwrap(), "denyWrite").contains(&name);
+    assert!(!is_named());
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::write(directory.join("config.toml"), "").unwrap();
+    assert!(is_named());
+}
+
+#[test]
 fn what_srt_opens_unasked_is_closed_unless_asked_for() {
     let host = Host::new();
     std::fs::create_dir_all(host.root.join("home/.npm/_logs")).unwrap();
@@ -412,6 +383,7 @@ fn an_installation_writes_its_target_and_reaches_the_index_alone() {
     let install = rules.for_installation(&[&target, &temporary], &["pypi.org".to_owned()]).unwrap();
     assert_eq!(host.settings(&install, "allowWrite"), ["ROOT/home/state/python", "ROOT/private/install"]);
     assert!(!host.settings(&install, "denyWrite").contains(&"ROOT/home/state".to_owned()));
+    assert!(host.settings(&install, "allowRead").contains(&"ROOT/home/ws".to_owned()));
     assert_eq!(host.settings(&install, "denyRead"), host.settings(&rules, "denyRead"));
     let network = &install.srt_settings()["network"];
     assert_eq!(network["allowedDomains"], serde_json::json!(["pypi.org"]));
