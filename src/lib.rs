@@ -108,13 +108,13 @@ pub use approval::{
 };
 #[doc(hidden)]
 pub use approval::{AuditFilter, AuditReport, AuditReview, NoAuditHead, rfc3339_seconds};
-#[doc(hidden)]
-pub use config::state_directory;
 pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,
     NotebookSettings, RemoteSettings, ResourceLinks, SandboxBackend, SandboxSettings, Settings,
     ToolServerSettings, UnusableNotebook,
 };
+#[doc(hidden)]
+pub use config::{WorkspacePolicy, state_directory};
 pub use faces::library::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
     CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder, Truncated,

@@ -144,8 +144,8 @@ class CodeExecutor(Started):
                 by `ipybox_checkpoint.restore()`. Excludes `kernel_gateway_url`.
             notebook: The Jupyter notebook to which code is appended, with what it shows and calls: a file that ends with
                 `.ipynb`, relative to the working directory, or `"auto"` for a new one in the state directory.
-            sandbox_workspace_config: Whether `sandbox-config.json` in the working directory is what `sandbox_config`
-                names, if it is there.
+            sandbox_workspace_config: Whether `sandbox-config.json` in the working directory is added to the default policy, if
+                it is there. What it opens has to be allowed once by `ipybox sandbox-policy`.
             allow_home_workspace: Whether the working directory may be the home directory, or contain it, in a sandbox.
             sandbox_install_domains: Domains that packages may be installed from in the sandbox, beside those that uv and pip
                 are configured for: `example.com`, `*.example.com`, with a port or without.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::audit::AuditArgs;
 use super::import::ImportArgs;
 use super::notebook::NotebookArgs;
+use super::sandbox_policy::SandboxPolicyArgs;
 use super::search::SearchArgs;
 use super::serve_args::{Backend, ServeArgs, SessionKeeperArgs};
 use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
@@ -99,6 +100,11 @@ pub(crate) enum Command {
     /// Shows them, asks which to take, and keeps secrets in clear text apart. Ends with 0 if all that was chosen is
     /// registered, with 1 if a registration failed, a file cannot be used, or nobody could be asked.
     Import(ImportArgs),
+    /// Show what the workspace's own sandbox policy opens beyond the default, and allow it
+    ///
+    /// `--sandbox-workspace-config` refuses a `sandbox-config.json` that opens more than the default, until its content is
+    /// allowed here. Asks on a terminal. Ends with 0 if the policy can be used, with 1 otherwise.
+    SandboxPolicy(SandboxPolicyArgs),
 }
 
 /// The flags of `ipybox doctor`.

@@ -15,6 +15,7 @@ mod login;
 mod memory;
 mod notebook;
 mod reply_args;
+mod sandbox_policy;
 mod search;
 mod serve_args;
 mod server_args;
@@ -80,6 +81,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Notebook(args)) => notebook::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Import(args)) => import::run(args),
+        Some(Command::SandboxPolicy(args)) => sandbox_policy::run(args),
         Some(Command::JsonRpc) => unreachable!("it has a log of its own"),
         Some(Command::SandboxGateway) => Ok(ipybox::sandbox_gateway()),
         Some(Command::SandboxExec(args)) => become_program(&args.hardening, &args.command),

@@ -27,7 +27,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, help_heading = SANDBOX, value_name = "FILE", requires = "sandbox")]
     pub(crate) sandbox_config: Option<PathBuf>,
 
-    /// Take `sandbox-config.json` in the workspace for `--sandbox-config`, if it is there; code in a sandbox cannot write it
+    /// Add `sandbox-config.json` in the workspace to the default policy, if it is there; what it opens has to be allowed by
+    /// `ipybox sandbox-policy`
     #[arg(long, help_heading = SANDBOX, requires = "sandbox", conflicts_with = "sandbox_config")]
     pub(crate) sandbox_workspace_config: bool,
 

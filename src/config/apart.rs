@@ -5,10 +5,13 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::secret_places::SecretPlaces;
-use super::{Config, Error, NotebookPlace, SandboxSettings, Site, exposures};
+use super::{Config, Error, NotebookPlace, SandboxSettings, Site, consent, exposures};
 use crate::ground::env::Variables;
 use crate::ground::env::{is_program, on_path};
-use crate::kernels::sandbox::{Confinement, DomainRule, Exposed, Policy, PolicyError};
+use crate::kernels::sandbox::{Confinement, DomainRule, Exposed, Policy, PolicyError, PolicyPaths};
+
+/// How many openings of a policy an error names.
+const SHOWN_OPENINGS: usize = 5;
 
 /// Programs that the host itself starts by name: those that make the sandbox, with their helpers, and the
 /// installer.
@@ -37,6 +40,7 @@ impl Config {
         // Placeholder paths: the session's directories do not exist yet.
         let mut paths = self.sandbox_paths("/run/ipybox/p".into(), "/run/ipybox/w".into());
         paths.python_prefixes.extend(self.kernel.python.as_deref().and_then(prefix));
+        self.check_consent(&policy, &paths)?;
         let rules = policy.rules(&paths).map_err(|error| Error::Sandbox(error.into()))?;
         let exposed = Exposed::new(&rules, &self.home);
         withhold(Arc::make_mut(&mut self.variables), &exposed, &self.state_dir);
@@ -45,6 +49,24 @@ impl Config {
         let confinement = Arc::new(confinement(settings, policy, &self.variables, &exposed)?);
         self.site = Site::Sandboxed { confinement, exposed: Box::new(exposed) };
         Ok(())
+    }
+
+    /// Refuses a policy of the workspace that opens more than the default, unless the user has allowed its content: nobody
+    /// can be asked yet.
+    fn check_consent(&self, policy: &Policy, paths: &PolicyPaths) -> Result<(), Error> {
+        let openings = policy.openings(paths);
+        let Some(content) = policy.content_of_workspace().filter(|_| !openings.is_empty()) else {
+            return Ok(());
+        };
+        if consent::is_given(&self.state_dir, &content).map_err(Error::Consents)? {
+            return Ok(());
+        }
+        let file = self.workspace.join(Policy::WORKSPACE_FILE);
+        let mut opens = openings[..openings.len().min(SHOWN_OPENINGS)].join(", ");
+        if openings.len() > SHOWN_OPENINGS {
+            opens += &format!(" and {} more", openings.len() - SHOWN_OPENINGS);
+        }
+        Err(Error::PolicyOpens { file, opens, flags: self.login_flags.clone() })
     }
 
     /// The places that code in the sandbox can write, or could in earlier sessions.

@@ -99,6 +99,25 @@ pub enum Error {
     /// The sandbox's policy cannot be used.
     #[error(transparent)]
     SandboxPolicy(#[from] PolicyError),
+    /// The policy of the workspace opens more than the default, and the user has not allowed that.
+    #[error(
+        "use `{file}` as the sandbox's policy: the workspace brings it, it opens more than the default, and you have not \
+         allowed that: {opens}\n\
+         hint: look at it; `ipybox sandbox-policy{flags}` shows and allows it until it changes. Without \
+         `--sandbox-workspace-config` the default holds",
+        file = file.display()
+    )]
+    PolicyOpens {
+        /// The policy's file.
+        file: PathBuf,
+        /// The keys that open something, with their values.
+        opens: String,
+        /// The flags by which the command finds the workspace's state.
+        flags: String,
+    },
+    /// What the user has allowed cannot be read.
+    #[error("read which sandbox policies of the workspace are allowed")]
+    Consents(#[source] io::Error),
     /// The sandbox cannot be made on this machine, or its policy cannot be held.
     #[error(transparent)]
     Sandbox(Box<dyn std::error::Error + Send + Sync>),

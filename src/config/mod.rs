@@ -2,6 +2,7 @@
 
 mod apart;
 mod connectors;
+mod consent;
 mod error;
 mod exposures;
 mod remote;
@@ -20,6 +21,7 @@ use crate::kernels::sandbox::{Confinement, Exposed, PolicyPaths};
 
 use self::connectors::login_flags;
 pub(crate) use self::connectors::{connector_at, connector_here, connector_in};
+pub use self::consent::WorkspacePolicy;
 pub use self::error::Error;
 pub(crate) use self::exposures::recorded;
 pub(crate) use self::remote::RemoteServer;

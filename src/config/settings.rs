@@ -91,8 +91,9 @@ pub struct SandboxSettings {
     /// What code in it may do: a file in the settings format of sandbox-runtime. Default: the policy
     /// `sandbox-default.json`, which is part of the program.
     pub config: Option<PathBuf>,
-    /// Whether `sandbox-config.json` in the workspace is that file if it is there, and no `config` is named. Code in a
-    /// sandbox can never write it. Default: `false`, because a workspace may come from a stranger.
+    /// Whether `sandbox-config.json` in the workspace is added to the default if it is there, and no `config` is named. What it
+    /// opens beyond the default is refused until the user has allowed it by `ipybox sandbox-policy`. Code in a sandbox can
+    /// never write it. Default: `false`, because a workspace may come from a stranger.
     pub workspace_config: bool,
     /// Whether the workspace may be the user's home directory, or contain it. Code could then write files
     /// that shells, editors and the desktop act upon, and so run programs outside. Default: `false`.

@@ -75,9 +75,10 @@ macro_rules! kernel_options {
                 self
             }
 
-            /// Whether `sandbox-config.json` in the workspace is what [`sandbox_config`](Self::sandbox_config) names, if
-            /// it is there. Code in a sandbox can never write it. Asks for a [`sandbox`](Self::sandbox) too. Default:
-            /// `false`, because a workspace may come from a stranger.
+            /// Whether `sandbox-config.json` in the workspace is added to the default policy, if it is there. What it opens
+            /// beyond the default is refused until the user has allowed it by `ipybox sandbox-policy`. Code in a sandbox can
+            /// never write it. Asks for a [`sandbox`](Self::sandbox) too. Default: `false`, because a workspace may come
+            /// from a stranger.
             pub fn sandbox_workspace_config(mut self, is_taken: bool) -> Self {
                 self.kernel().sandbox_settings().workspace_config = is_taken;
                 self

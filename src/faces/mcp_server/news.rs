@@ -5,7 +5,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
+use crate::config::Site;
 use crate::ground::text::shortened;
+use crate::kernels::sandbox::Policy;
 
 /// How long an answer waits for news that are almost there.
 const ALMOST: Duration = Duration::from_secs(1);
@@ -24,6 +26,13 @@ pub(super) fn notes_on_dotenv(problems: &[impl ToString]) -> Vec<String> {
         more => notes.push(format!("[`.env` has {more} more problems, which ipybox writes to stderr]")),
     }
     notes
+}
+
+/// The note on a policy of the sandbox that the workspace brings.
+pub(super) fn note_on_policy(site: &Site) -> Option<String> {
+    let Site::Sandboxed { confinement, .. } = site else { return None };
+    confinement.policy.content_of_workspace()?;
+    Some(format!("[the sandbox's policy is `{}` of the workspace]", Policy::WORKSPACE_FILE))
 }
 
 /// Texts, each of which is said once.

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::arrivals::Arrivals;
 use super::attached;
 use super::lines::Lines;
-use super::news::notes_on_dotenv;
+use super::news::{note_on_policy, notes_on_dotenv};
 use super::receipt::Receipt;
 use super::sessions::open_session;
 use super::traced::Traced;
@@ -83,6 +83,7 @@ impl Serving {
         let server = Arc::new(McpServer::new(open_session(config, None).await?, config));
         // Where an application starts ipybox, nobody sees what it writes to stderr.
         server.news.add_all(notes_on_dotenv(config.variables().problems()));
+        server.news.add_all(note_on_policy(&config.site).into_iter().collect());
         let ended = CancellationToken::new();
         if config.approval.page {
             server.open_page(codes, config.session.clone(), ended.clone()).await?;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::session::{BACKENDS, document, policy, start, temporary_files, uninitialized};
-use crate::support::{Place, eventually};
+use crate::support::{Place, environment, eventually};
 
 #[tokio::test]
 async fn a_policy_opens_what_it_names_and_nothing_else() {
@@ -101,5 +101,43 @@ async fn the_workspaces_own_policy_is_taken_if_that_is_asked_for() {
         let mut ipybox = uninitialized(&place, backend, &["--sandbox-workspace-config"], &[]).await;
         assert_eq!(ipybox.ended().await.code(), Some(1), "{backend}");
         assert!(ipybox.log().contains("sandbox-config.json"), "{backend}: {}", ipybox.log());
+    }
+}
+
+#[tokio::test]
+async fn what_a_workspaces_own_policy_opens_is_allowed_by_its_user_first_and_again_after_a_change() {
+    for backend in BACKENDS {
+        let place = Place::new();
+        let beside = place.temporary().parent().unwrap().join("beside");
+        std::fs::create_dir_all(&beside).unwrap();
+        let policy =
+            |more: &str| document(&json!({}), &json!({"allowWrite": [".", beside], "denyWrite": [more]}));
+        place.write("sandbox-config.json", &policy("a").to_string());
+        let flags = ["--sandbox-workspace-config"];
+        let refused = async || {
+            let mut ipybox = uninitialized(&place, backend, &flags, &[]).await;
+            assert_eq!(ipybox.ended().await.code(), Some(1), "{backend}");
+            eventually("all of the log has come", || ipybox.log().contains("ipybox sandbox-policy")).await;
+            assert!(ipybox.log().contains("filesystem.allowWrite"), "{backend}: {}", ipybox.log());
+        };
+        let look = |allow: &[&str]| {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ipybox"));
+            command.env_clear().envs(environment()).env("HOME", place.temporary()).arg("sandbox-policy");
+            command.arg("--workspace").arg(place.workspace()).arg("--state-dir").arg(place.states());
+            let output = command.args(allow).stdin(std::process::Stdio::null()).output().unwrap();
+            (output.status.success(), String::from_utf8(output.stdout).unwrap())
+        };
+        refused().await;
+        let (is_allowed, said) = look(&[]);
+        assert!(!is_allowed && said.contains(beside.to_str().unwrap()), "{backend}: {said}");
+        refused().await;
+        assert!(look(&["--allow"]).0 && look(&[]).0, "{backend}");
+        let mut ipybox = start(&place, backend, &flags).await;
+        let first = ipybox.cell(&format!("open({:?}, 'w').write('x')", beside.join("file"))).await.ok();
+        let note = "[the sandbox's policy is `sandbox-config.json` of the workspace]";
+        assert!(first.starts_with(note) && first.ends_with('1'), "{backend}: {first}");
+        ipybox.stop().await;
+        place.write("sandbox-config.json", &policy("b").to_string());
+        refused().await;
     }
 }

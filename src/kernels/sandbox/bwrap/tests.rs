@@ -1,6 +1,8 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use proptest::prelude::*;
+
 use super::super::policy::{Policy, PolicyPaths};
 use super::*;
 use crate::ground::process::skip;
@@ -309,4 +311,120 @@ fn programs_find_the_proxy_by_one_url() {
         assert!(variables.contains(&(name.to_owned(), "http://127.0.0.1:3128".to_owned())), "{name}");
     }
     assert_eq!(variables.len(), 8);
+}
+
+/// Paths as policies spell them.
+#[rustfmt::skip]
+const SPELLED: [&str; 23] = [
+    ".", "./", "part", "part/../.env.local", ".env", ".env.local", ".env.d", ".env.d/key", "link", "mcptools", "later",
+    "..", "~", "~/.ssh", "~/data", "~/.cache/huggingface", "~/.cache/huggingface/token", "~/.local/bin", "/", "/etc", "*", ".git", "sub",
+];
+
+/// Texts for a policy of a workspace; some of them open something.
+fn document() -> impl Strategy<Value = serde_json::Value> {
+    let paths = || proptest::collection::vec(proptest::sample::select(&SPELLED[..]), 0..3);
+    let hosts = proptest::collection::vec(proptest::sample::select(&["pypi.org", "*.example.com"][..]), 0..2);
+    let flag = || proptest::option::of(proptest::bool::ANY);
+    let lists = (paths(), proptest::option::of(paths()), paths(), paths());
+    let others = (hosts, flag(), flag(), proptest::option::of(1..6_u64));
+    (lists, others).prop_map(
+        |((deny_read, allow_read, allow_write, deny_write), (hosts, git, sockets, depth))| {
+            let mut document = serde_json::json!({
+                "network": {"allowedDomains": hosts, "deniedDomains": []},
+                "filesystem": {"denyRead": deny_read, "allowWrite": allow_write, "denyWrite": deny_write},
+            });
+            let mut set = |section: &str, key: &str, value: Option<serde_json::Value>| {
+                if let Some(value) = value {
+                    document[section][key] = value;
+                }
+            };
+            set("filesystem", "allowRead", allow_read.map(Into::into));
+            set("filesystem", "allowGitConfig", git.map(Into::into));
+            set("network", "allowAllUnixSockets", sockets.map(Into::into));
+            if let Some(depth) = depth {
+                document["mandatoryDenySearchDepth"] = depth.into();
+            }
+            document
+        },
+    )
+}
+
+/// What code could do to places inside and outside of the workspace, as numbers that grow with its rights.
+fn rights(rules: &Rules, base: &Path) -> Vec<(PathBuf, u8)> {
+    let places = [
+        "ws",
+        "ws/x",
+        "ws/part/x",
+        "ws/.env",
+        "ws/.env.local",
+        "ws/.env.d",
+        "ws/.env.d/key",
+        "ws/mcptools/x",
+        "ws/.git",
+        "ws/later",
+        "ws/.git/config",
+        "ws/sub/.git/config",
+        "ws/.mcp.json",
+        "ws/sandbox-config.json",
+        "home",
+        "home/.ssh/id",
+        "home/data/x",
+        "home/.cache/huggingface/token",
+        "home/.cache/huggingface/model",
+        "home/.local/bin/x",
+        "state/env/python",
+        "state/x",
+        "x",
+    ];
+    let (mounts, _) = mounts_of(rules).unwrap();
+    let places = places.iter().map(|place| base.join(place)).chain([PathBuf::from("/etc/passwd")]);
+    places
+        .map(|place| {
+            let right = match mounts.state(&place) {
+                State::Hidden => 0,
+                State::ReadOnly => 1,
+                State::Writable => 2,
+            };
+            (place, right)
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_policy_of_a_workspace_that_opens_nothing_gives_code_no_right_beyond_the_default(document in document()) {
+        let place = tempfile::tempdir().unwrap();
+        let base = place.path().canonicalize().unwrap();
+        for directory in ["ws/part", "ws/.env.d", "ws/.git", "ws/sub/.git", "ws/mcptools", "ws/.ipybox", "home/.ssh", "home/data",
+            "home/.cache/huggingface", "home/.local/bin", "state/env", "p/w"] {
+            std::fs::create_dir_all(base.join(directory)).unwrap();
+        }
+        for file in ["ws/.env.local", "ws/.env.d/key", "ws/.git/HEAD", "home/.cache/huggingface/token"] {
+            std::fs::write(base.join(file), "").unwrap();
+        }
+        std::os::unix::fs::symlink("../home/data", base.join("ws/link")).unwrap();
+        let paths = PolicyPaths {
+            workspace: base.join("ws"),
+            home: base.join("home"),
+            private_directory: base.join("p"),
+            writable_directory: base.join("p/w"),
+            state_dir: base.join("state"),
+            python_prefixes: vec![base.join("state/env")],
+            hidden: vec![base.join("ws/.mcp.json")],
+            ..PolicyPaths::default()
+        };
+        let default = Policy::embedded().unwrap().rules(&paths).unwrap();
+        std::fs::write(base.join("ws/sandbox-config.json"), document.to_string()).unwrap();
+        let Ok(policy) = Policy::of_workspace(&paths.workspace) else { return Ok(()) };
+        // What cannot be held is refused anyway.
+        let Ok(rules) = policy.rules(&paths) else { return Ok(()) };
+        if policy.openings(&paths).is_empty() {
+            prop_assert!(rules.allowed_domains.is_empty() && !rules.allow_all_unix_sockets);
+            for ((place, more), (_, less)) in rights(&rules, &base).into_iter().zip(rights(&default, &base)) {
+                prop_assert!(more <= less, "{}: {more} instead of {less}", place.display());
+            }
+        }
+    }
 }

@@ -12,6 +12,9 @@ pub(super) fn elsewhere(text: &str, is_denial: bool, paths: &PolicyPaths) -> Vec
     let rest = rest.trim_start_matches('/');
     let mut places: Vec<PathBuf> = paths.other_homes.iter().map(|home| home.join(rest)).collect();
     if rest.is_empty() {
+        if !is_denial {
+            return Vec::new();
+        }
         places.extend(paths.foreign_homes.iter().cloned());
     } else {
         let usual = paths.home.join(rest);

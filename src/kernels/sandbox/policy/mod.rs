@@ -12,6 +12,7 @@
 mod closed;
 mod document;
 mod homes;
+mod of_workspace;
 mod paths;
 mod policy_paths;
 mod rules;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use self::of_workspace::OnDefault;
 pub use self::paths::PathProblem;
 pub(crate) use self::paths::{Pattern, resolution_steps};
 pub(crate) use self::policy_paths::PolicyPaths;
@@ -49,6 +51,8 @@ pub(crate) struct Policy {
     source: Source,
     /// Whether the default's lists for reading are in it: they hold for all homes of the user, too.
     has_defaults: bool,
+    /// The document of a workspace, if this is its policy.
+    on_default: Option<Box<OnDefault>>,
 }
 
 /// Where a policy comes from.
@@ -187,6 +191,9 @@ impl From<RangeError> for Problem {
 }
 
 impl Policy {
+    /// The file of a workspace's own policy.
+    pub(crate) const WORKSPACE_FILE: &str = WORKSPACE_POLICY;
+
     /// Whether the document has a key at its top level.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.document.contains_key(key)
@@ -212,7 +219,7 @@ impl Policy {
         Ok(Self { has_defaults: true, ..Self::parse(EMBEDDED, EMBEDDED_NAME)? })
     }
 
-    /// The policy in `workspace`, `sandbox-config.json`, if there is one, else the embedded one.
+    /// The policy in `workspace`, `sandbox-config.json`, if there is one, on the embedded one; else the embedded one.
     ///
     /// A stub that keeps code from creating the file is no policy: another sandbox runs here, or was killed.
     ///
@@ -223,8 +230,25 @@ impl Policy {
         match file.symlink_metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::embedded(),
             Ok(found) if is_stub(&found) => Self::embedded(),
-            _ => Self::read_in(workspace, &file),
+            _ => Self::read_in(workspace, &file)?.on_default(),
         }
+    }
+
+    /// The policy of a workspace: its denials are added to those of the default.
+    fn on_default(self) -> Result<Self, PolicyError> {
+        let on_default = OnDefault::new(self.document, Self::embedded()?.document);
+        let document = on_default.document();
+        Ok(Self { document, has_defaults: true, on_default: Some(Box::new(on_default)), ..self })
+    }
+
+    /// What a workspace's policy opens that the default does not, each as a key and a value. Nothing for other policies.
+    pub(crate) fn openings(&self, paths: &PolicyPaths) -> Vec<String> {
+        self.on_default.iter().flat_map(|on_default| on_default.openings(paths)).collect()
+    }
+
+    /// A digest of the content of a workspace's policy; `None` for other policies.
+    pub(crate) fn content_of_workspace(&self) -> Option<String> {
+        self.on_default.as_deref().map(OnDefault::digest)
     }
 
     /// A policy from a file that is named relative to `workspace`. One in the workspace may come from a stranger: it must not
@@ -278,7 +302,9 @@ impl Policy {
             Err(error) => return Err(PolicyError::Json { name: source.name, source: error }),
         };
         match schema::check(&document) {
-            Ok(document) => Ok(Self { document: document.clone(), source, has_defaults: false }),
+            Ok(document) => {
+                Ok(Self { document: document.clone(), source, has_defaults: false, on_default: None })
+            }
             Err((key, problem)) => Err(source.at(key, problem)),
         }
     }

@@ -2,6 +2,7 @@
 
 mod documents;
 mod homes;
+mod of_workspace;
 mod sessions;
 
 use super::*;
