@@ -37,6 +37,11 @@ impl Config {
         let policy = settings.policy(&self.workspace)?;
         self.secrets = SecretPlaces::of(self);
         tracing::info!(policy = policy.name(), "kernels run in a sandbox");
+        if nix::unistd::geteuid().is_root() && !self.is_in_container() {
+            tracing::warn!(
+                "root starts the sandbox, where file modes do not protect: an ordinary user should"
+            );
+        }
         // Placeholder paths: the session's directories do not exist yet.
         let mut paths = self.sandbox_paths("/run/ipybox/p".into(), "/run/ipybox/w".into());
         paths.python_prefixes.extend(self.kernel.python.as_deref().and_then(prefix));

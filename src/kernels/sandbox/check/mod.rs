@@ -72,12 +72,25 @@ pub(crate) async fn missing(backend: Backend, variables: &Variables) -> Vec<Find
 
 /// The sandbox that was asked for cannot start on this machine.
 #[derive(Debug, thiserror::Error)]
-#[error("start the sandbox ({}){}", backend.name(), finding::text_of(findings))]
+#[error("start the sandbox ({}){}{}", backend.name(), finding::text_of(findings), other_backend(*backend, findings))]
 pub(crate) struct Unusable {
     /// The backend that should have made it.
     pub(crate) backend: Backend,
     /// The failed findings, at least one.
     pub(crate) findings: Vec<Finding>,
+}
+
+/// Programs that srt needs and bubblewrap alone does not.
+const OF_SRT: [&str; 5] = ["srt", "node", "socat", "rg", "which"];
+
+/// The advice to take the other backend, if nothing of what it needs is missing.
+fn other_backend(backend: Backend, findings: &[Finding]) -> &'static str {
+    let is_of_srt = |finding: &Finding| OF_SRT.contains(&finding.name);
+    if cfg!(target_os = "linux") && backend == Backend::Srt && findings.iter().all(is_of_srt) {
+        "\nhint: `--sandbox --sandbox-backend bwrap` needs none of these programs"
+    } else {
+        ""
+    }
 }
 
 #[cfg(test)]

@@ -146,6 +146,7 @@ fn versions_are_found_in_what_programs_say() {
 #[tokio::test]
 async fn an_error_at_the_start_has_the_words_of_the_findings() {
     let findings = missing(Backend::Srt, &Variables::from_pairs([("PATH", "/nonexistent")])).await;
+    let of_srt = findings.iter().filter(|finding| ["node", "srt"].contains(&finding.name)).cloned().collect();
     let message = Unusable { backend: Backend::Srt, findings }.to_string();
     assert!(message.starts_with("start the sandbox (srt): node: not on PATH; srt: not on PATH"), "{message}");
     assert!(
@@ -153,6 +154,10 @@ async fn an_error_at_the_start_has_the_words_of_the_findings() {
         "{message}"
     );
     assert_eq!(message.matches("hint: install Node.js").count(), 1, "{message}");
+    assert!(!message.contains("--sandbox-backend bwrap"), "bubblewrap is missing, too: {message}");
+    let message = Unusable { backend: Backend::Srt, findings: of_srt }.to_string();
+    let hint = "hint: `--sandbox --sandbox-backend bwrap` needs none of these programs";
+    assert_eq!(message.ends_with(hint), cfg!(target_os = "linux"), "{message}");
 }
 
 /// Needs bubblewrap, and a machine that lets it work.
