@@ -24,6 +24,7 @@ use crate::ground::text::describe;
 use crate::kernels::checkpoint::Checkpoint;
 use crate::kernels::kernel::{self, Death, Event, ExecuteRequest, Inquiry, Insight, Kernel};
 use crate::kernels::output::Late;
+use crate::kernels::sandbox::TopLevel;
 use crate::session::site::{self, Kernels};
 use crate::tools::servers::Pool;
 
@@ -167,6 +168,8 @@ impl Worker {
         }
         let mut notes = self.news_of_servers(cell).await;
         let (mut spent, mut has_failed, mut live) = (Duration::ZERO, false, None);
+        // Before its code can have made anything.
+        self.kernels.top_level().iter().for_each(TopLevel::cell_begins);
         let Followed { recorded, error, end, .. } = loop {
             let request = tokio::select! {
                 // What was cancelled while it waited must not run.
@@ -176,12 +179,16 @@ impl Worker {
                 request = self.send(cell) => request?,
             };
             notes.extend(self.lost.take());
-            notes.extend(self.kernels.take_notes());
             notes.extend(self.checkpoint().iter().flat_map(|checkpoint| checkpoint.notes()));
+            let top_level = self.kernels.top_level();
             let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
             let begun = Instant::now();
             let live = live.get_or_insert_with(|| self.audience.begin(&cell.code, cell.author));
-            let followed = follow(kernel, request, cell, generation, spent, &mut self.late, live).await;
+            let following = follow(kernel, request, cell, generation, spent, &mut self.late, live);
+            let followed = match &top_level {
+                None => following.await,
+                Some(top_level) => top_level.watch_during(following).await,
+            };
             spent += begun.elapsed();
             match &followed.end {
                 // The kernel had ended before the request was sent, but the host did not know it yet.
@@ -202,6 +209,9 @@ impl Worker {
             self.give_up_kernel().await;
             // The next caller may be another one, and a caller that cancelled gets no outcome.
             self.lost = lost_by(&end);
+        }
+        if cell.author != Author::Ourselves {
+            notes.extend(self.kernels.take_notes());
         }
         let (mut shown, late) = recorded.after(self.late.drain().await);
         notes.append(&mut shown.troubles);

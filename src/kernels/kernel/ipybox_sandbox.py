@@ -109,7 +109,8 @@ def of_files(error):
     if any(is_below(path, place) for place in (workspace, temporary) if place):
         return (
             "the kernel is in a sandbox, in which files are protected that configure programs or hold secrets: "
-            "use another name"
+            "use another name, or a subdirectory. The user permits a name by an entry of `filesystem.allowWrite` in the "
+            "sandbox's policy (`--sandbox-config`)"
         )
     return (
         f"the kernel is in a sandbox: code writes below `{workspace}` and `{temporary}` only, "

@@ -26,6 +26,7 @@ mod running;
 mod settings;
 mod srt;
 mod stubs;
+mod top_level;
 
 pub use self::backend::Backend;
 pub(crate) use self::bwrap::proxy_environment;
@@ -41,3 +42,4 @@ pub(crate) use self::protocol::{Configuration, KernelProgram, Notice, Program, R
 pub(crate) use self::running::Sandbox;
 pub(crate) use self::settings::{Confinement, Inside};
 pub(crate) use self::stubs::is_stub;
+pub(crate) use self::top_level::TopLevel;

@@ -1,12 +1,12 @@
-//! Places to mount on for what is missing and must not come into being: empty files and directories on the host, for as
-//! long as a sandbox needs them.
+//! Places to mount on for what is missing and must not come into being: files and directories on the host without a
+//! meaning, for as long as a sandbox needs them.
 //!
 //! bubblewrap would make them too, and leave them. Sandboxes that share one hold it by shared locks; the last one
-//! removes it. A stub is empty and bears a time of 1970: what somebody has written to is none any more, and stays.
+//! removes it. A stub is small and bears a time of 1970: what somebody has written to is none any more, and stays.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -15,12 +15,14 @@ use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, Timespec, Timestamps, renameat_with, utimensat};
 use rustix::io::Errno;
 
-use super::policy::is_directory;
+use super::policy::{is_directory, placeholder};
 use crate::ground::files::replacement::{Replacement, sweep};
 use crate::ground::files::{held_too_long, if_there, is_at};
 
 /// When stubs were last changed, by which they are known. Archives have files of 1970's first second, so it is another.
 const TIME: Duration = Duration::from_secs(19_700_607);
+/// How large a stub is at most.
+const MOST_BYTES: u64 = 64;
 /// How long a stub may be in the hands of sandboxes that remove it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked at then.
@@ -43,14 +45,18 @@ impl Stubs {
         self.0.iter().map(|stub| stub.path.as_path())
     }
 
-    /// Makes an empty file or directory of `stub`, the first part of `target` that is missing, or shares that of
+    /// Makes a file or directory of `stub`, the first part of `target` that is missing, or shares that of
     /// another sandbox.
     pub(super) fn hold(&mut self, stub: &Path, target: &Path) -> io::Result<()> {
         if self.paths().any(|path| path == stub) {
             return Ok(());
         }
-        let is_named_so = target.file_name().and_then(OsStr::to_str).is_some_and(is_directory);
-        let kind = if stub != target || is_named_so { Kind::Directory } else { Kind::File };
+        let name = target.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let kind = if stub != target || is_directory(name) {
+            Kind::Directory
+        } else {
+            Kind::File(placeholder(name))
+        };
         let deadline = Instant::now() + PATIENCE;
         loop {
             match share(stub)? {
@@ -76,7 +82,8 @@ impl Stubs {
 /// What a stub is.
 #[derive(Clone, Copy)]
 enum Kind {
-    File,
+    /// A file with this content.
+    File(&'static str),
     Directory,
 }
 
@@ -112,7 +119,7 @@ fn make(path: &Path, kind: Kind) -> io::Result<()> {
 
 fn make_in_place(path: &Path, kind: Kind) -> io::Result<()> {
     match kind {
-        Kind::File => drop(File::create_new(path)?),
+        Kind::File(content) => File::create_new(path)?.write_all(content.as_bytes())?,
         Kind::Directory => std::fs::create_dir(path)?,
     }
     let time = Timespec { tv_sec: TIME.as_secs().cast_signed(), tv_nsec: 0 };
@@ -141,8 +148,8 @@ fn share(path: &Path) -> io::Result<Shared> {
 
 /// Whether it was made for a sandbox, which may still run.
 pub(crate) fn is_stub(found: &Metadata) -> bool {
-    let is_empty = found.is_dir() || found.is_file() && found.len() == 0;
-    is_empty && found.modified().is_ok_and(|time| time == SystemTime::UNIX_EPOCH + TIME)
+    let is_small = found.is_dir() || found.is_file() && found.len() <= MOST_BYTES;
+    is_small && found.modified().is_ok_and(|time| time == SystemTime::UNIX_EPOCH + TIME)
 }
 
 impl Drop for Stubs {
@@ -208,13 +215,13 @@ mod tests {
     fn what_another_process_locks_is_waited_for_and_named() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        make(&path, Kind::File).unwrap();
+        make(&path, Kind::File("")).unwrap();
         let file = File::open(&path).unwrap();
         file.lock().unwrap();
         let error = Stubs::default().hold(&path, &path).unwrap_err();
         assert_eq!(error.to_string(), "another process has held it for 2s");
         drop(file);
-        drop(make(&path, Kind::File));
+        drop(make(&path, Kind::File("")));
         Stubs::default().hold(&path, &path).unwrap();
         assert!(!path.exists());
     }

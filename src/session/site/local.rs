@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::ground::env;
 use crate::kernels::environment;
 use crate::kernels::kernel::{Kernel, Launch, Limits, ShellCommands};
-use crate::kernels::sandbox::KernelProgram;
+use crate::kernels::sandbox::{KernelProgram, TopLevel};
 use crate::tools::tool_server;
 use crate::tools::tool_server::Endpoint;
 
@@ -145,6 +145,11 @@ impl Local {
     /// A file that the sandbox no longer protects.
     pub(super) fn replaced(&self) -> Option<&Path> {
         self.sandboxed.as_ref()?.replaced()
+    }
+
+    /// The top level of the workspace, if code in a sandbox can write there.
+    pub(super) fn top_level(&self) -> Option<TopLevel> {
+        self.sandboxed.as_ref()?.top_level()
     }
 
     /// What the answer of the next cell says about the sandbox.

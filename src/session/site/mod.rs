@@ -111,6 +111,14 @@ impl Kernels {
         }
     }
 
+    /// The top level of the workspace, if code in a sandbox can write there.
+    pub(crate) fn top_level(&self) -> Option<sandbox::TopLevel> {
+        match self {
+            Self::Local(local) => local.top_level(),
+            Self::Remote(_) => None,
+        }
+    }
+
     /// What the answer of the next cell says about the sandbox, if there is one.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
         match self {

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::ground::env;
 use crate::kernels::environment::Environment;
 use crate::kernels::kernel::{Kernel, Launch, Limits};
-use crate::kernels::sandbox::{self, Confinement, Inside, PolicyPaths, Sandbox, Service};
+use crate::kernels::sandbox::{self, Confinement, Inside, PolicyPaths, Sandbox, Service, TopLevel};
 use crate::tools::tool_server::Endpoint;
 
 /// The name of the settings file in the private directory.
@@ -34,6 +34,8 @@ pub(crate) struct Sandboxed {
     /// The port of the tool server in the sandbox; 0 for a free one.
     port: u16,
     running: Option<Sandbox>,
+    /// The top level of the workspace, if code can write there.
+    top_level: Option<TopLevel>,
     /// Notes for the next cell's answer.
     notes: Vec<String>,
     /// All notes so far: each is given once.
@@ -55,6 +57,7 @@ impl Sandboxed {
             paths,
             port,
             running: None,
+            top_level: None,
             notes: Vec::new(),
             told: BTreeSet::new(),
         })
@@ -105,6 +108,16 @@ impl Sandboxed {
             tool_server.listen_on(listener).await.map_err(Error::Files)?;
         }
         self.running = Some(sandbox);
+        // The rules may protect more than before: what has appeared meanwhile is still new.
+        let top_level = TopLevel::new(&self.paths.workspace, &rules).map_err(Error::Files)?;
+        self.top_level = match (self.top_level.take(), top_level) {
+            (Some(before), Some(now)) => {
+                before.cell_begins();
+                self.notes.extend(before.take_notes());
+                Some(now)
+            }
+            (_, now) => now,
+        };
         self.notes.extend(notes.into_iter().filter(|note| self.told.insert(note.clone())));
         Ok(())
     }
@@ -125,9 +138,16 @@ impl Sandboxed {
         self.running.as_ref()?.replaced()
     }
 
+    /// The top level of the workspace, if code can write there.
+    pub(super) fn top_level(&self) -> Option<TopLevel> {
+        self.top_level.clone()
+    }
+
     /// What the answer of the next cell says about the sandbox.
     pub(super) fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+        let mut notes = std::mem::take(&mut self.notes);
+        notes.extend(self.top_level.iter().flat_map(TopLevel::take_notes));
+        notes
     }
 
     /// Ends the sandbox and all that is in it.

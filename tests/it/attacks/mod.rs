@@ -9,6 +9,7 @@ mod git;
 mod host;
 mod host_programs;
 mod later_programs;
+mod top_level;
 
 use nix::sys::signal::Signal;
 use serde_json::json;

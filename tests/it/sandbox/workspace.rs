@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::session::{BACKENDS, names, uninitialized};
+use super::session::{self, BACKENDS, document, names, start, uninitialized};
 use crate::support::{Place, environment, kernel_python, tool};
 
 /// It does not start, and says why.
@@ -107,6 +107,39 @@ for path in ['later/key', 'secret', 'kept/file']:
         assert_eq!(place.read("later/key"), "s3cret");
         let left = ["secret", "kept"].map(|name| place.workspace().join(name).exists());
         assert_eq!(left, [false, false], "{backend}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_at_the_top_that_the_policy_permits_is_not_moved_away() {
+    for backend in BACKENDS {
+        let place = Place::new();
+        std::fs::create_dir(place.workspace().join(".there")).unwrap();
+        let opened = json!({"allowWrite": [".", ".permitted", "opencode.json", ".vscode"]});
+        let policy = session::policy(&place, &document(&json!({}), &opened));
+        let mut ipybox = start(&place, backend, &["--sandbox-config", &policy]).await;
+        let code = "import os
+for name in ['.permitted', '.other', 'opencode.json', 'data.json', 'settings.toml']: open(name, 'w').write('1')
+os.mkdir('.vscode')
+try: open('.there/x', 'w')
+except OSError as error: print(error)";
+        let answer = ipybox.cell(code).await.ok();
+        for words in ["Read-only file system", "`.other` to `.ipybox/set-aside/", "`settings.toml` to "] {
+            assert!(answer.contains(words), "{backend}: {answer}");
+        }
+        ipybox.stop().await;
+        let there = names(&place.workspace());
+        for (name, is_there) in [
+            (".permitted", true),
+            ("opencode.json", true),
+            (".vscode", true),
+            ("data.json", true),
+            (".other", false),
+            ("settings.toml", false),
+        ] {
+            assert_eq!(there.contains(&name.to_owned()), is_there, "{backend}: {name} in {there:?}");
+        }
+        assert_eq!(names(&place.workspace().join(".ipybox/set-aside")).len(), 2, "{backend}");
     }
 }
 

@@ -18,6 +18,7 @@ mod policy_paths;
 mod rules;
 mod schema;
 mod settings;
+mod top_names;
 mod trusted;
 
 use std::path::{Path, PathBuf};
@@ -29,7 +30,8 @@ pub use self::paths::PathProblem;
 pub(crate) use self::paths::{Pattern, resolution_steps};
 pub(crate) use self::policy_paths::PolicyPaths;
 pub(crate) use self::rules::Rules;
-pub(super) use self::trusted::is_directory;
+pub(super) use self::top_names::takes_permission;
+pub(super) use self::trusted::{is_directory, placeholder};
 use super::domain::DomainError;
 use super::stubs::is_stub;
 use crate::ground::files::small;

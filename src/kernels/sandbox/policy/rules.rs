@@ -79,7 +79,13 @@ impl Policy {
         }
         let depth = self.document.get("mandatoryDenySearchDepth").and_then(Value::as_u64);
         let is_git_open = self.is_set("filesystem", "allowGitConfig");
-        let (top, below) = trusted(&closed.workspace, is_git_open, depth.unwrap_or(trusted::DEPTH));
+        let (mut top, mut below) = trusted(&closed.workspace, is_git_open, depth.unwrap_or(trusted::DEPTH));
+        // By its own name the policy permits one of them.
+        let is_permitted = |path: &Path| {
+            !trusted::is_never_permitted(path) && allow_write.iter().any(|open| open.path() == Some(path))
+        };
+        top.retain(|path| !is_permitted(path));
+        below.retain(|path| !is_permitted(path));
         for path in &top {
             closed.must_be_no_link(path, &allow_write)?;
         }

@@ -1,13 +1,15 @@
 //! Files that configure the user's programs in a workspace: programs run commands from them without asking,
-//! so sandboxed code must not write them.
+//! so sandboxed code must not write them. Other names at the top are in `top_names`.
 //!
 //! Ordinary source (`package.json`, `Makefile`) is not among them: programs run it only on command.
 
 use std::path::{Path, PathBuf};
 
+use super::top_names::takes_permission;
+
 /// Directories of tools. Missing ones must not be created.
 #[rustfmt::skip]
-const DIRECTORIES: [&str; 49] = [
+const DIRECTORIES: [&str; 52] = [
     // Editors.
     ".vscode", ".idea", ".zed", ".fleet", ".helix", ".devcontainer", ".run", ".settings", ".vim",
     // Agents.
@@ -17,12 +19,12 @@ const DIRECTORIES: [&str; 49] = [
     // Version control, and what it runs.
     ".hg", ".sl", ".jj", ".husky", ".githooks",
     // Shells' extensions, package managers and build tools.
-    ".direnv", ".mise", ".yarn", ".bundle", ".cargo", ".mvn", ".config",
+    ".direnv", ".mise", ".yarn", ".bundle", ".cargo", ".mvn", ".config", ".bsp", ".bloop", ".metals",
 ];
 
 /// Files of tools. Missing ones are replaced by empty stubs, which their programs accept.
 #[rustfmt::skip]
-const FILES: [&str; 60] = [
+const FILES: [&str; 66] = [
     // Shells, and what they run in a directory.
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile", ".zshenv",
     ".zlogin", ".zlogout", ".envrc", ".tool-versions", ".mise.toml", "mise.toml", ".mise.local.toml",
@@ -38,15 +40,25 @@ const FILES: [&str; 60] = [
     ".dir-locals.el", ".dir-locals-2.el",
     // Interpreters and debuggers, which read them where they are started.
     ".ripgreprc", ".gdbinit", ".lldbinit", ".pdbrc", ".irbrc", ".pryrc", ".Rprofile", ".Renviron", ".octaverc",
-    ".psysh.php", ".ghci", ".iex.exs", ".ocamlinit", ".perldb",
+    ".psysh.php", ".ghci", ".iex.exs", ".ocamlinit", ".perldb", ".python-version", ".merlin", ".latexmkrc",
+    "latexmkrc", "gptme.toml", ".lfsconfig",
 ];
 
-/// The same, but programs refuse empty ones: protected only if they exist.
-#[rustfmt::skip]
-const FILES_IF_THERE: [&str; 9] = [
-    "rust-toolchain", "rust-toolchain.toml", "pnpm-workspace.yaml", "opencode.json", "opencode.jsonc",
-    "crush.json", ".crush.json", ".RData", ".buckconfig",
+/// The same, but programs refuse empty ones: each with a content that changes nothing.
+const FILLED_FILES: [(&str, &str); 8] = [
+    ("opencode.json", "{}\n"),
+    ("opencode.jsonc", "{}\n"),
+    ("crush.json", "{}\n"),
+    (".crush.json", "{}\n"),
+    (".continuerc.json", "{}\n"),
+    ("rust-toolchain", "[toolchain]\ncomponents = []\n"),
+    ("rust-toolchain.toml", "[toolchain]\ncomponents = []\n"),
+    // A saved workspace of R without a variable: format 2, as text, by R 3.5.0 for R 2.3.0; 254 is the empty list.
+    (".RData", "RDA2\nA\n2\n197888\n131840\n254\n"),
 ];
+
+/// The same, but no content is without an effect: protected only if they exist.
+const FILES_IF_THERE: [&str; 2] = ["pnpm-workspace.yaml", ".buckconfig"];
 
 /// The beginnings and ends of other such names: a format of one's choice, a variant for one machine. Protected if they
 /// exist.
@@ -64,6 +76,9 @@ const FAMILIES: [(&str, &str); 15] = [
 const OWN_PACKAGES: [&str; 3] =
     ["node_modules/ipybox", "node_modules/@ipybox-rs", "node_modules/.bin/ipybox"];
 
+/// Names at the top that other rules are about.
+const ELSEWHERE: [&str; 3] = [".git", ".env", ".ipybox"];
+
 /// The file by which git recognises a bare repository, without `.git`.
 const BARE_REPOSITORY: &str = "HEAD";
 
@@ -73,13 +88,16 @@ pub(super) const DEPTH: u64 = 3;
 /// number.
 const MOST_ENTRIES: usize = 50_000;
 const MOST_FOUND: usize = 400;
+/// How deep submodules and parts of their names are searched below `.git/modules`.
+const SUBMODULE_DEPTH: u32 = 4;
 /// Directories that are not searched: they are large, and installed.
 const NOT_SEARCHED: [&str; 2] = ["node_modules", "site-packages"];
 
 /// The paths that must not be written: at the top of `workspace`, existing or not, and existing ones further
 /// down.
 pub(super) fn trusted(workspace: &Path, is_git_open: bool, depth: u64) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let top = DIRECTORIES.iter().chain(&FILES).map(|name| workspace.join(name));
+    let filled = FILLED_FILES.iter().map(|(name, _)| name);
+    let top = DIRECTORIES.iter().chain(&FILES).chain(filled).map(|name| workspace.join(name));
     let there = FILES_IF_THERE.iter().map(|name| workspace.join(name)).filter(|path| path.exists());
     let mut top: Vec<PathBuf> = top.chain(there).chain(own_packages(workspace)).collect();
     let git = workspace.join(".git");
@@ -90,9 +108,13 @@ pub(super) fn trusted(workspace: &Path, is_git_open: bool, depth: u64) -> (Vec<P
         top.push(git);
     } else if git.is_dir() {
         top.push(git.join("hooks"));
+        hooks_of_submodules(&git.join("modules"), SUBMODULE_DEPTH, &mut top);
     }
     let mut search = Search { found: Vec::new(), entries: 0, is_git_open };
-    search.take_entries(workspace, is_of_family);
+    search.take_entries(workspace, |name| {
+        let is_of_any_program = name.starts_with('.') && !ELSEWHERE.contains(&name) && takes_permission(name);
+        is_of_family(name) || is_of_any_program
+    });
     search.below(workspace, depth);
     if search.is_over() {
         tracing::warn!(
@@ -119,8 +141,14 @@ fn is_of_family(name: &str) -> bool {
 fn is_configuration(name: &str) -> bool {
     DIRECTORIES.contains(&name)
         || FILES.contains(&name)
+        || FILLED_FILES.iter().any(|(filled, _)| *filled == name)
         || FILES_IF_THERE.contains(&name)
         || is_of_family(name)
+}
+
+/// The content of a file that takes the place of a missing one.
+pub(in crate::kernels::sandbox) fn placeholder(name: &str) -> &'static str {
+    FILLED_FILES.iter().find(|(filled, _)| *filled == name).map_or("", |(_, content)| content)
 }
 
 /// Whether a program expects a directory of this name.
@@ -199,6 +227,29 @@ impl Search {
             self.found.push(path);
         }
     }
+}
+
+/// Adds the hooks of submodules, whose names may be paths, and of theirs.
+fn hooks_of_submodules(modules: &Path, depth: u32, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(modules) else { return };
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        let below = if is_repository(&entry.path()) {
+            found.push(entry.path().join("hooks"));
+            entry.path().join("modules")
+        } else {
+            entry.path()
+        };
+        if depth > 1 {
+            hooks_of_submodules(&below, depth - 1, found);
+        }
+    }
+}
+
+/// Whether no policy permits to write `path`: a repository, the file that makes one, a package of ours.
+pub(super) fn is_never_permitted(path: &Path) -> bool {
+    let is_of_git =
+        path.components().any(|part| part.as_os_str() == ".git") || path.ends_with(BARE_REPOSITORY);
+    is_of_git || OWN_PACKAGES.iter().any(|own| path.ends_with(own))
 }
 
 /// Whether `directory` is a repository under another name than `.git`, which a file `.git` may refer to.

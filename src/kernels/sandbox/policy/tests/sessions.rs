@@ -232,10 +232,14 @@ fn what_configures_other_programs_is_closed_at_the_top() {
     {
         assert!(is_closed(&rules, name), "{name}");
     }
-    // Empty ones would be refused by the programs that read them.
-    assert!(!is_closed(&rules, "rust-toolchain.toml"));
-    std::fs::write(host.root.join("home/ws/rust-toolchain.toml"), "").unwrap();
-    assert!(is_closed(&host.rules("").unwrap(), "rust-toolchain.toml"));
+    // No content would be accepted by the programs that read them, or is known for any program.
+    for name in ["pnpm-workspace.yaml", ".unknown", ".unknown.d"] {
+        assert!(!is_closed(&rules, name), "{name}");
+        std::fs::write(host.root.join("home/ws").join(name), "").unwrap();
+        assert!(is_closed(&host.rules("").unwrap(), name), "{name}");
+    }
+    std::fs::create_dir(host.root.join("home/ws/.cache")).unwrap();
+    assert!(!is_closed(&host.rules("").unwrap(), ".cache"));
     for name in
         ["lefthook.toml", ".lefthook-local.json", "mise.dev.toml", "x.code-workspace", ".envrc.private"]
     {
@@ -260,6 +264,38 @@ fn no_code_makes_a_package_that_npx_takes_for_ipybox() {
     std::fs::create_dir_all(host.root.join("home/ws/node_modules/.bin")).unwrap();
     symlink("../ipybox/bin/ipybox.js", host.root.join("home/ws/node_modules/.bin/ipybox")).unwrap();
     assert_eq!(names.map(is_closed), [true, true, false]);
+}
+
+#[test]
+fn a_policy_permits_what_configures_other_programs_by_its_own_name() {
+    let host = Host::new();
+    std::fs::create_dir_all(host.root.join("home/ws/sub/.vscode")).unwrap();
+    let opened = r#""allowWrite": [".", ".vscode", "opencode.json", "sub", "sub/.vscode", ".git", "HEAD"]"#;
+    let denied = host.settings(&host.rules(opened).unwrap(), "denyWrite");
+    for (name, is_closed) in [
+        (".vscode", false),
+        ("opencode.json", false),
+        ("sub/.vscode", false),
+        (".zed", true),
+        (".git", true),
+        ("HEAD", true),
+    ] {
+        assert_eq!(denied.contains(&format!("ROOT/home/ws/{name}")), is_closed, "{name}");
+    }
+}
+
+#[test]
+fn hooks_of_submodules_stay_closed_where_git_is_open() {
+    let host = Host::new();
+    let git = host.root.join("home/ws/.git");
+    for module in ["modules/lib", "modules/vendor/name", "modules/lib/modules/inner"] {
+        std::fs::create_dir_all(git.join(module).join("objects")).unwrap();
+        std::fs::write(git.join(module).join("HEAD"), "ref: refs/heads/main").unwrap();
+    }
+    let denied = host.settings(&host.rules(r#""allowGitConfig": true"#).unwrap(), "denyWrite");
+    for module in ["modules/lib", "modules/vendor/name", "modules/lib/modules/inner"] {
+        assert!(denied.contains(&format!("ROOT/home/ws/.git/{module}/hooks")), "{module}: {denied:?}");
+    }
 }
 
 #[test]
