@@ -83,6 +83,13 @@ impl Config {
         exposed
     }
 
+    /// Without a sandbox: has the host's own programs take nothing from where code in the sandbox of an earlier session could
+    /// write.
+    pub(super) fn keep_programs_from_earlier_code(&mut self) {
+        let variables = Arc::make_mut(&mut self.variables);
+        withhold_recorded(variables, &self.recorded, &self.state_dir);
+    }
+
     /// Records the places that code in the sandbox can write, before any of it runs.
     ///
     /// # Errors
@@ -141,6 +148,14 @@ impl Config {
     }
 }
 
+/// As [`withhold`], for the places that code in earlier sandboxes could write.
+pub(crate) fn withhold_recorded(variables: &mut Variables, recorded: &Exposed, state_dir: &Path) {
+    // Relative entries are the user's own where no code has been.
+    if !recorded.is_empty() {
+        withhold(variables, recorded, state_dir);
+    }
+}
+
 /// Removes paths to exposed places from the variables of the host's programs. Relative paths are relative to
 /// `directory`.
 fn withhold(variables: &mut Variables, exposed: &Exposed, directory: &Path) {
@@ -184,7 +199,7 @@ fn confinement(
         None => own_program().or_else(|| on_path("ipybox", &path)).ok_or(Error::NoGateway)?,
     };
     let gateway = gateway.canonicalize().map_err(|_| Error::Gateway { program: gateway })?;
-    if let Some(place) = exposed.on_the_way(&gateway) {
+    if let Some(place) = exposed.on_the_way(&gateway).or_else(|| around_package(&gateway, exposed)) {
         return Err(Error::ExposedGateway { program: gateway, place });
     }
     Ok(Confinement {
@@ -195,6 +210,14 @@ fn confinement(
         install_domains: settings.install_domains,
         timeout: settings.init_timeout,
     })
+}
+
+/// The exposed place around a package of npm. The package is protected, but not the links and programs in `.bin` by which it is
+/// started.
+fn around_package(program: &Path, exposed: &Exposed) -> Option<PathBuf> {
+    let place = exposed.above(program)?;
+    let below = program.strip_prefix(&place).ok()?;
+    below.iter().any(|name| name == "node_modules").then_some(place)
 }
 
 /// The running program, if it is the program `ipybox`, which can run in a sandbox.

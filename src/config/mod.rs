@@ -19,6 +19,7 @@ use crate::ground::env::{IPYBOX_CONTAINER, Variables};
 use crate::kernels::kernel::ShellCommands;
 use crate::kernels::sandbox::{Confinement, Exposed, PolicyPaths};
 
+pub(crate) use self::apart::withhold_recorded;
 use self::connectors::login_flags;
 pub(crate) use self::connectors::{connector_at, connector_here, connector_in};
 pub use self::consent::WorkspacePolicy;
@@ -169,6 +170,7 @@ impl Config {
         match settings.sandbox {
             Some(sandbox) => config.confine(sandbox)?,
             None => {
+                config.keep_programs_from_earlier_code();
                 config.warn_of_home();
                 config.warn_of_python();
             }

@@ -159,7 +159,7 @@ impl Check<'_> {
             return Err(refusal(key, argument));
         }
         let mut variables = server.env.iter();
-        match variables.find(|(_, value)| self.is_in_workspace(value, directory)) {
+        match variables.find(|(_, value)| is_meant(value)) {
             Some((name, value)) => Err(refusal(format!("env.{name}"), value)),
             None => Ok(()),
         }
@@ -216,10 +216,11 @@ fn value_of(argument: &str) -> &str {
     }
 }
 
-/// Whether an argument is, or has as its value, a path that begins with `.`.
-fn is_relative(argument: &str) -> bool {
-    let value = value_of(argument);
-    matches!(value, "." | "..") || value.starts_with("./") || value.starts_with("../")
+/// Whether a text is, or has as a part (`--root=.`, `.:/data`, `source=./a,target=/b`), a path that begins with `.`.
+fn is_relative(text: &str) -> bool {
+    let is_path =
+        |part: &str| matches!(part, "." | "..") || part.starts_with("./") || part.starts_with("../");
+    text.split([':', ',', '=']).any(is_path)
 }
 
 /// The first line of a script after `#!`.

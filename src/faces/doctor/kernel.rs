@@ -11,11 +11,7 @@ use crate::kernels::environment::{self, Outlook};
 use crate::kernels::sandbox::check::{Finding, Remedy};
 
 pub(super) async fn examine(settings: &Settings, variables: &Variables) -> Vec<Finding> {
-    // A workspace that does not exist yet has no real path.
-    let named = std::path::absolute(&settings.workspace).unwrap_or_else(|_| settings.workspace.clone());
-    let workspace = named.canonicalize().unwrap_or(named);
-    let states = config::states_dir(settings.state_dir.clone(), variables);
-    let state_dir = states.as_ref().map(|states| config::workspace_state_dir(states, &workspace));
+    let (workspace, state_dir) = directories(settings, variables);
     let python = python(settings, variables, state_dir.as_ref().ok().cloned(), workspace.clone()).await;
     let state = match &state_dir {
         Ok(directory) => places::state_directory(directory),
@@ -32,6 +28,19 @@ pub(super) async fn examine(settings: &Settings, variables: &Variables) -> Vec<F
         }
     }
     findings
+}
+
+/// The workspace's path, and its state directory.
+pub(super) fn directories(
+    settings: &Settings,
+    variables: &Variables,
+) -> (PathBuf, Result<PathBuf, config::Error>) {
+    // A workspace that does not exist yet has no real path.
+    let named = std::path::absolute(&settings.workspace).unwrap_or_else(|_| settings.workspace.clone());
+    let workspace = named.canonicalize().unwrap_or(named);
+    let states = config::states_dir(settings.state_dir.clone(), variables);
+    let state_dir = states.map(|states| config::workspace_state_dir(&states, &workspace));
+    (workspace, state_dir)
 }
 
 async fn python(

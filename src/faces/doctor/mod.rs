@@ -14,7 +14,7 @@ mod text;
 
 use serde::Serialize;
 
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::ground::env::Variables;
 use crate::kernels::sandbox::Backend;
 use crate::kernels::sandbox::check::{self, Finding};
@@ -52,7 +52,14 @@ struct Groups {
 /// Checks everything that a session with these settings needs. Takes less than two seconds, unless a program
 /// hangs.
 pub async fn examine(settings: &Settings) -> Report {
-    let variables = Variables::of(settings.environment.as_ref(), &settings.workspace);
+    let mut variables = Variables::of(settings.environment.as_ref(), &settings.workspace);
+    let (workspace, state_dir) = kernel::directories(settings, &variables);
+    // What it starts is as little from there as what sessions start.
+    if let Ok(directory) = state_dir
+        && let Ok(recorded) = config::recorded(&directory, &workspace)
+    {
+        config::withhold_recorded(&mut variables, &recorded, &directory);
+    }
     let (kernel, mcp_servers, sandbox_srt, sandbox_bwrap) = tokio::join!(
         kernel::examine(settings, &variables),
         servers::examine(&variables),

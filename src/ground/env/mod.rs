@@ -142,8 +142,8 @@ impl Variables {
         inherited.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// From now on programs of the host get `rest` as the value of `name`, or no such variable. Code in a
-    /// sandbox and placeholders get the original value.
+    /// From now on programs of the host get `rest` as the value of `name`, or no such variable. Kernels and placeholders get
+    /// the original value.
     pub(crate) fn withhold(&mut self, name: &str, rest: Option<String>) {
         let before = match rest {
             Some(rest) => self.process.insert(name.to_owned(), rest),
@@ -169,17 +169,18 @@ impl Variables {
     /// The kernel's environment: what every program needs, and the `KERNEL_ENV_*` values by their short names.
     pub fn for_kernel(&self) -> BTreeMap<String, String> {
         let mut kernel = self.pick(BASE, BASE_PREFIXES);
+        let withheld = self.withheld.iter().filter(|(name, _)| BASE.contains(&name.as_str()));
+        kernel.extend(withheld.map(|(name, value)| (name.clone(), value.clone())));
         kernel.extend(self.meant_for_kernel());
         kernel
     }
 
     /// The kernel's environment in a sandbox, where the host's directory for temporary files cannot be written to.
     pub(crate) fn for_confined_kernel(&self) -> BTreeMap<String, String> {
-        let mut kernel = self.pick(BASE, BASE_PREFIXES);
-        let withheld = self.withheld.iter().filter(|(name, _)| BASE.contains(&name.as_str()));
-        kernel.extend(withheld.map(|(name, value)| (name.clone(), value.clone())));
-        kernel.remove(TMPDIR);
-        kernel.extend(self.meant_for_kernel());
+        let mut kernel = self.for_kernel();
+        if !self.meant_for_kernel().contains_key(TMPDIR) {
+            kernel.remove(TMPDIR);
+        }
         kernel
     }
 

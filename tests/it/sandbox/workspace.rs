@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::session::{self, BACKENDS, document, names, start, uninitialized};
-use crate::support::{Place, environment, kernel_python, tool};
+use crate::support::{Place, environment, equipped, kernel_python, tool};
 
 /// It does not start, and says why.
 #[track_caller]
@@ -328,6 +328,27 @@ async fn files_of_a_workspace_are_read_only_if_they_are_small_regular_files() {
     );
     ipybox.logged(".env` was ignored: it is a symbolic link out of").await;
     ipybox.stop().await;
+}
+
+#[test]
+fn no_sandbox_starts_whose_code_could_replace_ipybox_itself() {
+    let place = Place::new();
+    place.write("node_modules/@ipybox-rs/linux-x64/bin/README", "");
+    let program = place.workspace().join("node_modules/@ipybox-rs/linux-x64/bin/ipybox");
+    std::fs::copy(env!("CARGO_BIN_EXE_ipybox"), &program).unwrap();
+    let run = |flags: &[&str]| {
+        let mut command = std::process::Command::new(&program);
+        command.args(flags).arg("--state-dir").arg(place.states()).env_clear().envs(environment());
+        command.env("PATH", equipped()).env("TMPDIR", place.temporary()).current_dir(place.workspace());
+        let output = command.stdin(std::process::Stdio::null()).output().unwrap();
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    for backend in BACKENDS {
+        let said = run(&["--sandbox", "--sandbox-backend", backend]);
+        assert!(said.contains("ipybox itself would be replaced") && said.contains("cd / &&"), "{said}");
+    }
+    let said = run(&["doctor", "--json"]);
+    assert!(said.contains("own-program") && said.contains("node_modules/@ipybox-rs"), "{said}");
 }
 
 #[tokio::test]

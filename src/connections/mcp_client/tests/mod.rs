@@ -188,6 +188,8 @@ fn a_path_that_means_the_workspace_must_say_so() {
     check(json!({"command": "python3", "args": ["-m", "s", "--db=data/a.db"]}), Some("args[2]"));
     check(json!({"command": "python3", "args": ["../x.py"]}), Some("args[0]"));
     check(json!({"command": "python3", "env": {"DB": "data/a.db"}}), Some("env.DB"));
+    check(json!({"command": "python3", "env": {"PYTHONPATH": "."}}), Some("env.PYTHONPATH"));
+    check(json!({"command": "python3", "args": ["run", "-v", ".:/data", "image"]}), Some("args[2]"));
     check(json!({"command": "./server.py"}), Some("command"));
     check(json!({"command": "python3", "args": ["stdio", "data", "1.2", "none.py", "@a/b"]}), None);
     check(json!({"command": "python3", "args": ["server.py"], "cwd": "${workspace}"}), None);
