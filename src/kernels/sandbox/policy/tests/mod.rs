@@ -3,6 +3,7 @@
 mod documents;
 mod homes;
 mod of_workspace;
+mod programs;
 mod sessions;
 
 use super::*;
