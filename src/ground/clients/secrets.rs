@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::{Client, Surroundings};
 use crate::ground::env::Variables;
 
-/// Files of a workspace, of clients whose formats are not read. Missing ones at the top are left out: an empty file in
-/// place of `opencode.json` would keep its program from starting.
+/// Files of a workspace, of clients whose formats are not read. Missing ones are left out: an empty file in place of
+/// `opencode.json` would keep its program from starting, and directories such as `.cursor` cannot be created anyway.
 #[rustfmt::skip]
 const OF_WORKSPACE: &[&str] = &[
     "opencode.json", "opencode.jsonc", "crush.json", ".crush.json", "mcp.json", ".claude/settings.json",
@@ -90,7 +90,7 @@ pub(crate) fn hidden_places(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
         let Some(directory) = surroundings.named_by(variable) else { continue };
         places.extend(names.iter().map(|name| directory.join(name).components().collect::<PathBuf>()));
     }
-    let is_left_out = |place: &Path| place.parent() == Some(workspace) && !place.is_file();
+    let is_left_out = |place: &Path| place.starts_with(workspace) && place.symlink_metadata().is_err();
     // A variable that names the workspace, or what is above it, hides nothing: the session needs it.
     let is_above = |place: &Path| workspace.starts_with(place.canonicalize().as_deref().unwrap_or(place));
     places.retain(|place| !is_left_out(place) && !is_above(place));
@@ -117,7 +117,16 @@ mod tests {
         ]);
         let workspace = tempfile::tempdir().unwrap();
         let workspace = workspace.path();
-        std::fs::write(workspace.join(".mcp.json"), "{}").unwrap();
+        for name in [
+            ".mcp.json",
+            ".cursor/mcp.json",
+            ".vscode/mcp.json",
+            ".codex/config.toml",
+            ".gemini/settings.json",
+        ] {
+            std::fs::create_dir_all(workspace.join(name).parent().unwrap()).unwrap();
+            std::fs::write(workspace.join(name), "{}").unwrap();
+        }
         let home = Some(Path::new("/h"));
         for variables in [&variables, &Variables::default()] {
             let surroundings = Surroundings { workspace, home, variables };
@@ -164,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_at_the_top_of_the_workspace_is_left_to_its_program() {
+    fn a_missing_file_of_the_workspace_is_left_to_its_program() {
         let place = tempfile::tempdir().unwrap();
         let name = place.path().join("opencode.json").display().to_string();
         let is_hidden = || hidden(&Variables::default(), place.path()).contains(&name);
