@@ -62,7 +62,7 @@ fn says_yes() -> io::Result<bool> {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return Ok(false);
     }
-    let mut stderr = io::stderr();
+    let mut stderr = super::stderr();
     write!(stderr, "Allow it? [y/N]: ")?;
     stderr.flush()?;
     let mut line = String::new();

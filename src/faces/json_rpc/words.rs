@@ -9,6 +9,7 @@ const WORDS: &[(&str, &str)] = &[
     ("`--sandbox --sandbox-backend bwrap`", "`sandbox=True, sandbox_backend=\"bwrap\"`"),
     ("`--sandbox-backend bwrap`", "`sandbox_backend=\"bwrap\"`"),
     ("`--sandbox-backend`", "`sandbox_backend`"),
+    ("`--sandbox-config`", "`sandbox_config`"),
     ("`--sandbox-install-domain ", "`sandbox_install_domains` with `"),
     ("`--sandbox`", "`sandbox`"),
     ("`--allow-home-workspace`", "`allow_home_workspace`"),
