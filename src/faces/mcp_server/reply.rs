@@ -127,7 +127,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::ground::budget::IMAGES;
     use crate::kernels::output::{Recorded, Text};
     use crate::session::KernelState;
 
@@ -165,7 +164,7 @@ mod tests {
 
     #[test]
     fn images_are_markdown_links() {
-        let image = |path: &str| SavedImage { path: path.into(), bytes: None, lease: IMAGES.lease() };
+        let image = |path: &str| SavedImage { path: path.into(), bytes: None };
         let images = vec![
             image("/w/images/0a1b2c3d.png"),
             image("/w (1)/images/1a1b2c3d.png"),

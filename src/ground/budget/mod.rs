@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::Instant;
 
 pub(crate) use self::scan::Scan;
 
@@ -19,11 +18,6 @@ const MIB: usize = 1024 * KIB;
 /// The longest message, in bytes: it holds a file of 30 MB as Base64. Three times as much (see [`Scan::weight`]) for one
 /// message from either side, and what the program takes itself, stay below 300 MB.
 pub(crate) const MESSAGE_BYTES: usize = 40 * MIB;
-/// The weight of what all kernels print and display at a time: the longest message, which is held twice while it is read, and
-/// small ones beside it.
-const OUTPUT_BYTES: usize = 2 * MESSAGE_BYTES + 16 * MIB;
-/// The weight of the images that wait for answers, of all kernels together. Further ones are in their files only.
-const IMAGES_BYTES: usize = 32 * MIB;
 /// The weight of all messages of one side together: the longest one, and small ones beside it.
 const POOL_BYTES: usize = 3 * MESSAGE_BYTES + 4 * MIB;
 /// How deeply a message may be nested. serde_json reads 127 levels, and a part of the message may have to be read within others:
@@ -46,16 +40,10 @@ pub(crate) static CALLS: Budget = Budget::new("calls that are under way");
 /// Answers of MCP servers: incoming, or being sent to the kernel.
 pub(crate) static ANSWERS: Budget = Budget::new("answers of MCP servers that are under way");
 
-/// Messages of all kernels: incoming, or being shown and saved.
-pub(crate) static OUTPUT: Budget = Budget::of("what other kernels display", OUTPUT_BYTES);
-/// Images that cells of all kernels have shown, until their answers are sent.
-pub(crate) static IMAGES: Budget = Budget::of("images that other cells have shown", IMAGES_BYTES);
-
 /// Memory that may be taken by all messages of one side of this process.
 #[derive(Debug)]
 pub(crate) struct Budget {
     owner: &'static str,
-    bytes: usize,
     /// In KiB.
     left: Semaphore,
 }
@@ -94,11 +82,7 @@ pub(crate) enum Excess {
 impl Budget {
     /// A budget; `owner` describes in errors what takes its memory.
     pub(crate) const fn new(owner: &'static str) -> Self {
-        Self::of(owner, POOL_BYTES)
-    }
-
-    const fn of(owner: &'static str, bytes: usize) -> Self {
-        Self { owner, bytes, left: Semaphore::const_new(bytes / KIB) }
+        Self { owner, left: Semaphore::const_new(POOL_BYTES / KIB) }
     }
 
     /// An empty lease.
@@ -126,17 +110,9 @@ impl Lease {
     /// # Errors
     /// [`Excess::Spent`] if they are not.
     pub(crate) async fn grow_in_time(&mut self, weight: usize) -> Result<(), Excess> {
-        self.grow_until(weight, Instant::now() + ROOM_TIMEOUT).await
-    }
-
-    /// The same, until this moment.
-    ///
-    /// # Errors
-    /// [`Excess::Spent`] if they are not.
-    pub(crate) async fn grow_until(&mut self, weight: usize, deadline: Instant) -> Result<(), Excess> {
         let lacking = self.lacking(weight);
         if lacking > 0 {
-            let permit = tokio::time::timeout_at(deadline, self.budget.left.acquire_many(lacking)).await;
+            let permit = tokio::time::timeout(ROOM_TIMEOUT, self.budget.left.acquire_many(lacking)).await;
             let Ok(Ok(permit)) = permit else { return Err(Excess::Spent(self.budget.owner)) };
             self.add(permit);
         }
@@ -167,7 +143,7 @@ impl Lease {
         if weight <= FREE_BYTES || wanted <= self.held() {
             return 0;
         }
-        let rounded = wanted.next_multiple_of(STEP_BYTES / KIB).min(self.budget.bytes / KIB).max(wanted);
+        let rounded = wanted.next_multiple_of(STEP_BYTES / KIB).min(POOL_BYTES / KIB).max(wanted);
         u32::try_from(rounded - self.held()).unwrap_or(u32::MAX)
     }
 

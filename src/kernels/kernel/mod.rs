@@ -14,7 +14,6 @@ mod death;
 mod directory;
 mod endpoints;
 mod fold;
-mod frames;
 mod gateway;
 mod inquiry;
 mod insight;

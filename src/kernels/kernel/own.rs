@@ -10,27 +10,28 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use futures::StreamExt as _;
 use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::unix::{OwnedWriteHalf, pipe};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 use tokio::time::Instant;
+use tokio_util::codec::{Decoder as _, FramedRead, LengthDelimitedCodec};
 
 use super::death::Manner;
 use super::endpoints::Endpoints;
-use super::frames::{Frame, Frames, weight};
 use super::launch::KernelProcess;
 use super::message::{Content, Message, Shown};
 use super::output::{Output, Piece};
 use super::{Death, Error, Event, ExecuteRequest, Launch, Limits};
-use crate::ground::budget::{Lease, Scan};
+use crate::ground::budget::{MESSAGE_BYTES, Scan};
 use crate::kernels::sandbox::{KernelControl, KernelNews, Sandbox};
 
-/// How many bytes of messages are kept whose positions have not been read yet, before the last of them. The kernel sends a
-/// message and its position at once, so there are few.
-const PARKED_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// How many bytes of messages are kept whose positions have not been read yet. The kernel sends a message and
+/// its position at once, so there are few.
+const PARKED_BYTES_MAX: usize = MESSAGE_BYTES;
 /// How long to wait for a message whose position has been read. It was sent before, so it has arrived unless
 /// code has forged the position.
 const MESSAGE_WAIT: Duration = Duration::from_secs(1);
@@ -51,7 +52,7 @@ pub(crate) struct OwnKernel {
     socket: OwnedWriteHalf,
     /// Bytes that the socket has not accepted yet.
     unsent: BytesMut,
-    messages: Frames,
+    messages: FramedRead<OwnedReadHalf, LengthDelimitedCodec>,
     pipe: pipe::Receiver,
     output: Output,
     /// Messages whose positions in the output have not been read yet.
@@ -61,10 +62,6 @@ pub(crate) struct OwnKernel {
     awaited: Option<(u64, Instant)>,
     /// Messages to return next.
     next: VecDeque<Message>,
-    /// The memory of the message that was returned last: whoever asks for the next one has done with it.
-    returned: Option<Lease>,
-    /// The cell whose output is read.
-    cell: Option<String>,
     /// The output of the process before its first cell.
     first_words: String,
     /// Whether code was sent whose reply has not come.
@@ -82,7 +79,7 @@ enum Holder {
 
 /// A message as it comes from the kernel.
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct Frame<'a> {
     #[serde(rename = "type")]
     kind: String,
     cell: String,
@@ -91,11 +88,10 @@ struct Envelope<'a> {
     content: &'a RawValue,
 }
 
-/// A message whose position has not been read yet, its size, and its memory.
+/// A message whose position has not been read yet, and its size.
 struct Said {
     message: Message,
     size: usize,
-    lease: Lease,
 }
 
 impl OwnKernel {
@@ -130,20 +126,20 @@ impl OwnKernel {
         };
         let mark = uuid::Uuid::new_v4().simple().to_string();
         let (read, write) = socket.into_split();
+        let mut codec = LengthDelimitedCodec::builder();
+        codec.little_endian().length_field_length(size_of::<u32>()).max_frame_length(MESSAGE_BYTES);
         let mut kernel = Self {
             holder,
             limits: launch.limits,
             socket: write,
             unsent: BytesMut::new(),
-            messages: Frames::new(read),
+            messages: codec.new_read(read),
             pipe,
             output: Output::new(&mark),
             parked: BTreeMap::new(),
             parked_bytes: 0,
             awaited: None,
             next: VecDeque::new(),
-            returned: None,
-            cell: None,
             first_words: String::new(),
             is_running: false,
             end: None,
@@ -226,7 +222,6 @@ impl OwnKernel {
 
     /// The next message or the kernel's end. Cancellation safe.
     pub(super) async fn next(&mut self) -> Result<Event, Error> {
-        self.returned = None;
         loop {
             if let Some(message) = self.next_message() {
                 return Ok(Event::Message(message));
@@ -243,13 +238,13 @@ impl OwnKernel {
         let has_room = self.has_room();
         self.output.buffer().reserve(READ_BYTES);
         tokio::select! {
-            frame = self.messages.next(), if has_room => match frame {
-                Ok(Some(frame)) => self.take_frame(frame),
+            message = self.messages.next(), if has_room => match message {
+                Some(Ok(message)) => self.park(&message),
                 // It is too long, or no message.
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
                     return Err(Error::Connection(Box::new(error)));
                 }
-                Err(_) | Ok(None) => self.end_without_connection().await?,
+                Some(Err(_)) | None => self.end_without_connection().await?,
             },
             read = self.pipe.read_buf(self.output.buffer()), if self.awaited.is_none() => {
                 if read.map_err(Error::Files)? == 0 {
@@ -277,25 +272,10 @@ impl OwnKernel {
         self.end = Some(status);
         // Not by way of the runtime, which may not have noticed yet that there is something.
         self.is_pipe_closed |= read_rest(&self.pipe, self.output.buffer());
-        let rest = self.messages.rest(|socket, rest| {
-            read_rest(socket.as_ref(), rest);
-        });
-        rest.into_iter().for_each(|frame| self.take_frame(frame));
-    }
-
-    /// Keeps a message until its position has been read, or says that it was left out.
-    fn take_frame(&mut self, frame: Frame) {
-        match frame {
-            Frame::Whole(bytes, lease) => self.park(&bytes, lease),
-            Frame::LeftOut(length) => {
-                let megabytes = length.div_ceil(1_000_000);
-                let words = format!(
-                    "\n[{megabytes} MB that were displayed here are left out: what other sessions of this client display \
-                     took the memory for a minute]\n"
-                );
-                let content = Content::Shown(Shown::Stream(words));
-                self.next.push_back(Message { parent: self.cell.clone(), content });
-            }
+        let mut rest = std::mem::take(self.messages.read_buffer_mut());
+        read_rest(self.messages.get_ref().as_ref(), &mut rest);
+        while let Ok(Some(message)) = self.messages.decoder_mut().decode(&mut rest) {
+            self.park(&message);
         }
     }
 
@@ -307,21 +287,20 @@ impl OwnKernel {
     }
 
     /// Keeps a message until its position has been read.
-    fn park(&mut self, bytes: &[u8], mut lease: Lease) {
+    fn park(&mut self, bytes: &[u8]) {
         let mut scan = Scan::default();
         scan.read(bytes);
         if let Some(excess) = scan.excess() {
             return tracing::debug!(%excess, "ignored a message of the kernel");
         }
-        let read = serde_json::from_slice::<Envelope<'_>>(bytes).map_err(Error::Message).and_then(|frame| {
+        let read = serde_json::from_slice::<Frame<'_>>(bytes).map_err(Error::Message).and_then(|frame| {
             let content = Content::read(&frame.kind, b"{}", frame.content.get().as_bytes())?;
             Ok((frame.number, Message { parent: Some(frame.cell), content }))
         });
         match read {
             Ok((number, message)) => {
                 let size = bytes.len();
-                lease.shrink(weight(size));
-                let replaced = self.parked.insert(number, Said { message, size, lease });
+                let replaced = self.parked.insert(number, Said { message, size });
                 self.parked_bytes += size;
                 self.parked_bytes -= replaced.map_or(0, |replaced| replaced.size);
             }
@@ -350,7 +329,6 @@ impl OwnKernel {
                 Some(Piece::Place(place)) => self.awaited = Some((place, Instant::now() + MESSAGE_WAIT)),
                 Some(Piece::Begin(cell)) => {
                     self.first_words.clear();
-                    self.cell = Some(cell.clone());
                     return Some(Message { parent: Some(cell), content: Content::ExecuteInput });
                 }
                 Some(Piece::Text { cell, text }) if cell.is_empty() => self.keep_first_words(&text),
@@ -368,9 +346,8 @@ impl OwnKernel {
 
     /// The first of the kept messages.
     fn take_parked(&mut self) -> Option<Message> {
-        let (number, Said { message, size, lease }) = self.parked.pop_first()?;
+        let (number, Said { message, size }) = self.parked.pop_first()?;
         self.parked_bytes -= size;
-        self.returned = Some(lease);
         if self.awaited.is_some_and(|(place, _)| place == number) {
             self.awaited = None;
         }

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use cap_std::fs::Dir;
 
 use super::{kept, plots};
-use crate::ground::budget::{IMAGES, Lease};
 use crate::kernels::kernel::Image;
 
 /// The directories for files of cells.
@@ -44,8 +43,6 @@ pub(crate) struct SavedImage {
     pub(crate) path: PathBuf,
     /// The file's bytes as the cell showed them, unless there are too many to hold, or it is a page.
     pub(crate) bytes: Option<Vec<u8>>,
-    /// The memory of these bytes.
-    pub(crate) lease: Lease,
 }
 
 impl SavedImage {
@@ -74,11 +71,7 @@ pub(crate) fn save(places: &Places, image: Image) -> io::Result<SavedImage> {
     let prefix = prefix(&title);
     let (name, mut file) = kept::create_new(&directory, |digits| format!("{prefix}{digits}.{extension}"))?;
     file.write_all(&bytes)?;
-    Ok(SavedImage {
-        path: places.images.join(name),
-        bytes: (extension != PAGE).then_some(bytes),
-        lease: IMAGES.lease(),
-    })
+    Ok(SavedImage { path: places.images.join(name), bytes: (extension != PAGE).then_some(bytes) })
 }
 
 /// The beginning of a file's name: the words of the title, in letters and digits.

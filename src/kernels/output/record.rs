@@ -10,6 +10,9 @@ use super::images::{self, Places, SavedImage};
 use super::shown_files::{self, MOST_FILES, SavedFile};
 use crate::kernels::kernel::{AttachmentId, FileRole, Image, Settled, ShownFile, Taken};
 
+/// How many bytes of images are held in memory for the reply; further images are in their files only.
+const HELD_BYTES: usize = 32 * 1024 * 1024;
+
 /// Records output while the cell runs.
 #[derive(Debug)]
 pub(crate) struct Record {
@@ -147,10 +150,9 @@ impl Record {
         let save = move || images::save(&places, image);
         match tokio::task::spawn_blocking(save).await.map_err(io::Error::other).flatten() {
             Ok(mut saved) => {
-                // Further images are in their files only.
-                if let Some(bytes) = &saved.bytes
-                    && saved.lease.grow(bytes.len()).is_err()
-                {
+                let images = self.images.values().chain([&saved]);
+                let held: usize = images.map(|image| image.bytes.as_ref().map_or(0, Vec::len)).sum();
+                if held > HELD_BYTES {
                     saved.bytes = None;
                 }
                 self.images.insert(id, saved);

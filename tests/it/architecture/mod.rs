@@ -17,7 +17,7 @@ use self::rooms::Rooms;
 use crate::support::repository;
 
 /// How many pairs of rooms there are of which the first knows the second. To lower it is progress.
-const PAIRS: usize = 178;
+const PAIRS: usize = 177;
 
 /// How many arrows there are in the pictures of the folders: of `src/`, and of each folder of rooms in it.
 const ARROWS: usize = 55;

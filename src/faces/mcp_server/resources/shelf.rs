@@ -68,7 +68,6 @@ fn resource(kind: &str, path: &Path) -> Option<Resource> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ground::budget::IMAGES;
     use crate::kernels::output::{Cut, Recorded, SavedFile, SavedImage, Text};
     use crate::session::End;
 
@@ -76,11 +75,7 @@ mod tests {
         let file = Some("/w/.ipybox/outputs/0a1b2c3d.txt".into());
         let shown = Recorded {
             text: Text { excerpt: String::new(), cut: Some(Cut { limit: 5, chars: 9, file }) },
-            images: vec![SavedImage {
-                path: "/w/images/1a1b2c3d.png".into(),
-                bytes: Some(vec![0; 3]),
-                lease: IMAGES.lease(),
-            }],
+            images: vec![SavedImage { path: "/w/images/1a1b2c3d.png".into(), bytes: Some(vec![0; 3]) }],
             files: vec![SavedFile { path: "/w/.ipybox/files/2a1b2c3d-a.csv".into(), bytes: 7 }],
             ..Recorded::default()
         };

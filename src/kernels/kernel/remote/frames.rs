@@ -12,11 +12,10 @@ use tokio_tungstenite::tungstenite::{Message as Frame, Utf8Bytes};
 
 use super::super::Error;
 use super::parts::{Channel, Parts, malformed};
-use crate::ground::budget::MESSAGE_BYTES;
 
-/// The longest message. Text comes in pieces of 64 Ki characters; images are whole. It can be held twice within the memory of
-/// all kernels.
-const MESSAGE_BYTES_MAX: usize = MESSAGE_BYTES;
+/// The longest message. Text comes in pieces of 64 Ki characters; images are whole. Code in the kernel can
+/// send messages that take many times their size when parsed.
+const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The settings of the WebSocket.
 pub(super) fn websocket() -> WebSocketConfig {

@@ -18,7 +18,6 @@ use super::super::message::{Content, Message, RateLimit, Shown};
 use super::calls::{CallHandler, CallMessage, Calls};
 use super::frames;
 use super::parts::{Channel, Parts, SUBPROTOCOL};
-use crate::ground::budget::{Lease, OUTPUT};
 use crate::ground::text::describe;
 
 /// How many messages are queued before no more are read.
@@ -46,8 +45,7 @@ const ALIVE: Duration = Duration::from_secs(3 * 3600);
 /// An event of a remote kernel.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// A message, and its memory.
-    Message(Message, Lease),
+    Message(Message),
     /// A malformed message.
     Torn,
     /// It has been unreachable for a while.
@@ -288,11 +286,7 @@ impl Link {
                         Ok(frame) => frame,
                         Err(why) => return End::Broken(why),
                     };
-                    let Some(lease) = room_for(frame.len()).await else {
-                        permit.send(Heard::Torn);
-                        continue;
-                    };
-                    match sort(frame, is_binary, &self.session, lease) {
+                    match sort(frame, is_binary, &self.session) {
                         // Until the queue is written, its answer may be on its way.
                         Sorted::Call(_, CallMessage::Waiting { .. }) if !outgoing.is_empty() => {}
                         Sorted::Call(id, message) => self.calls.take(id, message).iter().for_each(say),
@@ -408,26 +402,15 @@ fn received(frame: Option<Result<Frame, tungstenite::Error>>) -> Result<Frame, S
     }
 }
 
-/// Memory for a message of this length, which has arrived: all kernels of this process share it. `None` if there is none in
-/// time: the message is left out then.
-async fn room_for(length: usize) -> Option<Lease> {
-    let mut lease = OUTPUT.lease();
-    let has_room = lease.grow_in_time(2 * length).await;
-    has_room
-        .inspect_err(|error| tracing::warn!(%error, length, "a message of a remote kernel is left out"))
-        .ok()?;
-    Some(lease)
-}
-
-fn sort(frame: Frame, is_binary: bool, session: &str, lease: Lease) -> Sorted {
+fn sort(frame: Frame, is_binary: bool, session: &str) -> Sorted {
     let Some(parts) = frames::decode(frame, is_binary) else { return Sorted::Nothing };
-    parts.and_then(|parts| sort_parts(&parts, session, lease)).unwrap_or_else(|error| {
+    parts.and_then(|parts| sort_parts(&parts, session)).unwrap_or_else(|error| {
         tracing::debug!(%error, "ignored a message of the remote kernel");
         Sorted::Heard(Heard::Torn)
     })
 }
 
-fn sort_parts(parts: &Parts, session: &str, lease: Lease) -> Result<Sorted, Error> {
+fn sort_parts(parts: &Parts, session: &str) -> Result<Sorted, Error> {
     let header: Header = serde_json::from_slice(parts.header()).map_err(Error::Message)?;
     let ended = |words: &str| Ok(Sorted::Heard(Heard::Ended(words.to_owned())));
     match header.msg_type.as_str() {
@@ -467,7 +450,7 @@ fn sort_parts(parts: &Parts, session: &str, lease: Lease) -> Result<Sorted, Erro
     {
         content = Content::Limited(limit);
     }
-    Ok(Sorted::Heard(Heard::Message(Message { parent, content }, lease)))
+    Ok(Sorted::Heard(Heard::Message(Message { parent, content })))
 }
 
 #[cfg(test)]

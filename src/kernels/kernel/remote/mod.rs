@@ -28,7 +28,6 @@ use super::fold::Fold;
 use super::jupyter::{self, Channels, KernelId, Server};
 use super::message::{Content, KernelInfo, Message};
 use super::{Death, Error, Event, ExecuteRequest, Limits, SHARED_MODULES, ShellCommands};
-use crate::ground::budget::Lease;
 use crate::ground::text::describe;
 
 /// The comm target of the kernel's calls, beside those of other code.
@@ -108,8 +107,6 @@ pub(crate) struct RemoteKernel {
     running: Running,
     requests: mpsc::UnboundedSender<Request>,
     heard: mpsc::Receiver<Heard>,
-    /// The memory of the message that was returned last: whoever asks for the next one has done with it.
-    returned: Option<Lease>,
     state: watch::Receiver<State>,
     link: AbortHandle,
     limits: Limits,
@@ -145,7 +142,6 @@ impl RemoteKernel {
             running,
             requests,
             heard,
-            returned: None,
             state,
             link,
             limits,
@@ -283,7 +279,6 @@ impl RemoteKernel {
 
     /// The next message or the kernel's end. Cancellation safe.
     pub(super) async fn next(&mut self) -> Result<Event, Error> {
-        self.returned = None;
         let heard = tokio::select! {
             heard = self.heard.recv() => heard,
             Some(()) = self.interrupts.1.recv() => {
@@ -291,10 +286,7 @@ impl RemoteKernel {
             }
         };
         Ok(match heard {
-            Some(Heard::Message(message, lease)) => {
-                self.returned = Some(lease);
-                Event::Message(message)
-            }
+            Some(Heard::Message(message)) => Event::Message(message),
             Some(Heard::Torn) => Event::Torn,
             Some(Heard::Disconnected(why)) => {
                 self.ask(Request::Forget)?;
