@@ -131,8 +131,7 @@ pub use ground::text::{Emphasis, printed};
 #[doc(hidden)]
 pub use kernels::kernel::{sandbox_exec, sandbox_gateway};
 pub use kernels::sandbox::{
-    PathProblem as SandboxPathProblem, PolicyError as SandboxPolicyError,
-    PolicyProblem as SandboxPolicyProblem,
+    PathProblem as SandboxPathProblem, PolicyProblem as SandboxPolicyProblem, SandboxPolicyError,
 };
 pub use session::{KernelState, StartError};
 #[doc(hidden)]
@@ -145,7 +144,7 @@ pub use tools::registry::{
     KnownServer, KnownServerError, KnownServers, LoginState, OpenPage, SearchError, SearchIndex, search,
 };
 #[doc(hidden)]
-pub use tools::servers::{Detail as SearchDetail, Query as SearchQuery};
+pub use tools::servers::{SearchDetail, SearchQuery};
 pub use tools::tool_server::{
     ApprovalClient, ApprovalClientError, Error as ToolServerError, ToolResult, ToolRunner, ToolRunnerError,
     ToolServer, ToolServerBuilder,

@@ -25,13 +25,13 @@ pub(crate) struct Action {
     /// A hash of the server's full definition, with what `target` does not show (variables, headers, the directory), and
     /// of the tool's description and schemas.
     pub(crate) definition: Option<String>,
-    /// What has changed in the tool's description and schemas, as a diff, if they have.
+    /// The change of the tool's description and schemas, as a diff, if there is one.
     pub(crate) changes: Option<String>,
     /// The server's hints on the tool; `None` if they are not known.
     pub(crate) annotations: Option<ToolAnnotations>,
     /// The batch in which code has announced it.
     pub(crate) batch: Option<InBatch>,
-    /// What is known of the data that it would send; `None` if nobody has looked.
+    /// The origins of the data that it would send; `None` if nobody has looked.
     pub(crate) known: Option<Arc<Provenance>>,
 }
 

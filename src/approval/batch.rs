@@ -11,7 +11,7 @@ pub struct Batch {
     id: String,
     title: String,
     size: usize,
-    /// How many of its calls may yet have a question.
+    /// The number of its calls that may yet have a question.
     coming: watch::Sender<usize>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct InBatch(Arc<Place>);
 #[derive(Debug)]
 struct Place {
     batch: Arc<Batch>,
-    /// How many of its calls come before.
+    /// The number of its calls that come before.
     index: usize,
     /// Whether its question waits already, or it has none.
     has_arrived: AtomicBool,
@@ -47,12 +47,12 @@ impl Batch {
         &self.id
     }
 
-    /// What the code says that the calls are for. It is as trustworthy as the code.
+    /// The purpose of the calls, as the code states it. It is as trustworthy as the code.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// How many calls it has. Those that a policy or an earlier answer decides about have no request.
+    /// The number of its calls. Those that a policy or an earlier answer decides about have no request.
     pub fn size(&self) -> usize {
         self.size
     }
@@ -74,7 +74,7 @@ impl InBatch {
         &self.0.batch
     }
 
-    /// How many calls of the batch come before it.
+    /// The number of calls of the batch that come before it.
     pub(crate) fn index(&self) -> usize {
         self.0.index
     }

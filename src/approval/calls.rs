@@ -12,13 +12,13 @@ use super::audit::{millis, shown_json, shown_text};
 use super::decision::Decision;
 use crate::ground::text::Redactor;
 
-/// How many calls of a cell are noted.
+/// The number of calls of a cell that are noted.
 const MOST_CALLS: usize = 500;
 
-/// How many bytes of arguments and messages of a cell's calls are noted, together.
+/// The bytes of arguments and messages of a cell's calls that are noted, together.
 const MOST_BYTES: usize = 256 * 1024;
 
-/// How many characters of an error's message or of a reason are noted.
+/// The number of characters of an error's message or of a reason that are noted.
 const MESSAGE_CHARS: usize = 1_000;
 
 /// Notes the calls of one session's code.
@@ -43,7 +43,7 @@ pub(crate) struct CallNote {
     arguments: Value,
     /// `accepted` or `denied`.
     decision: &'static str,
-    /// Who decided, as in the audit log.
+    /// The deciding party, as in the audit log.
     by: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -61,12 +61,12 @@ pub(crate) struct CallNote {
 #[derive(Debug, Default)]
 pub(crate) struct CellCalls {
     pub(crate) calls: Vec<CallNote>,
-    /// How many more there were.
+    /// The number of calls that were left out.
     pub(crate) left_out: usize,
 }
 
 /// A permitted call whose end is to be noted.
-pub(super) struct Ongoing {
+pub(super) struct NotedCall {
     note: Arc<Mutex<CallNote>>,
     redactor: Redactor,
     begun: Instant,
@@ -85,7 +85,7 @@ impl Calls {
     }
 
     /// Notes a call that was decided about. Returns what notes its end, if that is to be noted.
-    pub(super) fn note(&self, action: &Action, decision: &Decision) -> Option<Ongoing> {
+    pub(super) fn note(&self, action: &Action, decision: &Decision) -> Option<NotedCall> {
         // An action for the client is no call of code.
         if action.target == Target::Host {
             return None;
@@ -118,12 +118,12 @@ impl Calls {
         };
         let note = Arc::new(Mutex::new(note));
         noted.calls.push(Arc::clone(&note));
-        let ongoing = Ongoing { note, redactor: self.redactor.clone(), begun: Instant::now() };
+        let ongoing = NotedCall { note, redactor: self.redactor.clone(), begun: Instant::now() };
         denied.is_none().then_some(ongoing)
     }
 }
 
-impl Ongoing {
+impl NotedCall {
     /// The call begins now, and not when it was permitted.
     pub(super) fn begin(&mut self) {
         self.begun = Instant::now();

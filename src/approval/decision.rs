@@ -12,15 +12,15 @@ use super::request::{Answer, AnswerVia};
 pub(super) struct Decision {
     /// Why the action may not run, if it may not.
     pub(super) outcome: Result<(), Denied>,
-    /// Who decided.
-    pub(super) by: By,
-    /// How long the decision took.
+    /// The deciding party.
+    pub(super) by: DecidedBy,
+    /// The time that the decision took.
     pub(super) waited: Duration,
     /// Whether users were asked.
     pub(super) consulted: Consulted,
 }
 
-/// Who has chosen an action.
+/// The party that has chosen an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChosenBy {
     /// The user, an application or a model.
@@ -38,9 +38,9 @@ pub(super) enum Consulted {
     Users(Option<AnswerVia>),
 }
 
-/// Who decided.
+/// The party that decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum DecidedBy {
     /// The policy: a rule in words, or its default.
     Policy(Option<Arc<str>>),
     /// A user's answer to this request.
@@ -59,7 +59,7 @@ pub(super) enum By {
     Nobody,
 }
 
-impl By {
+impl DecidedBy {
     /// The decider as a word, as in the audit log.
     pub(super) fn word(&self) -> &'static str {
         match self {

@@ -25,7 +25,7 @@ pub(crate) enum Denied {
     Expired {
         /// `server.tool`.
         call: String,
-        /// How long the gate waited.
+        /// The time that the gate waited.
         after: Duration,
     },
     /// No user can be asked.
@@ -63,7 +63,7 @@ pub(crate) enum Denied {
     Unsettled {
         /// `server.tool`.
         call: String,
-        /// How often it was decided about anew.
+        /// The times that it was decided about anew.
         times: usize,
     },
     /// The permission has been used for a call that was to be the last.

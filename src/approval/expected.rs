@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::approval::provenance::{Memory, Reading};
 
-/// What a server is about to return. Code gets it once it is entered.
+/// The coming result of a server. Code gets it once it is entered.
 #[derive(Debug)]
 pub(crate) struct Expected {
     memory: Arc<Memory>,

@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::action::Action;
-use super::decision::{By, Decision};
-use super::review::Record;
+use super::decision::{DecidedBy, Decision};
+use super::review::AuditRecord;
 use crate::ground::text::{rfc3339, shortened};
 
-/// How much of the end of the file is read, in bytes.
+/// The part of the end of the file that is read, in bytes.
 const TAIL_BYTES: u64 = 1024 * 1024;
 
-/// How many decisions are returned at most: the newest.
+/// The most decisions that are returned: the newest.
 const DECISIONS: usize = 200;
 
-/// How much of a text in the arguments is kept, in characters.
+/// The part of a text in the arguments that is kept, in characters.
 const TEXT_CHARS: usize = 400;
 
 /// A decision of the session.
@@ -34,7 +34,7 @@ pub struct PastDecision {
     pub tool: String,
     /// Its arguments, of which long texts are shortened.
     pub arguments: Map<String, Value>,
-    /// How it was decided, and by whom.
+    /// The way it was decided, and by whom.
     pub how: String,
 }
 
@@ -63,12 +63,12 @@ fn brief(value: &Value) -> Value {
     }
 }
 
-/// How a call was decided, in words for people.
+/// The way a call was decided, in words for people.
 pub(super) fn in_words(decision: &Decision) -> String {
     let Decision { outcome, by, .. } = decision;
     let grant = match by {
-        By::Grant(used) => Some(used.id),
-        By::Granted(given) => Some(given.id),
+        DecidedBy::Grant(used) => Some(used.id),
+        DecidedBy::Granted(given) => Some(given.id),
         _ => None,
     };
     let how = how(by.word(), outcome.is_ok(), by.rule(), grant);
@@ -108,14 +108,14 @@ pub(super) fn read(path: &Path, session: &str) -> io::Result<Vec<PastDecision>> 
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
     let mut tail = Vec::new();
     file.take(TAIL_BYTES).read_to_end(&mut tail)?;
-    let records = tail.split(|byte| *byte == b'\n').filter_map(Record::read);
+    let records = tail.split(|byte| *byte == b'\n').filter_map(AuditRecord::read);
     let decisions = records.filter(|record| record.session == session && record.event == "decision");
     let mut decisions: Vec<_> = decisions.map(decided).collect();
     decisions.drain(..decisions.len().saturating_sub(DECISIONS));
     Ok(decisions)
 }
 
-fn decided(record: Record) -> PastDecision {
+fn decided(record: AuditRecord) -> PastDecision {
     let is_permitted = record.decision.as_deref() == Some("accepted");
     let grant = record.grant.as_ref().and_then(|grant| grant["id"].as_u64());
     let how = how(record.by.as_deref().unwrap_or_default(), is_permitted, record.rule.as_deref(), grant);

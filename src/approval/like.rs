@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::action::{Action, Target, ToolAnnotations};
 use crate::approval::provenance::Label;
 
-/// What alike actions have in common.
+/// The common features of alike actions.
 ///
 /// Calls of an MCP tool are alike whatever their arguments are, as long as the server's name has the same
 /// definition and the tool has the same description, schemas and annotations: the user's answer was about these. Shell commands,

@@ -17,11 +17,12 @@ mod batch;
 mod calls;
 mod decision;
 mod denied;
-mod earlier;
+mod earlier_answers;
 mod expected;
 mod gate;
 mod grant;
 mod history;
+mod known_data;
 mod like;
 mod notice;
 mod origins;
@@ -36,7 +37,6 @@ mod saved;
 mod shown;
 mod standing;
 mod table;
-mod traced;
 mod user;
 
 pub(crate) use self::action::Action;
@@ -67,8 +67,7 @@ pub use self::request::Answer;
 pub use self::request::ApprovalRequest;
 pub(crate) use self::request::{AnswerVia, Fate, Reply};
 pub use self::review::{
-    Filter as AuditFilter, NoHead as NoAuditHead, Report as AuditReport, Review as AuditReview,
-    rfc3339_seconds,
+    AuditFilter, AuditReport, NoHead as NoAuditHead, Review as AuditReview, rfc3339_seconds,
 };
 pub use self::rows::named_rows;
 pub(crate) use self::shown::{TooLong, argument, question, question_of_ours};

@@ -43,7 +43,7 @@ impl<'a> Noticed<'a> {
         Self { watcher, question, how: "taken back" }
     }
 
-    /// How it was decided.
+    /// Records the decision.
     pub(super) fn decided(&mut self, response: &Response) {
         self.how = how(response);
     }
@@ -57,10 +57,10 @@ impl Drop for Noticed<'_> {
     }
 }
 
-/// How a question was decided that nobody has answered in time.
+/// The decision about a question that nobody has answered in time.
 pub(crate) const EXPIRED: &str = "not answered in time";
 
-/// How a question was decided, in words.
+/// The way a question was decided, in words.
 pub(super) fn how(response: &Response) -> &'static str {
     match response {
         Response::Expired => EXPIRED,

@@ -1,4 +1,4 @@
-//! Where the data in calls comes from, in words for a question.
+//! The origins of the data in calls, in words for a question.
 
 use std::fmt::Write;
 use std::ops::RangeInclusive;
@@ -9,10 +9,10 @@ use super::action::Action;
 use super::shown;
 use crate::approval::provenance::{Found, Label, Origin, Provenance};
 
-/// How many origins a question names, and more if they have labels that these have not.
+/// The number of origins that a question names, and more if they have labels that these have not.
 const NAMED: usize = 3;
 
-/// How many runs of rows are named of an origin.
+/// The number of runs of rows that are named of an origin.
 const RUNS: usize = 12;
 
 /// An origin of data in one or more calls.
@@ -23,7 +23,7 @@ struct Named<'a> {
     found: Found,
 }
 
-/// What a question says of the data in calls, whose rows are numbered from `first` on if they are rows. Empty if nothing is
+/// The lines of a question about the data in calls, whose rows are numbered from `first` on if they are rows. Empty if nothing is
 /// known.
 pub(crate) fn provenance(actions: &[&Action], first: Option<usize>) -> String {
     let mut text = String::new();
@@ -134,7 +134,7 @@ fn listed(rows: &[usize]) -> String {
     if left_out > 0 { format!("{text} and {left_out} more") } else { text }
 }
 
-/// Where data in a call comes from, in words.
+/// The origin of data in a call, in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OriginInWords {
@@ -145,7 +145,7 @@ pub struct OriginInWords {
     /// The label of its server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Label>,
-    /// How much of it has been found: `about 40 bytes`, `3 values`.
+    /// The amount that has been found: `about 40 bytes`, `3 values`.
     pub amount: String,
 }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::action::{Action, Target};
 use super::audit::{OpenCall, Permitted};
-use super::decision::{By, ChosenBy, Decision};
+use super::decision::{ChosenBy, DecidedBy, Decision};
 use super::denied::Denied;
 use super::expected::Expected;
 use crate::approval::provenance::{Label, Provenance};
@@ -19,7 +19,7 @@ use crate::ground::telemetry::{self, Context, Made};
 pub(crate) struct Permit {
     /// The action, with what is known of its data now.
     pub(super) action: Arc<Action>,
-    /// What was known when it was decided.
+    /// The provenance at the time of the decision.
     pub(super) decided_about: Option<Arc<Provenance>>,
     pub(super) chosen_by: ChosenBy,
     /// Whether the policy alone has permitted it.
@@ -37,7 +37,7 @@ impl Permit {
     pub(super) fn new(
         permitted: Permitted,
         context: Context,
-        by: &By,
+        by: &DecidedBy,
         chosen_by: ChosenBy,
     ) -> (Self, OpenCall) {
         let (action, on_record) = permitted.into_parts();
@@ -45,7 +45,7 @@ impl Permit {
             decided_about: action.known.clone(),
             action,
             chosen_by,
-            is_by_policy: matches!(by, By::Policy(_)),
+            is_by_policy: matches!(by, DecidedBy::Policy(_)),
             decided: Instant::now(),
             expected: None,
             is_spent: false,
@@ -96,7 +96,7 @@ impl Permit {
 }
 
 /// A decision is made: shows it among the spans. Returns the context for the action.
-pub(super) fn show(shown: telemetry::Decision, decision: &Decision, action: &Action) -> Context {
+pub(super) fn show(shown: telemetry::DecisionSpan, decision: &Decision, action: &Action) -> Context {
     let current = Context::current();
     let Decision { outcome, by, waited, .. } = decision;
     let denied = outcome.as_ref().err().map(|denied| match denied {

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{mpsc, watch};
 
 use super::action::Action;
-use super::request::{AnswerVia, ApprovalRequest, Waiting};
+use super::request::{AnswerVia, ApprovalRequest, PendingRequest};
 use super::shown::question;
 
-/// How many unread requests the queue holds: those of the largest batch. More wait for room.
+/// The number of unread requests that the queue holds: those of the largest batch. More wait for room.
 const CAPACITY: usize = 1_000;
 
 /// Decides about the calls of a piece of work, for instance a cell.
@@ -26,7 +26,7 @@ pub(crate) enum Approver {
 }
 
 impl Approver {
-    /// How many requests wait for an answer.
+    /// The number of requests that wait for an answer.
     pub(crate) fn waiting(&self) -> watch::Receiver<usize> {
         match self {
             Self::User(queue) | Self::Attached(queue, _) => queue.waiting(),
@@ -43,7 +43,7 @@ impl Approver {
         }
     }
 
-    /// How many requests have expired so far.
+    /// The number of requests that have expired so far.
     pub(crate) fn expired(&self) -> usize {
         match self {
             Self::User(queue) | Self::Attached(queue, _) => queue.expired.load(Ordering::Relaxed),
@@ -138,7 +138,7 @@ impl ApprovalQueue {
         Counted(Arc::clone(self))
     }
 
-    /// How many requests wait for an answer.
+    /// The number of requests that wait for an answer.
     pub(crate) fn waiting(&self) -> watch::Receiver<usize> {
         self.waiting.subscribe()
     }
@@ -164,7 +164,7 @@ impl ApprovalQueue {
     }
 
     /// Asks those too who are attached to the session, if they want to be.
-    pub(super) fn ask_people_too(&self, request: &ApprovalRequest, waiting: &mut Waiting) {
+    pub(super) fn ask_people_too(&self, request: &ApprovalRequest, waiting: &mut PendingRequest) {
         if let Some(people) = self.people_for(request.action())
             && people.requests.try_send(request.beside(waiting)).is_err()
         {
@@ -172,7 +172,7 @@ impl ApprovalQueue {
         }
     }
 
-    /// What only the client can do is asked of its user alone.
+    /// The people to ask. About what only the client can do, its user alone is asked.
     fn people_for(&self, action: &Action) -> Option<&Arc<ApprovalQueue>> {
         let people = self.people.as_ref().filter(|_| !action.is_of_client())?;
         (people.asks_people_all.load(Ordering::Relaxed) && people.is_attended()).then_some(people)

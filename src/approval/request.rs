@@ -59,7 +59,7 @@ pub(crate) struct Reply {
     pub(crate) content: Option<Map<String, Value>>,
     /// The grant that the answer gives, or uses.
     pub(super) granting: Option<Granting>,
-    /// What the data of the server is that is registered.
+    /// The label for the data of the server that is registered.
     pub(super) label: Option<Label>,
     /// By which face for people it was given; `None` by the session's own.
     pub(super) via: Option<AnswerVia>,
@@ -82,7 +82,7 @@ impl From<Answer> for Reply {
     }
 }
 
-/// How an approval request has ended.
+/// The end of an approval request.
 pub(super) enum Response {
     /// By a reply.
     Reply(Reply),
@@ -108,21 +108,21 @@ pub struct ApprovalRequest {
     handed_out: watch::Sender<Option<Instant>>,
     /// `None` for a request of another process.
     grants: Option<Arc<Grants>>,
-    /// What was proposed when somebody looked first: the answer is about that.
+    /// The proposal that somebody saw first: the answer is about that.
     proposed: OnceLock<Option<Grant>>,
     /// Whether the user of a client is asked the same.
     is_shared: bool,
-    /// How it was decided, for those whose answer did not count.
+    /// The decision, for those whose answer did not count.
     fate: Fate,
     /// By which face for people it is answered.
     via: Option<AnswerVia>,
 }
 
-/// How a request was decided, in words, once it is.
+/// The decision about a request, in words, once there is one.
 pub(crate) type Fate = Arc<OnceLock<&'static str>>;
 
 /// The gate's side of an [`ApprovalRequest`].
-pub(super) struct Waiting {
+pub(super) struct PendingRequest {
     /// One for each of those who are asked. The first answer counts.
     answers: Vec<oneshot::Receiver<Reply>>,
     /// Whether somebody has it.
@@ -131,11 +131,11 @@ pub(super) struct Waiting {
 }
 
 impl ApprovalRequest {
-    pub(super) fn new(action: Arc<Action>, grants: Arc<Grants>) -> (Self, Waiting) {
+    pub(super) fn new(action: Arc<Action>, grants: Arc<Grants>) -> (Self, PendingRequest) {
         let (answer, answer_receiver) = oneshot::channel();
         let (handed_out, handed_out_receiver) = watch::channel(None);
         let fate = Fate::default();
-        let waiting = Waiting {
+        let waiting = PendingRequest {
             answers: vec![answer_receiver],
             handed_out: handed_out_receiver,
             fate: Arc::clone(&fate),
@@ -145,7 +145,7 @@ impl ApprovalRequest {
     }
 
     /// The same request for somebody else, who is asked too. Handing out either hands out both.
-    pub(super) fn beside(&self, waiting: &mut Waiting) -> Self {
+    pub(super) fn beside(&self, waiting: &mut PendingRequest) -> Self {
         let (answer, receiver) = oneshot::channel();
         waiting.answers.push(receiver);
         let (action, handed_out) = (Arc::clone(&self.action), self.handed_out.clone());
@@ -201,7 +201,7 @@ impl ApprovalRequest {
         &self.action.target
     }
 
-    /// What has changed in the tool's description and schemas since an answer that was to hold longer, as a diff: that
+    /// The change of the tool's description and schemas since an answer that was to hold longer, as a diff: that
     /// answer holds no more.
     pub fn changes(&self) -> Option<&str> {
         self.action.changes.as_deref()
@@ -217,7 +217,7 @@ impl ApprovalRequest {
         self.shared_batch().map(|batch| &**batch)
     }
 
-    /// Where its data comes from, and what the session has read; `None` if the policy lets every call run.
+    /// The origins of its data, and what the session has read; `None` if the policy lets every call run.
     pub fn provenance(&self) -> Option<&Provenance> {
         self.action.known.as_deref()
     }
@@ -247,7 +247,7 @@ impl ApprovalRequest {
         Arc::clone(&self.action)
     }
 
-    /// How it was decided, if not by this one's answer.
+    /// The decision, if it was not by this one's answer.
     pub(crate) fn fate(&self) -> Fate {
         Arc::clone(&self.fate)
     }
@@ -355,7 +355,7 @@ impl std::fmt::Debug for ApprovalRequest {
     }
 }
 
-impl Waiting {
+impl PendingRequest {
     /// The first answer; `None` once all who were asked have dropped the request. Cancellation safe.
     pub(super) async fn answer(&mut self) -> Option<Reply> {
         while !self.answers.is_empty() {

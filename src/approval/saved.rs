@@ -12,14 +12,14 @@ use super::shown;
 use crate::approval::provenance::{Label, Labels};
 use crate::ground::files::StateFile;
 
-/// How many characters of a call are saved for readers of the file; scripts may be long.
+/// The number of characters of a call that are saved for readers of the file; scripts may be long.
 const SHOWN_CHARS: usize = 500;
 
 #[derive(Default, Serialize, Deserialize)]
 struct Document {
     #[serde(default)]
     approvals: Vec<Approval>,
-    /// What the user has said of the data of servers.
+    /// The user's labels for the data of servers.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     labels: Labels,
 }
@@ -35,9 +35,9 @@ struct Approval {
 
 /// The file.
 #[derive(Debug)]
-pub(super) struct Saved(StateFile);
+pub(super) struct SavedAnswers(StateFile);
 
-impl Saved {
+impl SavedAnswers {
     pub(super) fn new(path: PathBuf) -> Self {
         Self(StateFile::new(path))
     }

@@ -11,14 +11,14 @@ use super::action::{Action, Target};
 use super::{OURSELVES, REGISTER};
 use crate::ground::text::visible::{Literal, Name, Use};
 
-/// How long a call may be, in characters, before its long texts are shortened. Dialogs are small, and arguments may hold
+/// The length of a call, in characters, up to which its long texts are not shortened. Dialogs are small, and arguments may hold
 /// whole files.
 const COMFORTABLE_CHARS: usize = 4_000;
 
-/// How long it may be after that. Users approve longer ones without reading them.
+/// The length that it may have after that. Users approve longer ones without reading them.
 const MOST_CHARS: usize = 16_000;
 
-/// How many characters of a long text may be left; the largest value that fits is used.
+/// The numbers of characters of a long text that may be left; the largest value that fits is used.
 const SHARES: [usize; 6] = [3_500, 1_800, 900, 450, 220, 100];
 
 /// The question about what ipybox does itself; `None` if it is another call.
@@ -103,7 +103,7 @@ fn written(
     page.text
 }
 
-/// How texts are escaped: a command, a command line or a package name as code; arguments of a tool as text in
+/// The escapes of texts: a command, a command line or a package name as code; arguments of a tool as text in
 /// any language.
 fn used(action: &Action) -> Use {
     if action.server_name == OURSELVES { Use::Code } else { Use::Text }
@@ -126,7 +126,7 @@ impl Write for Page {
 struct Writer<'a, W> {
     to: &'a mut W,
     used: Use,
-    /// How many characters of a text are shown.
+    /// The number of characters of a text that are shown.
     longest: usize,
 }
 

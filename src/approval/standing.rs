@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::action::Action;
 use super::like::Like;
 use super::request::Answer;
-use super::saved::Saved;
+use super::saved::SavedAnswers;
 use crate::approval::provenance::{Label, Labels};
 
 /// The answers of this session, and those that hold for good.
@@ -16,14 +16,14 @@ use crate::approval::provenance::{Label, Labels};
 pub(crate) struct Standing {
     session: Mutex<Vec<Like>>,
     /// Without it, answers that hold for good hold for the session.
-    saved: Option<Saved>,
+    saved: Option<SavedAnswers>,
 }
 
 impl Standing {
     /// Answers that hold for good are saved in the file at `path`, where its owner may remove them; its
     /// directory must exist.
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { session: Mutex::default(), saved: Some(Saved::new(path)) }
+        Self { session: Mutex::default(), saved: Some(SavedAnswers::new(path)) }
     }
 
     /// The answers of a workspace, by its state directory.
@@ -52,9 +52,9 @@ impl Standing {
             || self.saved.as_ref().is_some_and(|saved| saved.has_earlier(&now).unwrap_or_default())
     }
 
-    /// What the user has said of the data of servers. An unusable file says nothing. Blocks.
+    /// The user's labels for the data of servers. An unusable file has none. Blocks.
     pub(crate) fn labels(&self) -> Labels {
-        let labels = self.saved.as_ref().map(Saved::labels).unwrap_or_else(|| Ok(Labels::default()));
+        let labels = self.saved.as_ref().map(SavedAnswers::labels).unwrap_or_else(|| Ok(Labels::default()));
         labels.unwrap_or_else(|error| {
             tracing::warn!(%error, "the labels that were given to servers are unknown");
             Labels::default()

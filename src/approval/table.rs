@@ -6,14 +6,14 @@ use super::action::Action;
 use super::shown::{TooLong, is_identifier, literal};
 use crate::ground::text::visible::Name;
 
-/// How long a table may be, in characters. Those of more calls are asked in several questions.
+/// The greatest length of a table, in characters. Those of more calls are asked in several questions.
 const MOST_CHARS: usize = 32_000;
 
-/// How many characters of a long text may be shown in a table; the largest value that fits is used. The last leaves no doubt
+/// The numbers of characters of a long text in a table; the largest value that fits is used. The last leaves no doubt
 /// what a text is about.
 const SHARES: [usize; 4] = [450, 220, 100, 60];
 
-/// How many calls a table may have. A person does not read more with care.
+/// The most calls of a table. A person does not read more with care.
 pub(crate) const MOST_ROWS: usize = 250;
 
 /// The widest column whose cells are filled up with blanks, in characters.

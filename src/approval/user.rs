@@ -1,4 +1,4 @@
-//! What only the user can do: log in on a page, and answer what a server asks.
+//! Actions that only the user can do: log in on a page, and answer what a server asks.
 //!
 //! Neither a standing answer nor consent replaces it, and the policy can only deny it.
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::action::Action;
 use super::audit::OpenCall;
-use super::decision::{By, Consulted, Decision};
+use super::decision::{Consulted, DecidedBy, Decision};
 use super::denied::Denied;
 use super::gate::Gate;
 use super::policy::Effect;
@@ -71,19 +71,19 @@ impl Gate {
         let (replied, by) = match judgement.effect {
             Effect::Deny => {
                 let denied = Denied::Policy { call: action.name(), rule: judgement.rule.clone() };
-                (Err(denied), By::Policy(judgement.rule))
+                (Err(denied), DecidedBy::Policy(judgement.rule))
             }
             Effect::Allow | Effect::Ask => match self.announce_and_ask(&action, queue).await {
                 Response::Expired => {
-                    (Err(Denied::Expired { call: action.name(), after: self.timeout }), By::Expiry)
+                    (Err(Denied::Expired { call: action.name(), after: self.timeout }), DecidedBy::Expiry)
                 }
-                Response::Dropped => (Err(rejected()), By::Nobody),
+                Response::Dropped => (Err(rejected()), DecidedBy::Nobody),
                 Response::Reply(Reply { answer: Answer::No, .. }) => {
-                    (Err(rejected()), By::Answer(Answer::No))
+                    (Err(rejected()), DecidedBy::Answer(Answer::No))
                 }
                 Response::Reply(reply) => self.allowed_now(&action).await.map_or_else(
                     |(denied, by)| (Err(denied), by),
-                    |()| (Ok(reply), By::Answer(Answer::Once)),
+                    |()| (Ok(reply), DecidedBy::Answer(Answer::Once)),
                 ),
             },
         };
@@ -96,14 +96,14 @@ impl Gate {
 
 impl Gate {
     /// The policy may deny what it did not when the question began to wait: the session has gone on to read.
-    async fn allowed_now(&self, action: &Arc<Action>) -> Result<(), (Denied, By)> {
+    async fn allowed_now(&self, action: &Arc<Action>) -> Result<(), (Denied, DecidedBy)> {
         let now = self.with_known(Action::clone(action)).await;
         let judgement = self.policy.judge(&now);
         if judgement.effect != Effect::Deny {
             return Ok(());
         }
         let denied = Denied::Policy { call: action.name(), rule: judgement.rule.clone() };
-        Err((denied, By::Policy(judgement.rule)))
+        Err((denied, DecidedBy::Policy(judgement.rule)))
     }
 }
 

@@ -9,7 +9,7 @@ use super::import::ImportArgs;
 use super::notebook::NotebookArgs;
 use super::sandbox_policy::SandboxPolicyArgs;
 use super::search::SearchArgs;
-use super::serve_args::{Backend, ServeArgs, SessionKeeperArgs};
+use super::serve_args::{BackendArg, ServeArgs, SessionKeeperArgs};
 use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
 use super::session_args::{JoinArgs, SessionsArgs};
 use super::values::seconds;
@@ -132,7 +132,7 @@ pub(crate) struct DoctorArgs {
 
     /// The sandbox that has to start [default: srt]; implies `--sandbox`
     #[arg(long, value_name = "NAME")]
-    pub(crate) sandbox_backend: Option<Backend>,
+    pub(crate) sandbox_backend: Option<BackendArg>,
 }
 
 /// The flags of `ipybox apigen`.

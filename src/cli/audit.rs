@@ -14,7 +14,7 @@ use super::print;
 /// The exit code if no break was found, but something may be missing at the beginning or the end.
 const INCOMPLETE: u8 = 3;
 
-/// How much of a file is read at once, in bytes.
+/// The part of a file that is read at once, in bytes.
 const BUFFER: usize = 256 * 1024;
 
 /// The flags of `ipybox audit`.

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use ipybox::{SandboxBackend, Settings, doctor};
 
 use super::args::DoctorArgs;
-use super::serve_args::Backend;
+use super::serve_args::BackendArg;
 use super::{print, single_threaded};
 
 /// Exits with success if ipybox, and the requested sandbox, can run.
@@ -25,7 +25,7 @@ pub(super) fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     print(&text, "print the report")?;
     let backend = match (args.sandbox, args.sandbox_backend) {
         (_, Some(backend)) => Some(SandboxBackend::from(backend)),
-        (true, None) => Some(SandboxBackend::from(Backend::Srt)),
+        (true, None) => Some(SandboxBackend::from(BackendArg::Srt)),
         (false, None) => None,
     };
     let is_well = report.can_run() && backend.is_none_or(|backend| report.can_sandbox(backend));

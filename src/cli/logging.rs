@@ -13,7 +13,7 @@ use tracing_subscriber::{EnvFilter, reload};
 
 use super::args::LogLevel;
 
-/// How many lines are queued for a slow reader of stderr. Each takes 32 bytes from the start.
+/// The number of lines that are queued for a slow reader of stderr. Each takes 32 bytes from the start.
 const QUEUED_LINES: usize = 1_000;
 
 /// Logs messages of `level` and above.

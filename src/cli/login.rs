@@ -32,10 +32,8 @@ pub(super) fn log_in(args: LoginArgs) -> anyhow::Result<()> {
 
 pub(super) fn log_out(args: &LogoutArgs) -> anyhow::Result<()> {
     let servers = KnownServers::open(&args.place.workspace, args.place.state_dir.clone())?;
-    let answer = match runtime()?.block_on(servers.logout(&args.server))? {
-        true => "is forgotten",
-        false => "was not there",
-    };
+    let answer =
+        if runtime()?.block_on(servers.logout(&args.server))? { "is forgotten" } else { "was not there" };
     writeln!(super::stdout(), "The login to `{}` {answer}.", args.server).context("print the answer")
 }
 
@@ -51,9 +49,10 @@ pub(super) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 async fn send_to(url: String, no_browser: bool) -> Result<Option<String>, String> {
     let is_open = !no_browser && open_browser(&url);
     let (mut out, mut error) = (super::stdout(), super::stderr());
-    let words = match is_open {
-        true => "The browser opens this page; log in there, or open it by hand:",
-        false => "Open this page in a browser, and log in there:",
+    let words = if is_open {
+        "The browser opens this page; log in there, or open it by hand:"
+    } else {
+        "Open this page in a browser, and log in there:"
     };
     let shown = writeln!(error, "{words}").and_then(|()| writeln!(out, "{url}")).and_then(|()| out.flush());
     shown.map_err(|error| format!("the address could not be printed: {error}"))?;

@@ -43,7 +43,7 @@ use self::serve_args::{Approval, ServeArgs};
 /// clap's exit code for wrong flags, for errors that only show after parsing.
 const USAGE: u8 = 2;
 
-/// How long the last message may take to be read.
+/// The time that the last message may take to be read.
 const LAST_MESSAGE: Duration = Duration::from_secs(1);
 
 /// Runs the program.

@@ -22,7 +22,7 @@ pub(crate) struct SearchArgs {
 
     /// How much to print of each tool
     #[arg(long, value_name = "DETAIL", default_value = "signature")]
-    pub(crate) detail: Detail,
+    pub(crate) detail: DetailArg,
 
     /// Working directory of the kernel
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -33,9 +33,9 @@ pub(crate) struct SearchArgs {
     pub(crate) state_dir: Option<PathBuf>,
 }
 
-/// How much a search says of a tool.
+/// The amount that a search says of a tool.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Detail {
+pub(crate) enum DetailArg {
     /// Its name, and what it does
     Names,
     /// The call in one line, with types and defaults
@@ -44,12 +44,12 @@ pub(crate) enum Detail {
     Module,
 }
 
-impl From<Detail> for ipybox::SearchDetail {
-    fn from(detail: Detail) -> Self {
+impl From<DetailArg> for ipybox::SearchDetail {
+    fn from(detail: DetailArg) -> Self {
         match detail {
-            Detail::Names => Self::Names,
-            Detail::Signature => Self::Signature,
-            Detail::Module => Self::Module,
+            DetailArg::Names => Self::Names,
+            DetailArg::Signature => Self::Signature,
+            DetailArg::Module => Self::Module,
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct ServeArgs {
 
     /// What makes the sandbox [default: srt]
     #[arg(long, help_heading = SANDBOX, value_name = "BACKEND", requires = "sandbox")]
-    pub(crate) sandbox_backend: Option<Backend>,
+    pub(crate) sandbox_backend: Option<BackendArg>,
 
     /// A domain that packages may be installed from in the sandbox, beside those that uv and pip are configured for;
     /// may be given several times
@@ -180,20 +180,20 @@ pub(crate) enum Approval {
     Policy,
 }
 
-/// What makes the sandbox.
+/// The program that makes the sandbox.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Backend {
+pub(crate) enum BackendArg {
     /// Anthropic's sandbox-runtime
     Srt,
     /// Bubblewrap, directly: Linux only, needs no Node.js
     Bwrap,
 }
 
-impl From<Backend> for ipybox::SandboxBackend {
-    fn from(backend: Backend) -> Self {
+impl From<BackendArg> for ipybox::SandboxBackend {
+    fn from(backend: BackendArg) -> Self {
         match backend {
-            Backend::Srt => Self::Srt,
-            Backend::Bwrap => Self::Bubblewrap,
+            BackendArg::Srt => Self::Srt,
+            BackendArg::Bwrap => Self::Bubblewrap,
         }
     }
 }
@@ -222,7 +222,7 @@ impl From<ServeArgs> for Settings {
             sandbox.workspace_config = args.sandbox_workspace_config;
             sandbox.allow_home_workspace = args.allow_home_workspace;
             sandbox.install_domains = args.sandbox_install_domain;
-            sandbox.backend = args.sandbox_backend.unwrap_or(Backend::Srt).into();
+            sandbox.backend = args.sandbox_backend.unwrap_or(BackendArg::Srt).into();
             sandbox.gateway_program = std::env::current_exe().ok();
             sandbox
         });

@@ -16,7 +16,7 @@ const RESULT: &str = "write the result";
 const NONE_KEPT: &str = "No session is kept.\n\
                          A client's session is if its entry has `--keep-session 30m`: until then after the client's end.\n";
 
-/// How long a session is held that was not to be kept: until its client ends.
+/// The time that a session is held that was not to be kept: until its client ends.
 const NOT_KEPT: Duration = Duration::from_secs(1);
 
 /// Whether the session is to be held by a process of its own.

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use anyhow::Context as _;
 use ipybox::lasting;
-use ipybox::page::{News, Page};
+use ipybox::page::{Page, PageNews};
 
 use super::multi_threaded;
 use super::session_args::JoinArgs;
@@ -33,17 +33,17 @@ pub(crate) fn run(args: JoinArgs) -> anyhow::Result<()> {
     served
 }
 
-fn in_words(news: &News) -> String {
+fn in_words(news: &PageNews) -> String {
     match news {
-        News::Entered(code) => {
+        PageNews::Entered(code) => {
             format!(
                 "A browser has the page now. If that was not you, press Ctrl-C. Code for another browser: {code}"
             )
         }
-        News::Guessed => "There were wrong codes. If they were not yours, another program guesses; \
+        PageNews::Guessed => "There were wrong codes. If they were not yours, another program guesses; \
                           the code stays the same."
             .to_owned(),
-        News::Question(call) => format!("A call waits: {}", one_line(call)),
+        PageNews::Question(call) => format!("A call waits: {}", one_line(call)),
         _ => String::new(),
     }
 }

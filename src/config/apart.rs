@@ -8,9 +8,11 @@ use super::secret_places::SecretPlaces;
 use super::{Config, Error, NotebookPlace, SandboxSettings, Site, consent, exposures};
 use crate::ground::env::Variables;
 use crate::ground::env::{is_program, on_path};
-use crate::kernels::sandbox::{Confinement, DomainRule, Exposed, Policy, PolicyError, PolicyPaths};
+use crate::kernels::sandbox::{
+    Confinement, DomainRule, Exposed, PolicyPaths, SandboxPolicy, SandboxPolicyError,
+};
 
-/// How many openings of a policy an error names.
+/// The number of openings of a policy that an error names.
 const SHOWN_OPENINGS: usize = 5;
 
 /// Programs that the host itself starts by name: those that make the sandbox, with their helpers, and the
@@ -19,11 +21,11 @@ const PROGRAMS: [&str; 7] = ["srt", "node", "bwrap", "socat", "rg", "which", "uv
 
 impl SandboxSettings {
     /// The policy that they name.
-    pub(crate) fn policy(&self, workspace: &Path) -> Result<Policy, PolicyError> {
+    pub(crate) fn policy(&self, workspace: &Path) -> Result<SandboxPolicy, SandboxPolicyError> {
         match &self.config {
-            Some(file) => Policy::read_in(workspace, file),
-            None if self.workspace_config => Policy::of_workspace(workspace),
-            None => Policy::embedded(),
+            Some(file) => SandboxPolicy::read_in(workspace, file),
+            None if self.workspace_config => SandboxPolicy::of_workspace(workspace),
+            None => SandboxPolicy::embedded(),
         }
     }
 }
@@ -58,7 +60,7 @@ impl Config {
 
     /// Refuses a policy of the workspace that opens more than the default, unless the user has allowed its content: nobody
     /// can be asked yet.
-    fn check_consent(&self, policy: &Policy, paths: &PolicyPaths) -> Result<(), Error> {
+    fn check_consent(&self, policy: &SandboxPolicy, paths: &PolicyPaths) -> Result<(), Error> {
         let openings = policy.openings(paths);
         let Some(content) = policy.content_of_workspace().filter(|_| !openings.is_empty()) else {
             return Ok(());
@@ -66,7 +68,7 @@ impl Config {
         if consent::is_given(&self.state_dir, &content).map_err(Error::Consents)? {
             return Ok(());
         }
-        let file = self.workspace.join(Policy::WORKSPACE_FILE);
+        let file = self.workspace.join(SandboxPolicy::WORKSPACE_FILE);
         let mut opens = openings[..openings.len().min(SHOWN_OPENINGS)].join(", ");
         if openings.len() > SHOWN_OPENINGS {
             opens += &format!(" and {} more", openings.len() - SHOWN_OPENINGS);
@@ -184,7 +186,7 @@ fn prefix(python: &Path) -> Option<PathBuf> {
 
 fn confinement(
     settings: SandboxSettings,
-    policy: Policy,
+    policy: SandboxPolicy,
     variables: &Arc<Variables>,
     exposed: &Exposed,
 ) -> Result<Confinement, Error> {

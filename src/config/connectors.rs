@@ -1,4 +1,4 @@
-//! What connects to MCP servers outside of a session, and how users log in for it.
+//! Connectors to MCP servers outside of a session, and the login of users for them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::ground::text::describe;
 use crate::ground::text::visible::word;
 use crate::kernels::sandbox::Exposed;
 
-/// What connects to MCP servers for a process in its current directory, without a session.
+/// A connector to MCP servers for a process in its current directory, without a session.
 pub(crate) fn connector_here() -> Connector {
     // A process without a working directory starts servers in the root.
     let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
@@ -18,7 +18,7 @@ pub(crate) fn connector_here() -> Connector {
     connector_at(directory, Arc::new(variables))
 }
 
-/// What connects to MCP servers for a process in `directory`, without a session. Logins are where `ipybox login` keeps
+/// A connector to MCP servers for a process in `directory`, without a session. Logins are where `ipybox login` keeps
 /// them there.
 pub(crate) fn connector_at(directory: PathBuf, variables: Arc<Variables>) -> Connector {
     let states = states_dir(None, &variables)
@@ -33,7 +33,7 @@ pub(crate) fn connector_at(directory: PathBuf, variables: Arc<Variables>) -> Con
     connector_in(&state_dir, directory, variables).with_accounts_in(state_dir, &flags)
 }
 
-/// What connects to MCP servers for a process in `directory`, whose state directory this is.
+/// A connector to MCP servers for a process in `directory`, whose state directory this is.
 pub(crate) fn connector_in(state_dir: &Path, directory: PathBuf, variables: Arc<Variables>) -> Connector {
     let exposed = exposures::recorded(state_dir, &directory).unwrap_or_else(|error| {
         tracing::error!("no MCP server is started: failed to {}", describe(&error));

@@ -10,7 +10,7 @@ use super::Error;
 use super::states::{create_in, create_workspace, states_dir, workspace_state_dir};
 use crate::ground::env::Variables;
 use crate::ground::files::StateFile;
-use crate::kernels::sandbox::{Policy, PolicyPaths};
+use crate::kernels::sandbox::{PolicyPaths, SandboxPolicy};
 
 /// The file of consents in the state directory of a workspace.
 const FILE: &str = "sandbox-policies.json";
@@ -25,7 +25,7 @@ struct Document {
 struct Consent {
     /// The digest of the policy's file.
     content: String,
-    /// What it opens, for readers only.
+    /// The openings, for readers only.
     opens: Vec<String>,
 }
 
@@ -64,8 +64,8 @@ impl WorkspacePolicy {
         let state_dir = workspace_state_dir(&states, &workspace);
         create_in(&states, &state_dir, &variables)?;
         let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).unwrap_or("/").into();
-        let policy = Policy::of_workspace(&workspace)?;
-        let file = workspace.join(Policy::WORKSPACE_FILE);
+        let policy = SandboxPolicy::of_workspace(&workspace)?;
+        let file = workspace.join(SandboxPolicy::WORKSPACE_FILE);
         let paths = PolicyPaths { workspace, home, ..PolicyPaths::default() };
         let openings = policy.openings(&paths);
         let content = policy.content_of_workspace();
@@ -77,7 +77,7 @@ impl WorkspacePolicy {
         &self.file
     }
 
-    /// What it opens beyond the default, each as `` `key`: value ``. Safe to show.
+    /// The openings beyond the default, each as `` `key`: value ``. Safe to show.
     pub fn openings(&self) -> &[String] {
         &self.openings
     }

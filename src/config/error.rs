@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::kernels::sandbox::PolicyError;
+use crate::kernels::sandbox::SandboxPolicyError;
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum Error {
     ExposedProgram {
         /// The program.
         program: PathBuf,
-        /// Where it leads.
+        /// The place that it leads to.
         place: PathBuf,
     },
     /// Code in the sandbox could replace the program `ipybox` itself, which the host runs.
@@ -52,7 +52,7 @@ pub enum Error {
     ExposedGateway {
         /// The program.
         program: PathBuf,
-        /// What code can write.
+        /// The place that code can write.
         place: PathBuf,
     },
     /// The directory of the audit log cannot be hidden from code.
@@ -75,7 +75,7 @@ pub enum Error {
     ExposedDirectory {
         /// The directory.
         directory: PathBuf,
-        /// What can be replaced.
+        /// The place that can be replaced.
         place: PathBuf,
     },
     /// The workspace's state cannot be kept.
@@ -98,7 +98,7 @@ pub enum Error {
     NoHome,
     /// The sandbox's policy cannot be used.
     #[error(transparent)]
-    SandboxPolicy(#[from] PolicyError),
+    SandboxPolicy(#[from] SandboxPolicyError),
     /// The policy of the workspace opens more than the default, and the user has not allowed that.
     #[error(
         "use `{file}` as the sandbox's policy: the workspace brings it, it opens more than the default, and you have not \
@@ -115,7 +115,7 @@ pub enum Error {
         /// The flags by which the command finds the workspace's state.
         flags: String,
     },
-    /// What the user has allowed cannot be read.
+    /// The record of allowed policies cannot be read.
     #[error("read which sandbox policies of the workspace are allowed")]
     Consents(#[source] io::Error),
     /// The sandbox cannot be made on this machine, or its policy cannot be held.
@@ -135,7 +135,7 @@ pub enum Error {
     InstallDomain {
         /// The domain as given.
         domain: String,
-        /// What is wrong with it.
+        /// The fault of the file.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// There is no program to run in the sandbox.

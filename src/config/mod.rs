@@ -41,7 +41,7 @@ pub use crate::kernels::sandbox::Backend as SandboxBackend;
 /// The prefix of variables that Jupyter's gateways accept from clients to configure a kernel's start.
 const START_VARIABLES: &str = "KERNEL_";
 
-/// Where kernels run. It is decided only here.
+/// The place of kernels. It is decided only here.
 #[derive(Debug, Clone)]
 pub(crate) enum Site {
     /// On this machine.
@@ -53,11 +53,11 @@ pub(crate) enum Site {
         /// The exposed places.
         exposed: Box<Exposed>,
     },
-    /// Where a Jupyter server runs them.
+    /// On a Jupyter server.
     Remote(RemoteServer),
 }
 
-/// Where the notebook of a session is.
+/// The place of the notebook of a session.
 #[derive(Debug, Clone)]
 pub(crate) enum NotebookPlace {
     /// There is none.
@@ -322,12 +322,12 @@ impl Config {
         Ok(path)
     }
 
-    /// Where the state of all workspaces is.
+    /// The place of the state of all workspaces.
     fn states(&self) -> &Path {
         self.state_dir.ancestors().nth(2).unwrap_or(&self.state_dir)
     }
 
-    /// What connects to MCP servers.
+    /// The connector to MCP servers.
     pub(crate) fn connector(&self) -> Connector {
         let guard = exposures::guard(&self.state_dir, self.exposed());
         Connector::new(Arc::clone(&self.variables), self.workspace.clone(), guard)

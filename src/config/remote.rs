@@ -9,7 +9,7 @@ use crate::kernels::kernel::jupyter;
 /// The Jupyter server that runs the kernels.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteServer {
-    pub(crate) server: Arc<jupyter::Server>,
+    pub(crate) server: Arc<jupyter::JupyterServer>,
     /// The kernel spec; `None` for the server's default.
     pub(crate) kernel_name: Option<String>,
 }
@@ -29,7 +29,7 @@ impl RemoteServer {
                 }
                 (None, None) => None,
             };
-            jupyter::Server::new(jupyter::Access::new(&url, token, ca)?)
+            jupyter::JupyterServer::new(jupyter::Access::new(&url, token, ca)?)
         };
         let server = access().map_err(|error| Error::Remote(error.into()))?;
         Ok(Self { server: Arc::new(server), kernel_name })

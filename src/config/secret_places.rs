@@ -1,9 +1,9 @@
-//! Where the user has secrets that no code in a sandbox reads. Nothing is read there.
+//! The places of the user's secrets that no code in a sandbox reads. Nothing is read there.
 
 use std::path::{Path, PathBuf};
 
 use super::Config;
-use crate::ground::clients::{Surroundings, hidden_places};
+use crate::ground::clients::{ClientDirectories, hidden_places};
 use crate::ground::env::MovedPlace;
 
 /// The directories in which systems have the homes of their users.
@@ -29,7 +29,7 @@ impl SecretPlaces {
     pub(super) fn of(config: &Config) -> Self {
         let home = (config.home != Path::new("/")).then_some(config.home.as_path());
         let (workspace, variables) = (config.workspace.as_path(), config.variables());
-        let mut clients = hidden_places(&Surroundings { workspace, home, variables });
+        let mut clients = hidden_places(&ClientDirectories { workspace, home, variables });
         clients.extend(config.mcp_configs.iter().filter_map(|file| std::path::absolute(file).ok()));
         let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.dir);
         let is_another =

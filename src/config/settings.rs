@@ -9,7 +9,7 @@ use super::SandboxBackend;
 use crate::approval::AuditContents as Contents;
 use crate::connections::mcp_client::DEFAULT_CONNECT_TIMEOUT;
 use crate::ground::env::ProcessEnvironment;
-use crate::kernels::kernel::Limits;
+use crate::kernels::kernel::KernelLimits;
 
 /// The settings of a user; each field has the default of the flag of the same name.
 #[derive(Debug, Clone)]
@@ -20,23 +20,23 @@ pub struct Settings {
     /// The per-user directory for the state of all workspaces. Default: `IPYBOX_STATE_DIR`, else `ipybox` in
     /// the platform's data directory.
     pub state_dir: Option<PathBuf>,
-    /// What a cell's reply holds of its images. Default: [`Images::Inline`].
+    /// The form of images in a cell's reply. Default: [`Images::Inline`].
     pub images: Images,
-    /// Where images are saved, relative to the workspace. Default: `images`.
+    /// The directory for images, relative to the workspace. Default: `images`.
     pub images_dir: PathBuf,
     /// Which MCP clients get links to resources in the answers of cells. Default: [`ResourceLinks::Auto`].
     pub resource_links: ResourceLinks,
     /// Whether MCP clients that can show tables and plots as views (MCP Apps) get them. Default: yes.
     pub views: bool,
-    /// How the kernel runs.
+    /// The settings of the kernel.
     pub kernel: KernelSettings,
     /// The sandbox that the kernel runs in. Default: none.
     pub sandbox: Option<SandboxSettings>,
     /// The Jupyter server that runs the kernel. Default: none; the kernel runs on this machine.
     pub remote: Option<RemoteSettings>,
-    /// How code in the kernel reaches its tools.
+    /// The settings of the tool server, by which code in the kernel reaches its tools.
     pub tool_server: ToolServerSettings,
-    /// Who decides what may run.
+    /// The settings of decisions about what may run.
     pub approval: ApprovalSettings,
     /// The log of cells, tool calls and decisions. Default: none.
     pub audit: AuditSettings,
@@ -51,7 +51,7 @@ pub struct Settings {
     pub(crate) environment: Option<ProcessEnvironment>,
 }
 
-/// How the kernel runs.
+/// The settings of the kernel.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct KernelSettings {
@@ -60,12 +60,12 @@ pub struct KernelSettings {
     /// Variables of the kernel, beside what every program needs and those given by
     /// [`KERNEL_ENV_PREFIX`](crate::ground::env::KERNEL_ENV_PREFIX).
     pub env: BTreeMap<String, String>,
-    /// How long it may take to start. A cold disk and no compiled bytecode cost several seconds. Default: 60 seconds.
+    /// The time that it may take to start. A cold disk and no compiled bytecode cost several seconds. Default: 60 seconds.
     pub init_timeout: Duration,
-    /// How much memory the kernel, and each process that it starts, may use, in bytes; Linux only. Default: as much
+    /// The memory that the kernel, and each process that it starts, may use, in bytes; Linux only. Default: as much
     /// as there is; in a sandbox no process gets more than the machine has.
     pub memory_limit: Option<u64>,
-    /// How many processes and threads the kernel may add to those that its user runs when it starts; Linux only, and
+    /// The number of processes and threads that the kernel may add to those that its user runs when it starts; Linux only, and
     /// without effect on root. Default: as many as the system allows, and 1024 in a sandbox.
     pub max_processes: Option<u32>,
     /// The size in bytes to which a file that the kernel writes can grow; Linux only. Default: no limit, and 16 GiB in a
@@ -88,7 +88,7 @@ pub struct KernelSettings {
 pub struct SandboxSettings {
     /// The program that makes it. Default: [`SandboxBackend::Srt`].
     pub backend: SandboxBackend,
-    /// What code in it may do: a file in the settings format of sandbox-runtime. Default: the policy
+    /// The policy for code in it: a file in the settings format of sandbox-runtime. Default: the policy
     /// `sandbox-default.json`, which is part of the program.
     pub config: Option<PathBuf>,
     /// Whether `sandbox-config.json` in the workspace is added to the default if it is there, and no `config` is named. What it
@@ -103,7 +103,7 @@ pub struct SandboxSettings {
     pub gateway_program: Option<PathBuf>,
     /// Domains that packages may be installed from, beside those that uv and pip are configured for. Default: none.
     pub install_domains: Vec<String>,
-    /// How long it may take to start. Default: 30 seconds.
+    /// The time that it may take to start. Default: 30 seconds.
     pub init_timeout: Duration,
 }
 
@@ -158,7 +158,7 @@ impl std::fmt::Debug for RemoteSettings {
     }
 }
 
-/// How code in the kernel reaches its tools.
+/// The settings of the tool server, by which code in the kernel reaches its tools.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ToolServerSettings {
@@ -166,18 +166,18 @@ pub struct ToolServerSettings {
     pub host: String,
     /// The port that the tool server listens on. Default: a free one.
     pub port: Option<u16>,
-    /// How long a registration or a tool call waits for an MCP server to start. One that is not ready then
+    /// The time that a registration or a tool call waits for an MCP server to start. One that is not ready then
     /// goes on to start, and the next call for it waits for it. Default: 120 seconds.
     pub connect_timeout: Duration,
 }
 
-/// How a log of cells, tool calls and decisions is kept.
+/// The settings of the log of cells, tool calls and decisions.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AuditSettings {
     /// The file, in a directory that exists and code in the kernel cannot write to. Default: no log is kept.
     pub file: Option<PathBuf>,
-    /// What it contains beside names, decisions, durations and sizes. Default: [`Contents::Arguments`].
+    /// Its contents beside names, decisions, durations and sizes. Default: [`Contents::Arguments`].
     pub contents: Contents,
     /// The size in bytes at which the file is rotated. Default: 10 MiB.
     pub max_bytes: u64,
@@ -226,15 +226,15 @@ impl FromStr for NotebookSettings {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ApprovalSettings {
-    /// How it is decided. Default: [`ApprovalMode::Auto`].
+    /// The way to decide. Default: [`ApprovalMode::Auto`].
     pub mode: ApprovalMode,
-    /// How long an approval request waits for its answer. Default: 60 seconds.
+    /// The time that an approval request waits for its answer. Default: 60 seconds.
     pub timeout: Duration,
     /// Whether the MCP server serves a page on which people decide. Default: no.
     pub page: bool,
 }
 
-/// How it is decided what may run.
+/// The way to decide what may run.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum ApprovalMode {
@@ -255,7 +255,7 @@ impl Default for ApprovalSettings {
     }
 }
 
-/// How a cell's reply returns its images, all of which are saved in the workspace.
+/// The form of images in a cell's reply. All of them are saved in the workspace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Images {
@@ -303,10 +303,10 @@ impl Default for Settings {
 }
 
 impl KernelSettings {
-    /// What a kernel may use.
-    pub(crate) fn limits(&self) -> Limits {
+    /// The limits of a kernel.
+    pub(crate) fn limits(&self) -> KernelLimits {
         let Self { memory_limit: memory, max_processes: processes, max_file_size: file_size, .. } = *self;
-        Limits { memory, processes, file_size }
+        KernelLimits { memory, processes, file_size }
     }
 }
 

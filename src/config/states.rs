@@ -1,4 +1,4 @@
-//! Where workspaces and their state are.
+//! The places of workspaces and their state.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(crate) fn create_workspace(path: &Path) -> Result<PathBuf, Error> {
         .map_err(|source| Error::Workspace { path: path.to_owned(), source })
 }
 
-/// Where the state of `workspace` is, which may not exist yet; `state_dir` is as in [`Settings`](super::Settings).
+/// The place of the state of `workspace`, which may not exist yet; `state_dir` is as in [`Settings`](super::Settings).
 ///
 /// # Errors
 /// There is no such workspace, or no place for the state of any, or other users can change it.
@@ -35,7 +35,7 @@ pub fn state_directory(workspace: &Path, state_dir: Option<PathBuf>) -> Result<P
     Ok(directory)
 }
 
-/// Where the state of all workspaces is: as named, or the default. It may not exist yet; what exists, no other user can
+/// The place of the state of all workspaces: as named, or the default. It may not exist yet; what exists, no other user can
 /// change. Everything that reads or writes state finds it by this function.
 ///
 /// # Errors
@@ -83,17 +83,17 @@ fn default_state_dir(variables: &Variables) -> Result<PathBuf, Error> {
     Ok(platform.data_dir().join("ipybox"))
 }
 
-/// Where sessions that outlive their clients are described, and reached.
+/// The place in which sessions that outlive their clients are described, and reached.
 pub(crate) fn sessions_dir(states: &Path) -> PathBuf {
     states.join("sessions")
 }
 
-/// Where the notebooks are that sessions of a workspace with this state directory make by themselves.
+/// The place of the notebooks that sessions of a workspace with this state directory make by themselves.
 pub(crate) fn notebooks_dir(state_dir: &Path) -> PathBuf {
     state_dir.join("notebooks")
 }
 
-/// How much of a workspace's name its state directory shows. File names are limited to 255 bytes.
+/// The part of a workspace's name that its state directory shows. File names are limited to 255 bytes.
 const NAME_CHARS: usize = 40;
 
 /// The workspace's own directory below `states`, which may not exist yet.

@@ -1,4 +1,4 @@
-//! How people and programs reach a session: each face translates between its visitors' words and the session's.
+//! The ways in which people and programs reach a session: each face translates between its visitors' words and the session's.
 
 pub mod doctor;
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! What all rooms stand on. Nothing here knows sessions, kernels or MCP.
+//! The ground of all rooms. Nothing here knows sessions, kernels or MCP.
 
 pub(crate) mod budget;
 pub(crate) mod clients;

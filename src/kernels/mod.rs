@@ -1,4 +1,4 @@
-//! Where code runs, and what comes of it: kernels, their Python environments, the sandbox around them, their output.
+//! Kernels and their surroundings: their Python environments, the sandbox around them, their output.
 
 pub(crate) mod checkpoint;
 pub(crate) mod environment;

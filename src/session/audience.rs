@@ -11,27 +11,27 @@ use tokio::sync::Notify;
 
 use super::cell::{Author, Outcome};
 use crate::approval::{Action, Notice};
-use crate::kernels::kernel::{Content, PythonError};
-use crate::session::notebook::{Ended, Notebook, OpenCell};
+use crate::kernels::kernel::{MessageContent, PythonError};
+use crate::session::notebook::{CellEnd, Notebook, NotebookCell};
 
-/// How many bytes of text may wait for a watcher. When more comes, the oldest is left out.
+/// The bytes of text that may wait for a watcher. When more comes, the oldest is left out.
 const TEXT_BYTES: usize = 256 * 1024;
 
-/// How many bytes are left out together, at least.
+/// The least number of bytes that are left out together.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// How many events may wait for a watcher. One that lets more come together is given up.
+/// The number of events that may wait for a watcher. One that lets more come together is given up.
 const EVENTS: usize = 4 * 1024;
 
-/// How many decisions without a question may wait for a watcher. Of more, the oldest are left out: code can cause any number.
+/// The most decisions without a question that wait for a watcher. Of more, the oldest are left out: code can cause any number.
 const RULED: usize = 500;
 
-/// How much of a cell's code watchers are shown, in bytes.
+/// The part of a cell's code that watchers are shown, in bytes.
 const CODE_BYTES: usize = 16 * 1024;
 
-/// What happens in a session.
+/// An event of a session.
 #[derive(Debug, Clone)]
-pub(crate) enum Event {
+pub(crate) enum SessionEvent {
     /// A cell has been given to the kernel. `number` is the one that tracebacks show.
     Began { cell: u64, number: u64, author: Author, code: Arc<str> },
     /// It has shown this text, escape sequences and all.
@@ -39,7 +39,7 @@ pub(crate) enum Event {
     /// So much of its text was left out, in bytes: it came too fast.
     LeftOut { cell: u64, bytes: usize },
     /// It has ended: by this exception, if its code raised one.
-    Ended { cell: u64, end: Arc<Ended>, error: Option<Arc<PythonError>> },
+    Ended { cell: u64, end: Arc<CellEnd>, error: Option<Arc<PythonError>> },
     /// A user is asked about this action, by other means than those who watch.
     Asked { question: u64, action: Arc<Action> },
     /// A question is over.
@@ -49,21 +49,21 @@ pub(crate) enum Event {
     /// The questions of the next events can be asked together: as a table, this text.
     Together { questions: Arc<[u64]>, text: Arc<str> },
     /// A question for those who watch; the first answer counts.
-    Question(Arc<Question>),
+    Question(Arc<AudienceQuestion>),
 }
 
 /// A question for those who watch.
 #[derive(Debug)]
-pub(crate) struct Question {
+pub(crate) struct AudienceQuestion {
     pub(crate) number: u64,
-    /// What is shown at a prompt.
+    /// The text at a prompt.
     pub(crate) text: String,
     /// The grant that the text proposes: the answer that gives it, in words, and the calls that it allows.
     pub(crate) grant: Option<(String, String)>,
     /// Why the call is outside of the grants that there are for its tool.
     pub(crate) outside: Option<String>,
     pub(crate) action: Arc<Action>,
-    /// What answers that hold longer would cover.
+    /// The extent of answers that hold longer.
     pub(crate) scope: &'static str,
     /// Until when it waits for its answer, if its time has begun.
     pub(crate) until: Option<Instant>,
@@ -73,12 +73,12 @@ pub(crate) struct Question {
 #[derive(Default)]
 pub(crate) struct Audience {
     watchers: Mutex<Vec<Weak<Mailbox>>>,
-    /// How many there are, to be asked without a lock.
+    /// The number of watchers, to be asked without a lock.
     count: AtomicUsize,
     cells: AtomicU64,
     /// The number of the last cell in the kernel.
     last: AtomicU64,
-    /// Where cells are written down, if they are.
+    /// The notebook in which cells are written down, if there is one.
     notebook: Option<Arc<Notebook>>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    events: VecDeque<Event>,
+    events: VecDeque<SessionEvent>,
     text_bytes: usize,
     ruled: usize,
     is_given_up: bool,
@@ -104,7 +104,7 @@ pub(super) struct Live {
     /// Whether those who watch see it at all.
     is_shown: bool,
     /// `None` without a notebook.
-    written: Option<OpenCell>,
+    written: Option<NotebookCell>,
 }
 
 impl Audience {
@@ -139,7 +139,7 @@ impl Audience {
     }
 
     /// Sends an event to all who watch.
-    pub(crate) fn send(&self, event: &Event) {
+    pub(crate) fn send(&self, event: &SessionEvent) {
         if !self.is_watched() {
             return;
         }
@@ -157,9 +157,9 @@ impl Audience {
     /// Passes on a gate's notice.
     pub(super) fn notice(&self, notice: Notice) {
         self.send(&match notice {
-            Notice::Asked { question, action } => Event::Asked { question, action },
-            Notice::Decided { question, how } => Event::Decided { question, how },
-            Notice::Ruled { action, how } => Event::Ruled { action, how: how.into() },
+            Notice::Asked { question, action } => SessionEvent::Asked { question, action },
+            Notice::Decided { question, how } => SessionEvent::Decided { question, how },
+            Notice::Ruled { action, how } => SessionEvent::Ruled { action, how: how.into() },
         });
     }
 
@@ -182,14 +182,12 @@ impl Audience {
         // The kernel counts neither blank ones nor our own.
         let is_shown = author != Author::Ourselves;
         let is_counted = is_shown && !code.trim().is_empty();
-        let number = match is_counted {
-            false => self.last_number(),
-            true => self.last.fetch_add(1, Ordering::Relaxed) + 1,
-        };
+        let number =
+            if is_counted { self.last.fetch_add(1, Ordering::Relaxed) + 1 } else { self.last_number() };
         if is_shown && self.is_watched() {
             let end = code.floor_char_boundary(CODE_BYTES);
             let code = if end < code.len() { &format!("{}\n…", &code[..end]) } else { code };
-            self.send(&Event::Began { cell, number, author, code: code.into() });
+            self.send(&SessionEvent::Began { cell, number, author, code: code.into() });
         }
         let notebook = self.notebook.as_ref().filter(|_| is_shown);
         let written =
@@ -200,7 +198,7 @@ impl Audience {
 
 impl Live {
     /// A message of the kernel has come for it.
-    pub(super) fn came(&self, content: &Content) {
+    pub(super) fn came(&self, content: &MessageContent) {
         if let Some(written) = &self.written {
             written.shown(content);
         }
@@ -216,7 +214,7 @@ impl Live {
     /// It has shown a text.
     pub(super) fn text(&self, text: &str) {
         if self.is_shown && self.audience.is_watched() {
-            self.audience.send(&Event::Text { cell: self.cell, text: text.to_owned() });
+            self.audience.send(&SessionEvent::Text { cell: self.cell, text: text.to_owned() });
         }
     }
 
@@ -232,20 +230,20 @@ impl Live {
         }
         if is_watched {
             let error = outcome.error.clone().map(Arc::new);
-            self.audience.send(&Event::Ended { cell: self.cell, end, error });
+            self.audience.send(&SessionEvent::Ended { cell: self.cell, end, error });
         }
     }
 }
 
 impl Mailbox {
     /// Adds an event, and leaves out the oldest text if too much waits.
-    pub(crate) fn put(&self, event: Event) {
+    pub(crate) fn put(&self, event: SessionEvent) {
         self.state.lock().put(event);
         self.came.notify_one();
     }
 
     /// The next event; `None` if too many have come together. Cancellation safe.
-    pub(crate) async fn next(&self) -> Option<Event> {
+    pub(crate) async fn next(&self) -> Option<SessionEvent> {
         loop {
             {
                 let mut waiting = self.state.lock();
@@ -254,8 +252,8 @@ impl Mailbox {
                 }
                 if let Some(event) = waiting.events.pop_front() {
                     match &event {
-                        Event::Text { text, .. } => waiting.text_bytes -= text.len(),
-                        Event::Ruled { .. } => waiting.ruled -= 1,
+                        SessionEvent::Text { text, .. } => waiting.text_bytes -= text.len(),
+                        SessionEvent::Ruled { .. } => waiting.ruled -= 1,
                         _ => {}
                     }
                     return Some(event);
@@ -267,17 +265,17 @@ impl Mailbox {
 }
 
 impl Waiting {
-    fn put(&mut self, event: Event) {
+    fn put(&mut self, event: SessionEvent) {
         if self.is_given_up {
             return;
         }
         match &event {
-            Event::Text { text, .. } => self.text_bytes += text.len(),
-            Event::Ruled { .. } => self.ruled += 1,
+            SessionEvent::Text { text, .. } => self.text_bytes += text.len(),
+            SessionEvent::Ruled { .. } => self.ruled += 1,
             _ => {}
         }
         match (event, self.events.back_mut()) {
-            (Event::Text { cell, text }, Some(Event::Text { cell: same, text: begun }))
+            (SessionEvent::Text { cell, text }, Some(SessionEvent::Text { cell: same, text: begun }))
                 if *same == cell && begun.len() < PIECE_BYTES =>
             {
                 begun.push_str(&text);
@@ -297,7 +295,7 @@ impl Waiting {
     }
 
     fn leave_out_oldest_ruled(&mut self) {
-        let oldest = self.events.iter().position(|event| matches!(event, Event::Ruled { .. }));
+        let oldest = self.events.iter().position(|event| matches!(event, SessionEvent::Ruled { .. }));
         if let Some(oldest) = oldest {
             self.events.remove(oldest);
             self.ruled -= 1;
@@ -306,11 +304,11 @@ impl Waiting {
 
     /// Puts the number of its bytes in the place of the oldest text. What follows begins with a line.
     fn leave_out_oldest_text(&mut self) {
-        let is_text = |event: &Event| matches!(event, Event::Text { .. });
+        let is_text = |event: &SessionEvent| matches!(event, SessionEvent::Text { .. });
         let Some(index) = self.events.iter().position(is_text) else { return };
-        let Some(Event::Text { cell, text }) = self.events.remove(index) else { return };
+        let Some(SessionEvent::Text { cell, text }) = self.events.remove(index) else { return };
         let mut left_out = text.len();
-        if let Some(Event::Text { cell: same, text: next }) = self.events.get_mut(index)
+        if let Some(SessionEvent::Text { cell: same, text: next }) = self.events.get_mut(index)
             && *same == cell
         {
             let rest_of_line = next.find('\n').map_or(next.len(), |end| end + 1);
@@ -319,8 +317,8 @@ impl Waiting {
         }
         self.text_bytes -= left_out;
         match index.checked_sub(1).and_then(|before| self.events.get_mut(before)) {
-            Some(Event::LeftOut { cell: same, bytes }) if *same == cell => *bytes += left_out,
-            _ => self.events.insert(index, Event::LeftOut { cell, bytes: left_out }),
+            Some(SessionEvent::LeftOut { cell: same, bytes }) if *same == cell => *bytes += left_out,
+            _ => self.events.insert(index, SessionEvent::LeftOut { cell, bytes: left_out }),
         }
     }
 }
@@ -329,16 +327,16 @@ impl Waiting {
 mod tests {
     use super::*;
 
-    fn text(cell: u64, text: &str) -> Event {
-        Event::Text { cell, text: text.to_owned() }
+    fn text(cell: u64, text: &str) -> SessionEvent {
+        SessionEvent::Text { cell, text: text.to_owned() }
     }
 
     async fn taken(mailbox: &Mailbox) -> Vec<String> {
         let mut taken = Vec::new();
         while !mailbox.state.lock().events.is_empty() {
             taken.push(match mailbox.next().await {
-                Some(Event::Text { cell, text }) => format!("{cell}: {} bytes", text.len()),
-                Some(Event::LeftOut { cell, bytes }) => format!("{cell}: left out {bytes}"),
+                Some(SessionEvent::Text { cell, text }) => format!("{cell}: {} bytes", text.len()),
+                Some(SessionEvent::LeftOut { cell, bytes }) => format!("{cell}: left out {bytes}"),
                 other => format!("{other:?}"),
             });
         }
@@ -364,7 +362,7 @@ mod tests {
         let audience = Audience::default();
         let mailbox = audience.join();
         audience.send(&text(1, "the beginning"));
-        audience.send(&Event::Decided { question: 1, how: "denied" });
+        audience.send(&SessionEvent::Decided { question: 1, how: "denied" });
         let line = "0123456789\n";
         let lines = TEXT_BYTES / line.len();
         for _ in 0..2 * lines {
@@ -378,9 +376,9 @@ mod tests {
         let mut kept = String::new();
         while !mailbox.state.lock().events.is_empty() {
             match mailbox.next().await.unwrap() {
-                Event::LeftOut { cell: 1, bytes: left_out } if kept.is_empty() => bytes += left_out,
-                Event::Text { text, .. } => kept.push_str(&text),
-                Event::Decided { .. } => assert!(kept.is_empty()),
+                SessionEvent::LeftOut { cell: 1, bytes: left_out } if kept.is_empty() => bytes += left_out,
+                SessionEvent::Text { text, .. } => kept.push_str(&text),
+                SessionEvent::Decided { .. } => assert!(kept.is_empty()),
                 other => panic!("{other:?}"),
             }
         }
@@ -402,7 +400,7 @@ mod tests {
         let audience = Audience::default();
         let (stuck, awake) = (audience.join(), audience.join());
         for question in 0..=EVENTS as u64 {
-            audience.send(&Event::Decided { question, how: "denied" });
+            audience.send(&SessionEvent::Decided { question, how: "denied" });
             awake.next().await.unwrap();
         }
         assert!(stuck.next().await.is_none());

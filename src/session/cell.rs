@@ -9,17 +9,17 @@ use tokio_util::sync::CancellationToken;
 use super::end::End;
 use crate::approval::{Approver, CellOutput};
 use crate::kernels::kernel::PythonError;
-use crate::kernels::output::{Recorded, Text, Unread};
-use crate::session::notebook::Ended;
+use crate::kernels::output::{OutputText, Recorded, Unread};
+use crate::session::notebook::CellEnd;
 
 /// Code to run.
 #[derive(Debug)]
 pub(crate) struct Cell {
     /// The code, as a user would type it into IPython.
     pub(crate) code: String,
-    /// How long it may run. Waiting in the queue, for the kernel and for approval does not count.
+    /// The time that it may run. Waiting in the queue, for the kernel and for approval does not count.
     pub(crate) timeout: Duration,
-    /// How many characters of its output are returned.
+    /// The number of characters of its output that are returned.
     pub(crate) max_output_chars: usize,
     /// Ends the cell: at once if it is queued, by an interrupt if it runs.
     pub(crate) cancel: CancellationToken,
@@ -35,7 +35,7 @@ pub(crate) struct Cell {
     pub(crate) author: Author,
 }
 
-/// Who wants a cell to run.
+/// The party that wants a cell to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Author {
     /// The agent, or the application.
@@ -46,14 +46,14 @@ pub(crate) enum Author {
     Ourselves,
 }
 
-/// How a cell ended, and its output.
+/// The end of a cell, and its output.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// What it has shown, after the images and files of late output.
+    /// Its output, after the images and files of late output.
     pub(crate) shown: Recorded,
     /// Late output: what earlier cells have shown since the last outcome, after they had ended.
-    pub(crate) late: Text,
-    /// How it ended.
+    pub(crate) late: OutputText,
+    /// The end of the cell.
     pub(crate) end: End,
     /// The exception that ended its code. After an interrupt it shows where the code was.
     pub(crate) error: Option<PythonError>,
@@ -91,7 +91,7 @@ impl Author {
         self != Self::Ourselves
     }
 
-    /// Who it is, in a word.
+    /// The author in a word.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -104,10 +104,10 @@ impl Author {
 impl Outcome {
     /// The outcome of a cell that ended before its code ran.
     pub(crate) fn not_run(end: End) -> Self {
-        Self { shown: Recorded::default(), late: Text::default(), end, error: None, notes: Vec::new() }
+        Self { shown: Recorded::default(), late: OutputText::default(), end, error: None, notes: Vec::new() }
     }
 
-    /// How it ended, in the audit log's word.
+    /// The end in the audit log's word.
     pub(super) fn word(&self) -> &'static str {
         match &self.end {
             End::Finished if self.error.is_some() => "error",
@@ -122,8 +122,8 @@ impl Outcome {
     }
 
     /// Its end, for those who watch and for the notebook.
-    pub(super) fn ended(&self) -> Ended {
-        Ended {
+    pub(super) fn ended(&self) -> CellEnd {
+        CellEnd {
             word: self.word(),
             words: self.end.words(),
             late: self.late.excerpt.clone(),
@@ -134,9 +134,9 @@ impl Outcome {
         }
     }
 
-    /// How much it showed, for the audit log.
+    /// The amount of output, for the audit log.
     pub(super) fn output(&self) -> CellOutput<'_> {
-        let Text { excerpt, cut } = &self.shown.text;
+        let OutputText { excerpt, cut } = &self.shown.text;
         let chars = cut.as_ref().map_or_else(|| excerpt.chars().count(), |cut| cut.chars);
         CellOutput { excerpt, chars, images: self.shown.images.len() }
     }

@@ -1,11 +1,11 @@
-//! How a cell ended, and the text that reports it.
+//! The end of a cell, and the text that reports it.
 
 use std::time::Duration;
 
 use crate::ground::text::describe;
 use crate::kernels::kernel::{self, Death};
 
-/// How a cell ended.
+/// The end of a cell.
 #[derive(Debug)]
 pub(crate) enum End {
     /// By itself: all of the code ran, or it raised an exception.
@@ -14,7 +14,7 @@ pub(crate) enum End {
     TimedOut {
         /// The cell's timeout.
         after: Duration,
-        /// What became of the variables.
+        /// The state of the variables.
         state: KernelState,
     },
     /// The caller gave up while the code ran.
@@ -31,7 +31,7 @@ pub(crate) enum End {
     Died(Death),
 }
 
-/// What became of the kernel's variables.
+/// The state of the kernel's variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KernelState {

@@ -50,8 +50,8 @@ impl From<Error> for StartError {
     }
 }
 
-impl From<import::StartError> for StartError {
-    fn from(error: import::StartError) -> Self {
+impl From<import::ImportStartError> for StartError {
+    fn from(error: import::ImportStartError) -> Self {
         Self::McpConfig(error.into())
     }
 }
@@ -93,7 +93,7 @@ pub(crate) enum InstallError {
     Session(Box<Error>),
     /// It cannot be installed.
     #[error(transparent)]
-    Install(#[from] site::InstallError),
+    Install(#[from] site::SiteInstallError),
     /// It cannot be installed where a Jupyter server runs the kernel.
     #[error("{0}")]
     Remote(String),

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::kernels::kernel::{Content, Event, Kernel, Message};
+use crate::kernels::kernel::{Kernel, KernelEvent, KernelMessage, MessageContent};
 use crate::kernels::output::Late;
 
-/// How long a kernel that runs no cell may take.
+/// The time that a kernel that runs no cell may take.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many times a running cell is interrupted: the code may begin after the first interrupt, or go on. Not more often, as
+/// The times that a running cell is interrupted: the code may begin after the first interrupt, or go on. Not more often, as
 /// an interrupt ends the code that cleans up after the one before.
 const INTERRUPTS: u32 = 2;
 
-/// How a kernel's exit has ended.
+/// The result of a kernel's exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// All of it was done.
@@ -37,13 +37,13 @@ pub(super) async fn exit(kernel: &mut Kernel, late: &mut Late, cell_timeout: Dur
     loop {
         tokio::select! {
             event = kernel.next() => match event {
-                Ok(Event::Message(Message { content: Content::ShutdownReply { is_complete }, .. })) => {
+                Ok(KernelEvent::Message(KernelMessage { content: MessageContent::ShutdownReply { is_complete }, .. })) => {
                     exit = if is_complete { Exit::Complete } else { Exit::CutShort };
                 }
                 // Nobody waits for the output of the cell that was interrupted.
-                Ok(Event::Message(message)) if !was_running => late.take(message.content).await,
-                Ok(Event::Message(_) | Event::Torn | Event::Disconnected(_)) => {}
-                Ok(Event::Died(_)) | Err(_) => break,
+                Ok(KernelEvent::Message(message)) if !was_running => late.take(message.content).await,
+                Ok(KernelEvent::Message(_) | KernelEvent::Torn | KernelEvent::Disconnected(_)) => {}
+                Ok(KernelEvent::Died(_)) | Err(_) => break,
             },
             _ = interrupts.tick(), if was_running => kernel.signal_interrupt(),
             () = tokio::time::sleep_until(deadline) => break,

@@ -14,37 +14,38 @@ use super::audience::Live;
 use super::cell::Cell;
 use super::end::{End, KernelState};
 use crate::kernels::kernel::{
-    self, AttachmentId, Content, Event, Fold, Kernel, Message, Missing, PythonError, RateLimit,
+    self, AttachmentId, Fold, Kernel, KernelEvent, KernelMessage, LostOutput, MessageContent, PythonError,
+    RateLimit,
 };
-use crate::kernels::output::{Late, Record, Recorded};
+use crate::kernels::output::{Late, OutputRecorder, Recorded};
 
-/// How long code that is to be stopped gets to begin, before it is interrupted anyway.
+/// The time that code that is to be stopped gets to begin, before it is interrupted anyway.
 const BEGIN_GRACE: Duration = Duration::from_secs(1);
-/// How long to wait for the reply, and for the replies to interrupts, once the kernel is idle. They come within
+/// The time to wait for the reply, and for the replies to interrupts, once the kernel is idle. They come within
 /// milliseconds, or never: ipykernel sends no reply if an interrupt hits it outside of the cell's code, or if the cell
 /// broke `sys.stdout`.
 const LAST_CALL: Duration = Duration::from_secs(1);
-/// How long code gets to react to an interrupt request before it is sent a signal.
+/// The time that code gets to react to an interrupt request before it is sent a signal.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
-/// How long code gets to react to the signal before its kernel is killed.
+/// The time that code gets to react to the signal before its kernel is killed.
 const SIGNAL_GRACE: Duration = Duration::from_secs(3);
 
-/// How long to read the remaining messages of a killed kernel. They have arrived already.
+/// The time to read the remaining messages of a killed kernel. They have arrived already.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The result of a cell in one kernel.
-pub(super) struct Followed {
+pub(super) struct FollowedCell {
     /// Its output.
     pub(super) recorded: Recorded,
     /// The exception that ended its code.
     pub(super) error: Option<PythonError>,
-    /// How it ended.
+    /// The end of the cell.
     pub(super) end: End,
     /// Whether the code has not begun, as far as the kernel has reported, and no timeout or cancellation was under way.
     pub(super) is_untouched: bool,
 }
 
-/// How far the escalation to stop the code has gone.
+/// The step of the escalation to stop the code.
 #[derive(Clone, Copy)]
 enum Escalation {
     None,
@@ -73,13 +74,13 @@ pub(super) async fn follow(
     spent: Duration,
     late: &mut Late,
     live: &Live,
-) -> Followed {
+) -> FollowedCell {
     if let Some(unread) = &cell.unread {
         unread.begin();
     }
     let mut course = Course {
         fold: Fold::new(request),
-        record: Record::new(late.places(), cell.max_output_chars),
+        record: OutputRecorder::new(late.places(), cell.max_output_chars),
         late,
         live,
         escalation: Escalation::None,
@@ -100,11 +101,11 @@ pub(super) async fn follow(
     let end = stopped.map_or_else(End::Unreachable, |end| end.unwrap_or(End::Finished));
     let mut recorded = course.record.finish(rest).await;
     recorded.troubles.extend(missing);
-    Followed { recorded, error, end, is_untouched }
+    FollowedCell { recorded, error, end, is_untouched }
 }
 
 /// The note about output that was lost in transit.
-fn missing_note(Missing { messages, limit }: Missing) -> String {
+fn missing_note(LostOutput { messages, limit }: LostOutput) -> String {
     let what = match messages {
         0 => "Output of this cell is missing".to_owned(),
         1 => "A message with output of this cell is missing".to_owned(),
@@ -124,18 +125,18 @@ fn missing_note(Missing { messages, limit }: Missing) -> String {
 /// The course of one cell.
 struct Course<'a> {
     fold: Fold,
-    record: Record,
+    record: OutputRecorder,
     late: &'a mut Late,
     /// Those who watch it.
     live: &'a Live,
     escalation: Escalation,
     /// When the next step is due to stop the code.
     deadline: Instant,
-    /// How many of its approval requests wait.
+    /// The number of its approval requests that wait.
     questions: watch::Receiver<usize>,
-    /// How many of its approval requests had expired when the timeout was last paused.
+    /// The number of its approval requests that had expired when the timeout was last paused.
     expired: usize,
-    /// How many of earlier cells had expired before.
+    /// The number of requests of earlier cells that had expired before.
     expired_before: usize,
     /// Since when the timeout is paused.
     paused_since: Option<Instant>,
@@ -161,10 +162,10 @@ impl Course<'_> {
             let last_call = self.last_call;
             tokio::select! {
                 event = kernel.next(), if self.unsent.is_none() => match event? {
-                    Event::Message(message) => self.take(message, kernel, cell).await?,
-                    Event::Torn => self.is_torn = true,
-                    Event::Disconnected(why) => return Err(kernel::Error::Disconnected(why)),
-                    Event::Died(death) => return Ok(Some(End::Died(death))),
+                    KernelEvent::Message(message) => self.take(message, kernel, cell).await?,
+                    KernelEvent::Torn => self.is_torn = true,
+                    KernelEvent::Disconnected(why) => return Err(kernel::Error::Disconnected(why)),
+                    KernelEvent::Died(death) => return Ok(Some(End::Died(death))),
                 },
                 sent = send(cell.chunks.as_ref(), &mut self.unsent), if self.unsent.is_some() => sent,
                 Ok(()) = self.questions.changed() => {
@@ -225,11 +226,11 @@ impl Course<'_> {
 
     async fn take(
         &mut self,
-        message: Message,
+        message: KernelMessage,
         kernel: &mut Kernel,
         cell: &Cell,
     ) -> Result<(), kernel::Error> {
-        if matches!(message.content, Content::InterruptReply) {
+        if matches!(message.content, MessageContent::InterruptReply) {
             self.unanswered_interrupts = self.unanswered_interrupts.saturating_sub(1);
         }
         if !self.fold.is_parent_of(&message) {
@@ -252,7 +253,7 @@ impl Course<'_> {
     }
 
     /// Records what the cell shows. Returns its text.
-    async fn keep(&mut self, content: Content, cell: &Cell) -> Option<String> {
+    async fn keep(&mut self, content: MessageContent, cell: &Cell) -> Option<String> {
         self.live.came(&content);
         let taken = self.fold.take(content);
         let images: Vec<AttachmentId> = taken.images.iter().map(|(id, _)| *id).collect();
@@ -272,10 +273,11 @@ impl Course<'_> {
     async fn kill(&mut self, kernel: &mut Kernel, cell: &Cell) {
         kernel.signal_kill();
         let last_words = async {
-            while let Ok(Event::Message(message)) = kernel.next().await {
-                match self.fold.is_parent_of(&message) {
-                    true => drop(self.keep(message.content, cell).await),
-                    false => self.late.take(message.content).await,
+            while let Ok(KernelEvent::Message(message)) = kernel.next().await {
+                if self.fold.is_parent_of(&message) {
+                    drop(self.keep(message.content, cell).await)
+                } else {
+                    self.late.take(message.content).await
                 }
             }
         };
@@ -284,7 +286,7 @@ impl Course<'_> {
         }
     }
 
-    /// How a cell without a reply ended. If the reply was torn, nothing else is lost: output and exceptions
+    /// The end of a cell without a reply. If the reply was torn, nothing else is lost: output and exceptions
     /// come in other messages.
     fn unanswered(&self) -> Option<End> {
         (!self.fold.is_complete() && !self.is_torn).then_some(End::Unanswered)
@@ -329,7 +331,7 @@ async fn send(chunks: Option<&mpsc::Sender<String>>, unsent: &mut Option<String>
     }
 }
 
-/// How a stopped cell ended; `None` if it was not stopped.
+/// The end of a stopped cell; `None` if it was not stopped.
 fn stopped_by(cell: &Cell, escalation: Escalation, state: KernelState) -> Option<End> {
     match escalation {
         Escalation::None => None,

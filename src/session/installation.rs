@@ -8,7 +8,7 @@ use super::error::InstallError;
 use super::registrar::permit;
 use crate::approval::{Action, Approver, ChosenBy, Gate, OpenCall, Target};
 
-/// What a caller wants to install: one text, or a list of texts.
+/// The packages that a caller wants to install: one text, or a list of texts.
 pub(crate) fn packages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let value = Value::deserialize(deserializer)?;
     let refusal = || D::Error::custom(format!("expected a string or a list of strings, not {value}"));

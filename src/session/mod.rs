@@ -39,7 +39,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::audience::{Audience, Event, Mailbox, Question};
+pub(crate) use self::audience::{Audience, AudienceQuestion, Mailbox, SessionEvent};
 pub(crate) use self::cell::{Author, Cell, Outcome};
 pub(crate) use self::end::End;
 pub use self::end::KernelState;
@@ -48,14 +48,14 @@ pub(crate) use self::error::{Error, InstallError, RegisterError};
 pub(crate) use self::exit::Exit;
 use self::fence::unfenced;
 pub(crate) use self::installation::packages;
-pub(crate) use self::notebook::Ended;
+pub(crate) use self::notebook::CellEnd;
 use self::offers::Offers;
 pub(crate) use self::phase::Phase;
 pub(crate) use self::queue::Pending;
 use self::queue::Queue;
 use self::records::{notebook, open_audit};
 use self::registrar::{Registrar, record_end};
-use self::site::Installer;
+use self::site::SiteInstaller;
 use self::worker::CellTools;
 use crate::approval::{Approver, Audit, Effect, Face, Gate, GivenGrant, PastDecision, Policy, Standing};
 use crate::config::Config;
@@ -67,7 +67,7 @@ use crate::tools::registry::{Registration, Registry};
 use crate::tools::servers::{ByGate, Pool};
 use crate::tools::tool_server::Endpoint;
 
-/// How long a cell may run unless its caller sets a timeout.
+/// The time that a cell may run unless its caller sets a timeout.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// As good as for ever. No clock has the end of the longest times that can be chosen.
@@ -82,7 +82,7 @@ pub(crate) struct ToolOptions {
     pub(crate) registry: Option<Registry>,
     /// Decides about calls.
     pub(crate) policy: Policy,
-    /// Who holds the session.
+    /// The face that holds the session.
     pub(crate) face: Face,
     /// Another session of the same client: what one of them reads, both have read.
     pub(crate) beside: Option<Arc<Session>>,
@@ -93,7 +93,7 @@ pub(crate) struct Session {
     queue: Queue,
     gate: Arc<Gate>,
     tools: Option<Tools>,
-    installer: Installer,
+    installer: SiteInstaller,
     places: Places,
     /// The tasks that close the connections to MCP servers when the session stops.
     stopping: TaskTracker,
@@ -126,7 +126,7 @@ impl Client<'_> {
 struct Tools {
     registrar: Registrar,
     server: Arc<Endpoint>,
-    /// How far servers are with calls.
+    /// The progress of servers with calls.
     progress: watch::Sender<String>,
     of_cells: CellTools,
 }
@@ -193,7 +193,7 @@ impl Session {
         &self.places.workspace
     }
 
-    /// Where files of cells are kept.
+    /// The places for files of cells.
     pub(crate) fn places(&self) -> &Places {
         &self.places
     }
@@ -261,7 +261,7 @@ impl Session {
         self.queue.submit_reset().await
     }
 
-    /// How far MCP servers are with the calls of code, as they say.
+    /// The progress of MCP servers with the calls of code, as they report it.
     pub(crate) fn progress_of_servers(&self) -> watch::Receiver<String> {
         // Closed if there are none.
         self.tools
@@ -269,7 +269,7 @@ impl Session {
             .map_or_else(|| watch::channel(String::new()).1, |tools| tools.progress.subscribe())
     }
 
-    /// How many tools each registered server has, by its name.
+    /// The number of tools of each registered server, by its name.
     pub(crate) fn servers(&self) -> BTreeMap<String, usize> {
         self.tools.as_ref().map(|tools| tools.registrar.registry.servers()).unwrap_or_default()
     }
@@ -355,10 +355,10 @@ impl Session {
         };
         let installed = match &self.installer {
             _ if self.queue.is_stopping() => Err(InstallError::Session(Box::new(Error::Stopped))),
-            Installer::Local(installer) => {
+            SiteInstaller::Local(installer) => {
                 installer.install(&requirements, progress).await.map_err(InstallError::from)
             }
-            Installer::Remote { .. } => self.install_remotely(&requirements, progress).await,
+            SiteInstaller::Remote { .. } => self.install_remotely(&requirements, progress).await,
         };
         for call in on_record {
             record_end(Some(call), &installed, |summary| json!(summary));

@@ -12,13 +12,13 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::registrar::{Done, Registrar, permit, record_end, registration};
+use super::registrar::{DoneRegistration, Registrar, permit, record_end, registration};
 use crate::approval::{Action, Approver, ChosenBy, Denied, OpenCall};
 use crate::ground::text::describe;
 use crate::tools::import::{AT_ONCE, AtStart, StartServer};
 use crate::tools::registry::{self, Candidate};
 
-/// How many troubles a note lists.
+/// The number of troubles that a note lists.
 const LISTED_TROUBLES: usize = 40;
 
 /// The reason if a file that code can write offers a server and nobody can be asked.
@@ -32,31 +32,31 @@ pub(super) struct Offers {
     /// Those that somebody has to be asked about.
     asking: Mutex<Vec<Arc<StartServer>>>,
     status: watch::Sender<Status>,
-    news: Mutex<News>,
+    news: Mutex<SessionNews>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
-/// What a cell waits for.
+/// The servers that a cell waits for.
 #[derive(Default)]
 struct Status {
     names: BTreeSet<String>,
-    /// What one of them has said last.
+    /// The last words of one of them.
     said: String,
 }
 
-/// What has happened since the last cell.
+/// The events since the last cell.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct SessionNews {
     /// Servers that code can call now, with the number of their tools.
     ready: Vec<(String, usize)>,
     /// Packages that other code may have imported in an earlier form.
     pub(super) changed: Vec<String>,
-    /// What went wrong, a text for each server.
+    /// The troubles, a text for each server.
     troubles: Vec<String>,
 }
 
-impl News {
+impl SessionNews {
     /// Whether code finds new packages.
     pub(super) fn has_packages(&self) -> bool {
         !self.ready.is_empty()
@@ -105,7 +105,7 @@ impl Offers {
             slots: Arc::new(Semaphore::new(AT_ONCE)),
             asking: Mutex::default(),
             status: watch::Sender::default(),
-            news: Mutex::new(News { troubles: left, ..News::default() }),
+            news: Mutex::new(SessionNews { troubles: left, ..SessionNews::default() }),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
@@ -155,8 +155,8 @@ impl Offers {
         asking.into_iter().chain(self.status.borrow().names.iter().cloned()).collect()
     }
 
-    /// What has happened since this was asked last.
-    pub(super) fn news(&self) -> News {
+    /// The events since this was asked last.
+    pub(super) fn news(&self) -> SessionNews {
         std::mem::take(&mut *self.news.lock())
     }
 
@@ -240,7 +240,7 @@ impl Offers {
     }
 
     /// Puts the package in place; waits for a server that goes on to start, while cells run.
-    async fn generate(&self, candidate: Candidate, name: &str) -> Result<Done, registry::Error> {
+    async fn generate(&self, candidate: Candidate, name: &str) -> Result<DoneRegistration, registry::Error> {
         let progress =
             |what: &str| self.said(format!("MCP server `{name}`: {}", crate::ground::text::one_line(what)));
         loop {
@@ -261,7 +261,7 @@ impl Offers {
         }
     }
 
-    async fn adopt(&self, name: &str, (registration, open): Done) {
+    async fn adopt(&self, name: &str, (registration, open): DoneRegistration) {
         registration.log(name);
         self.registrar.keep(name, open, || self.stop.is_cancelled()).await;
         let mut news = self.news.lock();
@@ -293,15 +293,16 @@ impl Offers {
 }
 
 impl Status {
-    /// What is waited for, in words.
+    /// The awaited servers, in words.
     fn words(&self) -> Option<String> {
         if self.names.is_empty() {
             return None;
         }
         let names = crate::ground::text::listed(self.names.iter().map(String::as_str));
-        match self.said.is_empty() {
-            true => Some(format!("waiting for MCP servers: {names}")),
-            false => Some(format!("waiting for MCP servers: {names}; {}", self.said)),
+        if self.said.is_empty() {
+            Some(format!("waiting for MCP servers: {names}"))
+        } else {
+            Some(format!("waiting for MCP servers: {names}; {}", self.said))
         }
     }
 }

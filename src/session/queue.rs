@@ -14,30 +14,30 @@ use super::audience::Audience;
 use super::cell::{Cell, Outcome};
 use super::exit::Exit;
 use super::phase::Phase;
-use super::worker::{CellTools, Command, Worker};
+use super::worker::{CellTools, QueuedCommand, Worker};
 use crate::approval::Gate;
 use crate::ground::telemetry::Context;
 use crate::kernels::kernel::{Inquiry, Insight};
 use crate::kernels::output::{Late, Places};
 use crate::session::site::Kernels;
 
-/// How many requests may wait for the kernel. Clients send one at a time; a runaway one must not fill memory.
+/// The number of requests that may wait for the kernel. Clients send one at a time; a runaway one must not fill memory.
 const CAPACITY: usize = 1024;
 
-/// How long a person waits for what the kernel says of their code.
+/// The time that a person waits for what the kernel says of their code.
 const INQUIRY_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Runs code in an IPython kernel, one cell at a time, in the order of arrival.
 ///
 /// The kernel starts at once, in the background.
 pub(super) struct Queue {
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<QueuedCommand>,
     phase: watch::Receiver<Phase>,
     /// Cancelled by a reset: ends the cells that were queued before it.
     generation: Mutex<CancellationToken>,
     /// Cancelled to end the running and queued cells, and replaced then.
     cells: Mutex<CancellationToken>,
-    /// How many cells run or wait.
+    /// The number of cells that run or wait.
     cells_open: Arc<AtomicUsize>,
     stop: CancellationToken,
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
@@ -103,7 +103,7 @@ impl Queue {
         let generation = self.generation.lock().clone();
         self.cells_open.fetch_add(1, Ordering::Relaxed);
         let context = Context::current();
-        self.send(|reply| Command::Execute { cell, generation, context, reply }).await
+        self.send(|reply| QueuedCommand::Execute { cell, generation, context, reply }).await
     }
 
     /// Asks the kernel about code; `None` if it is busy, or does not answer soon.
@@ -113,7 +113,7 @@ impl Queue {
         }
         let (reply, insight) = oneshot::channel();
         // A full queue is a busy one.
-        self.commands.try_send(Command::Inquire { inquiry, reply }).ok()?;
+        self.commands.try_send(QueuedCommand::Inquire { inquiry, reply }).ok()?;
         tokio::time::timeout(INQUIRY_TIMEOUT, insight).await.ok()?.ok()?
     }
 
@@ -125,12 +125,12 @@ impl Queue {
             let mut generation = self.generation.lock();
             std::mem::take(&mut *generation).cancel();
         }
-        self.send(|reply| Command::Reset { reply }).await
+        self.send(|reply| QueuedCommand::Reset { reply }).await
     }
 
     async fn send<T>(
         &self,
-        command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Command,
+        command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> QueuedCommand,
     ) -> Pending<T> {
         let (reply, outcome) = oneshot::channel();
         // A closed queue drops `reply`, which the waiting side reports as `Stopped`.
@@ -143,7 +143,7 @@ impl Queue {
     pub(super) async fn refresh_imports(&self, changed: Option<&str>) {
         let changed = changed.map(str::to_owned);
         // A closed queue has no kernel to refresh.
-        self.commands.send(Command::RefreshImports { changed }).await.ok();
+        self.commands.send(QueuedCommand::RefreshImports { changed }).await.ok();
     }
 
     /// A token that ends a cell: cancelled by [`cancel`](Self::cancel) too.

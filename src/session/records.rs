@@ -1,4 +1,4 @@
-//! What a session writes down: its audit log and its notebook.
+//! The records of a session: its audit log and its notebook.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) fn notebook(config: &Config) -> Option<Arc<Notebook>> {
     }
 }
 
-/// How many files the audit log has beside the one that is written, so that it never takes all of a disk.
+/// The number of files of the audit log beside the one that is written, so that it never takes all of a disk.
 const KEPT_LOG_FILES: usize = 5;
 
 /// The audit log that the settings ask for.

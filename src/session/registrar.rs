@@ -10,10 +10,10 @@ use super::error::RegisterError;
 use crate::approval::{Action, Approver, ChosenBy, Denied, Gate, OpenCall, REGISTER, Target};
 use crate::ground::text::describe;
 use crate::tools::registry::{self, Candidate, Packages, Registration, Registry};
-use crate::tools::servers::{self, Open, Pool};
+use crate::tools::servers::{self, OpenConnection, Pool};
 
 /// A server that is registered, with an open connection.
-pub(super) type Done = (Registration, Open);
+pub(super) type DoneRegistration = (Registration, OpenConnection);
 
 /// Registers servers for the code of a session.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ impl Registrar {
         parameters: &Map<String, Value>,
         approver: Option<&Approver>,
         progress: Progress<'_>,
-    ) -> Result<Done, RegisterError> {
+    ) -> Result<DoneRegistration, RegisterError> {
         // Nobody is asked about what cannot be done.
         let candidate = self.registry.candidate(name, parameters)?;
         // Nor about a server that is registered already.
@@ -57,7 +57,7 @@ impl Registrar {
         candidate: Candidate,
         approver: Option<&Approver>,
         progress: Progress<'_>,
-    ) -> Result<Done, registry::Error> {
+    ) -> Result<DoneRegistration, registry::Error> {
         let packages = Packages::of_workspace(&self.workspace);
         let registering = self.registry.register(candidate.clone(), packages.clone(), progress);
         let (error, approver) = match (Box::pin(registering).await, approver) {
@@ -76,7 +76,7 @@ impl Registrar {
     }
 
     /// Keeps the connection of a registered server for the first call, unless the session is stopping.
-    pub(super) async fn keep(&self, name: &str, open: Open, is_stopping: impl Fn() -> bool) {
+    pub(super) async fn keep(&self, name: &str, open: OpenConnection, is_stopping: impl Fn() -> bool) {
         self.pool.adopt(name, open).await;
         // Asked only now: a session that begins to stop later closes the connection itself.
         if is_stopping() {

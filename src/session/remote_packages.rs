@@ -9,10 +9,10 @@ use super::cell::{Cell, Outcome};
 use super::end::End;
 use super::site;
 
-/// How long an installation may take.
+/// The time that an installation may take.
 const TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// How many characters of the installer's output are returned.
+/// The number of characters of the installer's output that are returned.
 const OUTPUT_CHARS: usize = 20_000;
 
 /// The cell that installs `requirements`, which have been checked.
@@ -22,7 +22,7 @@ pub(super) fn cell(requirements: &[String], cancel: CancellationToken) -> Cell {
     Cell::ours(code, TIMEOUT, OUTPUT_CHARS, cancel, "packages are installed without tools")
 }
 
-/// What was installed and where, or why `requirements` were not installed.
+/// The summary of an installation, or the reason why `requirements` were not installed.
 pub(super) fn summary_or_reason(outcome: Outcome, requirements: &[String]) -> Result<String, String> {
     let said = outcome.shown.text.excerpt.trim();
     let why = match (&outcome.end, &outcome.error) {

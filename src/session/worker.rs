@@ -15,14 +15,14 @@ use super::audience::Audience;
 use super::cell::{Author, Cell, Outcome};
 use super::end::{End, KernelState};
 use super::exit::{Exit, exit};
-use super::follow::{Followed, follow};
+use super::follow::{FollowedCell, follow};
 use super::offers::Offers;
 use super::phase::Phase;
 use crate::approval::Gate;
 use crate::ground::telemetry::{self, Context};
 use crate::ground::text::describe;
 use crate::kernels::checkpoint::Checkpoint;
-use crate::kernels::kernel::{self, Death, Event, ExecuteRequest, Inquiry, Insight, Kernel};
+use crate::kernels::kernel::{self, Death, ExecuteRequest, Inquiry, Insight, Kernel, KernelEvent};
 use crate::kernels::output::Late;
 use crate::kernels::sandbox::TopLevel;
 use crate::session::site::{self, Kernels};
@@ -30,17 +30,17 @@ use crate::tools::servers::Pool;
 
 /// Timeout for our own requests to the kernel, which take a few milliseconds.
 const HOUSEKEEPING_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an interrupted cell may take before a reset replaces its kernel.
+/// The time that an interrupted cell may take before a reset replaces its kernel.
 const CELL_TIMEOUT_AT_RESET: Duration = Duration::from_secs(3);
-/// How long it may take at the end of the session. MCP clients kill a server four seconds after they have closed its input.
+/// The time that it may take at the end of the session. MCP clients kill a server four seconds after they have closed its input.
 const CELL_TIMEOUT_AT_END: Duration = Duration::from_millis(1500);
 
 /// A queued command.
-pub(super) enum Command {
+pub(super) enum QueuedCommand {
     Execute {
         cell: Cell,
         generation: CancellationToken,
-        /// Where it was put into the queue.
+        /// The trace in which it was put into the queue.
         context: Context,
         reply: oneshot::Sender<Result<Outcome, Error>>,
     },
@@ -56,7 +56,7 @@ pub(super) enum Command {
     },
 }
 
-/// What cells have of the tools of their session.
+/// The tools of a session that its cells use.
 #[derive(Clone)]
 pub(super) struct CellTools {
     /// The connections to MCP servers.
@@ -72,7 +72,7 @@ pub(super) struct Worker {
     pub(super) kernel: Option<Kernel>,
     /// Why the variables of earlier cells are gone, until the outcome of a cell reports it.
     pub(super) lost: Option<String>,
-    pub(super) queue: mpsc::Receiver<Command>,
+    pub(super) queue: mpsc::Receiver<QueuedCommand>,
     pub(super) phase: watch::Sender<Phase>,
     pub(super) kernels: Kernels,
     /// Decides about the calls of the kernel's code, and records its cells.
@@ -83,11 +83,11 @@ pub(super) struct Worker {
     pub(super) late: Late,
     /// Those who watch the cells.
     pub(super) audience: Arc<Audience>,
-    /// How many cells run or wait.
+    /// The number of cells that run or wait.
     pub(super) cells_open: Arc<AtomicUsize>,
-    /// How many starts of the kernel in a row have failed, and when the last one did.
+    /// The number of starts of the kernel in a row that have failed, and the time of the last one.
     pub(super) failed_starts: Option<(u32, Instant)>,
-    /// How the exit of a kernel went whose cell a reset has stopped; the reset reports it.
+    /// The exit of a kernel whose cell a reset has stopped; the reset reports it.
     pub(super) exit: Exit,
 }
 
@@ -127,11 +127,11 @@ impl Worker {
         }
     }
 
-    async fn run_command(&mut self, command: Command) {
+    async fn run_command(&mut self, command: QueuedCommand) {
         match command {
-            Command::Execute { cell, generation, context, reply } => {
+            QueuedCommand::Execute { cell, generation, context, reply } => {
                 let on_record = self.gate.audit().cell_started(&cell.code);
-                let span = telemetry::Cell::begin(&context, cell.author.word());
+                let span = telemetry::CellSpan::begin(&context, cell.author.word());
                 self.gate.begin_cell(cell.approver.clone(), span.context());
                 let outcome = self.execute(&cell, &generation).await;
                 self.gate.end_cell();
@@ -156,9 +156,9 @@ impl Worker {
                     tracing::error!(error = %describe(&error), "the kernel did not start again");
                 }
             }
-            Command::Inquire { inquiry, reply } => self.inquire(inquiry, reply).await,
-            Command::RefreshImports { changed } => self.refresh_imports(changed.as_deref()).await,
-            Command::Reset { reply } => drop(reply.send(self.reset().await)),
+            QueuedCommand::Inquire { inquiry, reply } => self.inquire(inquiry, reply).await,
+            QueuedCommand::RefreshImports { changed } => self.refresh_imports(changed.as_deref()).await,
+            QueuedCommand::Reset { reply } => drop(reply.send(self.reset().await)),
         }
     }
 
@@ -170,7 +170,7 @@ impl Worker {
         let (mut spent, mut has_failed, mut live) = (Duration::ZERO, false, None);
         // Before its code can have made anything.
         self.kernels.top_level().iter().for_each(TopLevel::cell_begins);
-        let Followed { recorded, error, end, .. } = loop {
+        let FollowedCell { recorded, error, end, .. } = loop {
             let request = tokio::select! {
                 // What was cancelled while it waited must not run.
                 biased;
@@ -307,9 +307,9 @@ impl Worker {
     async fn drain_kernel(&mut self) -> Option<Death> {
         loop {
             match self.kernel.as_mut()?.next().await {
-                Ok(Event::Message(message)) => self.late.take(message.content).await,
-                Ok(Event::Torn | Event::Disconnected(_)) => {}
-                Ok(Event::Died(death)) => return Some(death),
+                Ok(KernelEvent::Message(message)) => self.late.take(message.content).await,
+                Ok(KernelEvent::Torn | KernelEvent::Disconnected(_)) => {}
+                Ok(KernelEvent::Died(death)) => return Some(death),
                 Err(_) => return None,
             }
         }
@@ -425,15 +425,15 @@ impl Worker {
     }
 
     /// Handles an event that the kernel sends between cells.
-    async fn take_event(&mut self, event: Result<Event, kernel::Error>) {
+    async fn take_event(&mut self, event: Result<KernelEvent, kernel::Error>) {
         let why = match event {
-            Ok(Event::Message(message)) => return self.late.take(message.content).await,
-            Ok(Event::Torn) => return,
+            Ok(KernelEvent::Message(message)) => return self.late.take(message.content).await,
+            Ok(KernelEvent::Torn) => return,
             // The next cell tries to reach the kernel again.
-            Ok(Event::Disconnected(why)) => {
+            Ok(KernelEvent::Disconnected(why)) => {
                 return tracing::warn!(why, "the remote kernel cannot be reached");
             }
-            Ok(Event::Died(death)) => ended_with(&death),
+            Ok(KernelEvent::Died(death)) => ended_with(&death),
             Err(error) => format!("the connection to it failed ({})", describe(&error)),
         };
         tracing::warn!(%why, "the kernel ended between cells");
@@ -449,7 +449,7 @@ impl Worker {
 }
 
 /// The kernel's next event between cells. Cancellation safe; without a kernel it never resolves.
-async fn next_event(kernel: &mut Option<Kernel>) -> Result<Event, kernel::Error> {
+async fn next_event(kernel: &mut Option<Kernel>) -> Result<KernelEvent, kernel::Error> {
     match kernel {
         Some(kernel) => kernel.next().await,
         None => std::future::pending().await,

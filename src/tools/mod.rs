@@ -1,4 +1,4 @@
-//! What the kernel's code calls: which MCP servers there are, the Python for their tools, and the calls.
+//! The part that the kernel's code calls: the registered MCP servers, the Python for their tools, and the calls.
 
 pub mod codegen;
 pub(crate) mod import;

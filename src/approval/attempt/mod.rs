@@ -22,11 +22,11 @@ use super::policy::Effect;
 use super::queue::Approver;
 use crate::approval::provenance::Label;
 
-/// How long a permit holds. Two logins and the calls of a usual batch fit in; whoever allowed a call longer ago may not
+/// The age up to which a permit holds. Two logins and the calls of a usual batch fit in; whoever allowed a call longer ago may not
 /// remember it, and the servers' data may have become another.
 const PERMIT_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// How often one call is decided about anew before it is given up. The labels of what was read only grow, and there are three.
+/// The times that one call is decided about anew before it is given up. The labels of what was read only grow, and there are three.
 const ANEW: usize = 3;
 
 /// A call that may be made now, once.

@@ -8,11 +8,13 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::event::{Announced, Asked, Event, Keep, Outcome, Verdict, millis};
+use super::event::{
+    AnnouncedBatch, AuditEvent, AuditVerdict, CallOutcome, DecidedAction, LineRetention, millis,
+};
 use super::handle::{Audit, Log};
 use super::shown;
-use crate::approval::calls::Ongoing;
-use crate::approval::decision::{By, Consulted, Decision};
+use crate::approval::calls::NotedCall;
+use crate::approval::decision::{Consulted, DecidedBy, Decision};
 use crate::approval::denied::Denied;
 use crate::approval::provenance::{Label, Provenance};
 use crate::approval::{Action, Batch, Target};
@@ -24,20 +26,20 @@ pub(crate) struct OpenCall {
     /// `None` without a log.
     running: Option<Running>,
     /// `None` without a notebook.
-    noted: Option<Ongoing>,
+    noted: Option<NotedCall>,
 }
 
 struct Running {
     log: Arc<Log>,
     call: String,
     begun: Instant,
-    /// What the session had read when it ran; `None` if nobody needs to know, or it did not run.
+    /// The labels of what the session had read when it ran; `None` if nobody needs to know, or it did not run.
     read: Option<BTreeMap<Label, BTreeSet<String>>>,
 }
 
 /// A pending decision about an action. If dropped before it is made, it is recorded as withdrawn.
 #[must_use = "a question whose decision is not recorded is recorded as withdrawn"]
-pub(in crate::approval) struct Question {
+pub(in crate::approval) struct PendingDecision {
     action: Arc<Action>,
     /// `None` without a log.
     asking: Option<Asking>,
@@ -52,30 +54,30 @@ pub(in crate::approval) struct Permitted {
 
 struct Asking {
     log: Arc<Log>,
-    asked: Option<Asked>,
+    asked: Option<DecidedAction>,
     begun: Instant,
 }
 
 impl Audit {
     /// Starts the record of a decision about `action`.
-    pub(in crate::approval) fn question(&self, action: Arc<Action>) -> Question {
+    pub(in crate::approval) fn question(&self, action: Arc<Action>) -> PendingDecision {
         let asking = self.log().map(|log| Asking {
             log: Arc::clone(log),
             asked: Some(asked(log, &action)),
             begun: Instant::now(),
         });
-        Question { action, asking }
+        PendingDecision { action, asking }
     }
 
     /// Records that a grant was revoked.
     pub(in crate::approval) fn grant_revoked(&self, grant: u64) {
         if let Some(log) = self.log() {
-            log.note(&Event::GrantRevoked { grant });
+            log.note(&AuditEvent::GrantRevoked { grant });
         }
     }
 }
 
-impl Question {
+impl PendingDecision {
     /// The id of the call, if there is a log.
     pub(in crate::approval) fn call(&self) -> Option<&str> {
         self.asking.as_ref()?.asked.as_ref().map(|asked| asked.call.as_str())
@@ -112,14 +114,14 @@ impl Asking {
         let (log, call) = (&self.log, asked.call.clone());
         let by = &decision.by;
         let is_permitted = decision.outcome.is_ok();
-        let event = Event::Decision {
+        let event = AuditEvent::Decision {
             asked,
-            decision: if is_permitted { Verdict::Accepted } else { Verdict::Denied },
+            decision: if is_permitted { AuditVerdict::Accepted } else { AuditVerdict::Denied },
             by: by.word(),
             rule: by.rule().map(|rule| shown::text(&log.redactor, rule)),
             earlier: by.is_earlier(),
             grant: grant(log, by).map(Box::new),
-            via: (by.was_asked() || *by == By::Consent).then(|| match decision.consulted {
+            via: (by.was_asked() || *by == DecidedBy::Consent).then(|| match decision.consulted {
                 Consulted::Users(Some(via)) => via.word(),
                 _ => log.face.answers(),
             }),
@@ -148,9 +150,9 @@ impl Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         let Some(asked) = self.asked.take() else { return };
-        self.log.note(&Event::Decision {
+        self.log.note(&AuditEvent::Decision {
             asked,
-            decision: Verdict::Denied,
+            decision: AuditVerdict::Denied,
             by: "withdrawal",
             rule: None,
             earlier: false,
@@ -164,7 +166,7 @@ impl Drop for Asking {
 
 impl OpenCall {
     /// Has the end of the call noted for the notebook, too.
-    pub(in crate::approval) fn noted_by(mut self, noted: Option<Ongoing>) -> Self {
+    pub(in crate::approval) fn noted_by(mut self, noted: Option<NotedCall>) -> Self {
         self.noted = noted;
         self
     }
@@ -183,7 +185,7 @@ impl OpenCall {
         if let Some(noted) = self.noted.take() {
             noted.end("decided_anew", None);
         }
-        self.end(Outcome::DecidedAnew, &Value::Null);
+        self.end(CallOutcome::DecidedAnew, &Value::Null);
     }
 
     /// Records the call's result, made by `value`, which is not called without a log.
@@ -192,7 +194,7 @@ impl OpenCall {
             noted.end("result", None);
         }
         if self.running.is_some() {
-            self.end(Outcome::Result, &value());
+            self.end(CallOutcome::Result, &value());
         }
     }
 
@@ -216,22 +218,22 @@ impl OpenCall {
         if let Some(noted) = self.noted.take() {
             noted.end("error", Some(message));
         }
-        self.end(Outcome::Error, &Value::from(message));
+        self.end(CallOutcome::Error, &Value::from(message));
     }
 
-    fn end(&mut self, outcome: Outcome, value: &Value) {
+    fn end(&mut self, outcome: CallOutcome, value: &Value) {
         let Some(Running { log, call, begun, read }) = self.running.take() else { return };
         let (result, result_bytes) = match value {
             Value::String(text) => (shown::text(&log.redactor, text).into(), text.len()),
             Value::Null => (Value::Null, 0),
             value => shown::json(&log.redactor, value),
         };
-        log.note(&Event::CallEnded {
+        log.note(&AuditEvent::CallEnded {
             call,
             outcome,
             duration_ms: millis(begun.elapsed()),
             result_bytes,
-            result: (log.has_everything() && matches!(outcome, Outcome::Result | Outcome::Error))
+            result: (log.has_everything() && matches!(outcome, CallOutcome::Result | CallOutcome::Error))
                 .then_some(result),
             read,
         });
@@ -243,29 +245,29 @@ impl Drop for OpenCall {
         if let Some(noted) = self.noted.take() {
             noted.end("cancelled", None);
         }
-        self.end(Outcome::Cancelled, &Value::Null);
+        self.end(CallOutcome::Cancelled, &Value::Null);
     }
 }
 
 /// A user's decisions and actions for the client are evidence: code cannot cause them as often as it
 /// likes.
-fn keep(log: &Log, action: &Action, by: &By) -> Keep {
+fn keep(log: &Log, action: &Action, by: &DecidedBy) -> LineRetention {
     if action.target == Target::Host || by.was_asked() {
-        return Keep::Evidence;
+        return LineRetention::Evidence;
     }
     // The tool, if the server has one of that name: code may send any name.
     let is_known = action.annotations.is_some() || action.target == Target::Kernel;
     log.keep_of_policy(&action.server_name, is_known.then_some(action.tool_name.as_str()))
 }
 
-fn asked(log: &Log, action: &Action) -> Asked {
+fn asked(log: &Log, action: &Action) -> DecidedAction {
     let text = |text: &str| shown::text(&log.redactor, text);
     let cell = match action.target {
         // An action for the client belongs to no cell.
         Target::Host => 0,
         _ => log.running.load(Ordering::Relaxed),
     };
-    Asked {
+    DecidedAction {
         call: uuid::Uuid::new_v4().to_string(),
         cell: (cell > 0).then_some(cell),
         server: text(&action.server_name),
@@ -289,16 +291,16 @@ fn redacted(log: &Log, known: &Provenance) -> Provenance {
     known
 }
 
-fn announced(log: &Log, batch: &Batch) -> Announced {
+fn announced(log: &Log, batch: &Batch) -> AnnouncedBatch {
     let title = shown::text(&log.redactor, batch.title());
-    Announced { id: batch.id().to_owned(), title, size: batch.size() }
+    AnnouncedBatch { id: batch.id().to_owned(), title, size: batch.size() }
 }
 
 /// The grant that decided: its id and what is left of it; all of it where it was given.
-fn grant(log: &Log, by: &By) -> Option<Value> {
+fn grant(log: &Log, by: &DecidedBy) -> Option<Value> {
     match by {
-        By::Granted(given) => Some(shown::json(&log.redactor, given).0),
-        By::Grant(used) => Some(shown::json(&log.redactor, used).0),
+        DecidedBy::Granted(given) => Some(shown::json(&log.redactor, given).0),
+        DecidedBy::Grant(used) => Some(shown::json(&log.redactor, used).0),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::event::{Event, millis};
+use super::event::{AuditEvent, millis};
 use super::handle::{Audit, Log};
 use super::shown;
 
@@ -13,15 +13,15 @@ use super::shown;
 pub(crate) struct CellOutput<'a> {
     /// Its text, or an excerpt of it.
     pub(crate) excerpt: &'a str,
-    /// How many characters the text has.
+    /// The length of the text, in characters.
     pub(crate) chars: usize,
-    /// How many images there are.
+    /// The number of images.
     pub(crate) images: usize,
 }
 
 /// A running cell. If dropped before its end is recorded, it is recorded as stopped.
 #[must_use = "a cell that is dropped before its end is recorded as stopped"]
-pub(crate) struct OpenCell(Option<Running>);
+pub(crate) struct AuditedCell(Option<Running>);
 
 struct Running {
     log: Arc<Log>,
@@ -31,18 +31,18 @@ struct Running {
 
 impl Audit {
     /// Records the start of a cell. Tool calls are recorded as that cell's until it ends.
-    pub(crate) fn cell_started(&self, code: &str) -> OpenCell {
-        OpenCell(self.log().map(|log| {
+    pub(crate) fn cell_started(&self, code: &str) -> AuditedCell {
+        AuditedCell(self.log().map(|log| {
             let cell = log.cells.fetch_add(1, Ordering::Relaxed) + 1;
             log.running.store(cell, Ordering::Relaxed);
             let logged = log.has_everything().then(|| shown::text(&log.redactor, code));
-            log.note(&Event::CellStarted { cell, chars: code.chars().count(), code: logged });
+            log.note(&AuditEvent::CellStarted { cell, chars: code.chars().count(), code: logged });
             Running { log: Arc::clone(log), cell, begun: Instant::now() }
         }))
     }
 }
 
-impl OpenCell {
+impl AuditedCell {
     /// Records how the cell ended, in a word.
     pub(crate) fn ended(mut self, end: &'static str, output: CellOutput<'_>) {
         self.end(end, output);
@@ -51,7 +51,7 @@ impl OpenCell {
     fn end(&mut self, end: &'static str, output: CellOutput<'_>) {
         let Some(Running { log, cell, begun }) = self.0.take() else { return };
         log.running.store(0, Ordering::Relaxed);
-        log.note(&Event::CellEnded {
+        log.note(&AuditEvent::CellEnded {
             cell,
             end,
             duration_ms: millis(begun.elapsed()),
@@ -62,7 +62,7 @@ impl OpenCell {
     }
 }
 
-impl Drop for OpenCell {
+impl Drop for AuditedCell {
     fn drop(&mut self) {
         self.end("stopped", CellOutput::default());
     }

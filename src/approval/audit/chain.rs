@@ -13,13 +13,13 @@ use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
-/// How much of the end of a line decides how the chain goes on, in bytes: more than a hash, and one read.
+/// The part of the end of a line that decides how the chain goes on, in bytes: more than a hash, and one read.
 pub(in crate::approval) const TAIL: usize = 4096;
 
-/// What stands between the hashed part of a record and its hash.
+/// The text between the hashed part of a record and its hash.
 const BEFORE_HASH: &[u8] = b",\"hash\":\"";
 
-/// What ends a record.
+/// The end of a record.
 const AFTER_HASH: &[u8] = b"\"}";
 
 /// The state of a chain after a line.

@@ -14,7 +14,7 @@ use crate::ground::text::{rfc3339, visible};
 /// An event. All its texts are redacted and of bounded length.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub(super) enum Event {
+pub(super) enum AuditEvent {
     /// The session begins: its first record.
     SessionStarted {
         /// ipybox's version.
@@ -45,8 +45,8 @@ pub(super) enum Event {
     /// An action was permitted or denied.
     Decision {
         #[serde(flatten)]
-        asked: Asked,
-        decision: Verdict,
+        asked: DecidedAction,
+        decision: AuditVerdict,
         by: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
@@ -68,7 +68,7 @@ pub(super) enum Event {
     /// A permitted call has ended.
     CallEnded {
         call: String,
-        outcome: Outcome,
+        outcome: CallOutcome,
         duration_ms: u64,
         result_bytes: usize,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,7 +94,7 @@ pub(crate) enum Face {
 }
 
 impl Face {
-    /// How somebody answers there.
+    /// The face's word for an answer of somebody there.
     pub(super) fn answers(self) -> &'static str {
         match self {
             Self::Mcp => "mcp_elicitation",
@@ -104,9 +104,9 @@ impl Face {
     }
 }
 
-/// How long a line is to be kept.
+/// The time that a line is to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keep {
+pub(super) enum LineRetention {
     /// As long as there is room: code can cause any number of such lines.
     Traffic,
     /// Longer, also in a file of their own: a user's decisions, and some of the policy's.
@@ -115,7 +115,7 @@ pub(super) enum Keep {
 
 /// The action that a decision is about.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Asked {
+pub(super) struct DecidedAction {
     pub(super) call: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cell: Option<u64>,
@@ -127,15 +127,15 @@ pub(super) struct Asked {
     pub(super) arguments: Value,
     /// In which batch the code has announced it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) batch: Option<Box<Announced>>,
-    /// What was known of the data in it.
+    pub(super) batch: Option<Box<AnnouncedBatch>>,
+    /// The origins of the data in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) provenance: Option<Box<Provenance>>,
 }
 
 /// A batch of calls.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Announced {
+pub(super) struct AnnouncedBatch {
     pub(super) id: String,
     pub(super) title: String,
     pub(super) size: usize,
@@ -144,15 +144,15 @@ pub(super) struct Announced {
 /// A decision.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub(super) enum AuditVerdict {
     Accepted,
     Denied,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Outcome {
+pub(super) enum CallOutcome {
     Result,
     Error,
     /// The call was cancelled: nobody waited for its end.
@@ -163,7 +163,7 @@ pub(super) enum Outcome {
 
 /// The session whose records these are.
 #[derive(Debug, Clone)]
-pub(super) struct Session {
+pub(super) struct AuditedSession {
     id: String,
 }
 
@@ -172,10 +172,10 @@ struct Record<'a> {
     time: String,
     session: &'a str,
     #[serde(flatten)]
-    event: &'a Event,
+    event: &'a AuditEvent,
 }
 
-impl Session {
+impl AuditedSession {
     pub(super) fn new() -> Self {
         Self { id: uuid::Uuid::new_v4().to_string() }
     }
@@ -185,7 +185,7 @@ impl Session {
     }
 
     /// The record of `event` at the current time: JSON in one line, to which the chain is added where it is appended.
-    pub(super) fn record(&self, event: &Event) -> io::Result<String> {
+    pub(super) fn record(&self, event: &AuditEvent) -> io::Result<String> {
         let time = rfc3339(SystemTime::now());
         Ok(visible::json(&serde_json::to_string(&Record { time, session: &self.id, event })?))
     }
@@ -202,8 +202,8 @@ mod tests {
 
     #[test]
     fn an_event_is_one_line() {
-        let event = Event::CellStarted { cell: 1, chars: 3, code: Some("a\nb".to_owned()) };
-        let line = Session::new().record(&event).unwrap();
+        let event = AuditEvent::CellStarted { cell: 1, chars: 3, code: Some("a\nb".to_owned()) };
+        let line = AuditedSession::new().record(&event).unwrap();
         assert_eq!(line.find('\n'), None);
         assert!(line.contains(r#","event":"cell_started","cell":1,"chars":3,"code":"a\nb"}"#), "{line}");
     }

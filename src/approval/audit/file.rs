@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::chain::{self, Head, TAIL};
 
-/// How often a file may be renamed while we wait for its lock, before we give up.
+/// The number of renamings of a file, while we wait for its lock, after which we give up.
 const ATTEMPTS: usize = 100;
 
 /// The log's file.
@@ -29,7 +29,7 @@ pub(super) struct LogFile {
     ours: Option<(u64, Head)>,
     /// The file that had the name before, until the new one has a record of ours.
     before: Option<Before>,
-    /// How many records this handle has appended.
+    /// The number of records that this handle has appended.
     records: u64,
     cannot_rotate: bool,
 }
@@ -59,7 +59,7 @@ impl LogFile {
         })
     }
 
-    /// How many records this handle has appended.
+    /// The number of records that this handle has appended.
     pub(super) fn records(&self) -> u64 {
         self.records
     }
@@ -246,9 +246,10 @@ fn open_regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
             _ => error,
         }
     })?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
     }
 }
 

@@ -10,18 +10,18 @@ use std::sync::atomic::AtomicU64;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use super::event::{Event, Face, Keep};
+use super::event::{AuditEvent, Face, LineRetention};
 use super::file::LogFile;
 use super::shown;
-use super::writer::Writer;
+use super::writer::AuditWriter;
 use crate::approval::history::{self, PastDecision};
 use crate::ground::text::Redactor;
 
-/// How many decisions of the policy on one tool are evidence in a session. That many show that code has
+/// The number of decisions of the policy on one tool that are evidence in a session. That many show that code has
 /// called it; more of them must not displace other evidence.
 const FIRST_DECISIONS: u32 = 10;
 
-/// What an audit log contains beside names, decisions, durations and sizes.
+/// The contents of an audit log beside names, decisions, durations and sizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -33,20 +33,20 @@ pub enum Contents {
     Everything,
 }
 
-/// How a log is kept.
+/// The settings of a log.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct AuditLogSettings {
     /// The file. Its directory must exist.
     pub(crate) path: PathBuf,
-    /// What the log contains.
+    /// The contents of the log.
     pub(crate) contents: Contents,
     /// The size from which on the file is rotated.
     pub(crate) max_bytes: u64,
-    /// How many renamed files are kept; at least 1.
+    /// The number of renamed files that are kept; at least 1.
     pub(crate) kept_files: usize,
     /// The workspace, which code in the kernel can write: a log in it gets a warning.
     pub(crate) workspace: PathBuf,
-    /// Who holds the session, and answers questions.
+    /// The face that holds the session, and answers questions.
     pub(crate) face: Face,
 }
 
@@ -80,17 +80,17 @@ pub(crate) struct Audit(Option<Arc<Log>>);
 
 /// An open log.
 pub(super) struct Log {
-    pub(super) writer: Writer,
+    pub(super) writer: AuditWriter,
     /// The file in which decisions are kept longer.
     evidence: PathBuf,
     pub(super) redactor: Redactor,
     contents: Contents,
     pub(super) face: Face,
-    /// How many cells have begun.
+    /// The number of cells that have begun.
     pub(super) cells: AtomicU64,
     /// The cell that runs now; 0 if none does.
     pub(super) running: AtomicU64,
-    /// How many decisions of the policy there were, by server and tool.
+    /// The number of decisions of the policy, by server and tool.
     decisions: Mutex<HashMap<(String, Option<String>), u32>>,
 }
 
@@ -104,8 +104,8 @@ impl Audit {
     ///
     /// # Errors
     /// See [`Error`].
-    pub(crate) fn open(settings: Settings, redactor: Redactor) -> Result<Self, Error> {
-        let Settings { path, contents, max_bytes, kept_files, workspace, face } = settings;
+    pub(crate) fn open(settings: AuditLogSettings, redactor: Redactor) -> Result<Self, Error> {
+        let AuditLogSettings { path, contents, max_bytes, kept_files, workspace, face } = settings;
         let not_opened = |source| Error::Open { path: path.clone(), source };
         // The working directory may change later.
         let absolute = std::path::absolute(&path).map_err(not_opened)?;
@@ -119,13 +119,13 @@ impl Audit {
         let file = LogFile::open(&absolute, max_bytes, kept_files).map_err(not_opened)?;
         let decisions = evidence(&absolute);
         let evidence = LogFile::open(&decisions, max_bytes, kept_files).map_err(not_opened)?;
-        let begin = Event::SessionStarted {
+        let begin = AuditEvent::SessionStarted {
             version: env!("CARGO_PKG_VERSION"),
             face,
             process: std::process::id(),
             workspace: shown::text(&redactor, &workspace.to_string_lossy()),
         };
-        let writer = Writer::start(file, evidence, &begin).map_err(not_opened)?;
+        let writer = AuditWriter::start(file, evidence, &begin).map_err(not_opened)?;
         let (cells, running) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Self(Some(Arc::new(Log {
             writer,
@@ -169,18 +169,18 @@ impl Log {
     }
 
     /// Writes an event that may be displaced by many others.
-    pub(super) fn note(&self, event: &Event) {
-        self.writer.note(event, Keep::Traffic);
+    pub(super) fn note(&self, event: &AuditEvent) {
+        self.writer.note(event, LineRetention::Traffic);
     }
 
-    /// How long a decision of the policy is kept: the first ones on each tool longer.
+    /// The time that a decision of the policy is kept: the first ones on each tool longer.
     ///
     /// `tool` is `None` if the server has no such tool; these count as one tool.
-    pub(super) fn keep_of_policy(&self, server: &str, tool: Option<&str>) -> Keep {
+    pub(super) fn keep_of_policy(&self, server: &str, tool: Option<&str>) -> LineRetention {
         let mut decisions = self.decisions.lock();
         let count = decisions.entry((server.to_owned(), tool.map(str::to_owned))).or_default();
         *count = count.saturating_add(1);
-        if *count <= FIRST_DECISIONS { Keep::Evidence } else { Keep::Traffic }
+        if *count <= FIRST_DECISIONS { LineRetention::Evidence } else { LineRetention::Traffic }
     }
 }
 

@@ -26,6 +26,6 @@ pub(super) use self::call::Permitted;
 pub(crate) use self::cell::CellOutput;
 pub(crate) use self::event::Face;
 pub(super) use self::event::millis;
-pub(crate) use self::handle::{Audit, Settings as LogSettings};
+pub(crate) use self::handle::{Audit, AuditLogSettings as LogSettings};
 pub use self::handle::{Contents, Error};
 pub(super) use self::shown::{json as shown_json, text as shown_text};

@@ -11,9 +11,10 @@ pub(super) const LONGEST: usize = 64 * 1024;
 
 /// `text`, or its beginning and a mark with its length.
 pub(in crate::approval) fn text(redactor: &Redactor, text: &str) -> String {
-    match text.len() <= LONGEST {
-        true => redactor.redact(text).into_owned(),
-        false => beginning(redactor, text, text.len()),
+    if text.len() <= LONGEST {
+        redactor.redact(text).into_owned()
+    } else {
+        beginning(redactor, text, text.len())
     }
 }
 
@@ -24,9 +25,10 @@ pub(in crate::approval) fn json<T: Serialize + ?Sized>(redactor: &Redactor, valu
     if serde_json::to_writer(&mut kept, value).is_err() {
         return (Value::Null, kept.length);
     }
-    let shown = match kept.length <= LONGEST {
-        true => redactor.redact_json(serde_json::from_slice(&kept.bytes).unwrap_or_default()),
-        false => beginning(redactor, &String::from_utf8_lossy(&kept.bytes), kept.length).into(),
+    let shown = if kept.length <= LONGEST {
+        redactor.redact_json(serde_json::from_slice(&kept.bytes).unwrap_or_default())
+    } else {
+        beginning(redactor, &String::from_utf8_lossy(&kept.bytes), kept.length).into()
     };
     (shown, kept.length)
 }

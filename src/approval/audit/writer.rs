@@ -15,43 +15,43 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::event::{Event, Keep, Session};
+use super::event::{AuditEvent, AuditedSession, LineRetention};
 use super::file::LogFile;
 
-/// How many lines may wait for the disk: enough for a pause of it, at most some 100 MB if all are of the longest.
+/// The number of lines that may wait for the disk: enough for a pause of it, at most some 100 MB if all are of the longest.
 const QUEUE_CAPACITY: usize = 256;
 
-/// How long a decision waits to be written.
+/// The time that a decision waits to be written.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the end of a session waits for its last lines.
+/// The time that the end of a session waits for its last lines.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The queue to the thread, which ends when this is dropped, or by [`close`](Self::close).
 #[derive(Debug)]
-pub(super) struct Writer {
-    session: Session,
+pub(super) struct AuditWriter {
+    session: AuditedSession,
     queue: mpsc::Sender<Entry>,
     lost: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
 enum Entry {
-    Line { record: String, keep: Keep, written: Option<oneshot::Sender<io::Result<()>>> },
+    Line { record: String, keep: LineRetention, written: Option<oneshot::Sender<io::Result<()>>> },
     Close { closed: oneshot::Sender<()> },
 }
 
-impl Writer {
+impl AuditWriter {
     /// Starts the thread.
-    pub(super) fn start(file: LogFile, evidence: LogFile, begin: &Event) -> io::Result<Self> {
-        let session = Session::new();
+    pub(super) fn start(file: LogFile, evidence: LogFile, begin: &AuditEvent) -> io::Result<Self> {
+        let session = AuditedSession::new();
         let (queue, entries) = mpsc::channel(QUEUE_CAPACITY);
         let lost = Arc::default();
         let work =
             Work { file, evidence, session: session.clone(), lost: Arc::clone(&lost), is_failing: false };
         std::thread::Builder::new().name("audit".to_owned()).spawn(move || work.run(entries))?;
         let writer = Self { session, queue, lost };
-        writer.note(begin, Keep::Traffic);
+        writer.note(begin, LineRetention::Traffic);
         Ok(writer)
     }
 
@@ -64,7 +64,7 @@ impl Writer {
     ///
     /// # Errors
     /// It could not be written, or not in time; after a timeout it may still be written.
-    pub(super) async fn record(&self, event: &Event, keep: Keep) -> io::Result<()> {
+    pub(super) async fn record(&self, event: &AuditEvent, keep: LineRetention) -> io::Result<()> {
         let record = self.session.record(event)?;
         let (sender, written) = oneshot::channel();
         let recorded = async {
@@ -78,7 +78,7 @@ impl Writer {
     }
 
     /// Queues an event. Events that cannot be queued or written are counted, and the count is logged.
-    pub(super) fn note(&self, event: &Event, keep: Keep) {
+    pub(super) fn note(&self, event: &AuditEvent, keep: LineRetention) {
         let queued = self
             .session
             .record(event)
@@ -111,7 +111,7 @@ fn closed() -> io::Error {
 struct Work {
     file: LogFile,
     evidence: LogFile,
-    session: Session,
+    session: AuditedSession,
     lost: Arc<AtomicU64>,
     is_failing: bool,
 }
@@ -141,18 +141,18 @@ impl Work {
     /// Writes the last records, in each file that has others.
     fn end(&mut self) {
         let ended = self.write_lost().and_then(|()| {
-            let record = self.session.record(&Event::SessionEnded {})?;
+            let record = self.session.record(&AuditEvent::SessionEnded {})?;
             self.file.append(&record)?;
             if self.evidence.records() > 0 { self.evidence.append(&record) } else { Ok(()) }
         });
         ended.unwrap_or_else(|error| self.complain(&error));
     }
 
-    fn append(&mut self, record: &str, keep: Keep) -> io::Result<()> {
+    fn append(&mut self, record: &str, keep: LineRetention) -> io::Result<()> {
         let appended = self.write_lost().and_then(|()| self.file.append(record));
         let appended = match keep {
-            Keep::Traffic => appended,
-            Keep::Evidence => appended.and_then(|()| self.evidence.append(record)),
+            LineRetention::Traffic => appended,
+            LineRetention::Evidence => appended.and_then(|()| self.evidence.append(record)),
         };
         match &appended {
             Ok(()) => self.is_failing = false,
@@ -167,7 +167,7 @@ impl Work {
     fn write_lost(&mut self) -> io::Result<()> {
         let count = self.lost.load(Ordering::Relaxed);
         if count > 0 {
-            let record = self.session.record(&Event::EventsLost { count })?;
+            let record = self.session.record(&AuditEvent::EventsLost { count })?;
             self.file.append(&record)?;
             self.lost.fetch_sub(count, Ordering::Relaxed);
         }

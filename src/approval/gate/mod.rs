@@ -11,7 +11,7 @@ use super::action::Action;
 use super::audit::{Audit, OpenCall};
 use super::batch::{Batch, InBatch};
 use super::calls::Calls;
-use super::decision::{By, ChosenBy, Consulted, Decision};
+use super::decision::{ChosenBy, Consulted, DecidedBy, Decision};
 use super::denied::Denied;
 use super::grant::{Granting, Grants};
 use super::history;
@@ -31,7 +31,7 @@ pub(crate) struct Gate {
     pub(super) grants: Arc<Grants>,
     pub(super) timeout: Duration,
     pub(super) audit: Audit,
-    /// What the session has read, and others of its client; `None` if nobody needs to know.
+    /// The record of what the session has read, and others of its client; `None` if nobody needs to know.
     pub(super) memory: Option<Arc<Memory>>,
     /// Decides about the current calls of code in the kernel, whose cell has this context.
     current: Mutex<(Approver, Context)>,
@@ -42,7 +42,7 @@ pub(crate) struct Gate {
 }
 
 /// Whether an action may run, and who has decided that.
-type Ruling = (Result<(), Denied>, By);
+type Ruling = (Result<(), Denied>, DecidedBy);
 
 /// The reason if code calls a tool while no cell runs, for instance a thread of an earlier cell.
 const NO_CELL: &str = "no cell is running";
@@ -67,7 +67,7 @@ impl Gate {
         }
     }
 
-    /// What the session has read, if somebody needs to know.
+    /// The record of what the session has read, if somebody needs to know.
     pub(crate) fn memory(&self) -> Option<&Arc<Memory>> {
         self.memory.as_ref()
     }
@@ -192,7 +192,7 @@ impl Gate {
         chosen_by: ChosenBy,
     ) -> Result<(Permit, OpenCall), Denied> {
         let question = self.audit.question(Arc::clone(&action));
-        let shown = telemetry::Decision::begin(&action.server_name, &action.tool_name, question.call());
+        let shown = telemetry::DecisionSpan::begin(&action.server_name, &action.tool_name, question.call());
         let decision = self.judge(&action, approver, chosen_by).await;
         let context = permit::show(shown, &decision, &action);
         let noted = self.calls.get().and_then(|calls| calls.note(&action, &decision));
@@ -202,7 +202,7 @@ impl Gate {
         }
         let permitted = permitted?;
         // A grant holds for other calls once its answer is recorded.
-        if let By::Granted(given) = &decision.by {
+        if let DecidedBy::Granted(given) = &decision.by {
             self.grants.hold(given.id);
         }
         let (mut permit, on_record) = Permit::new(permitted, context, &decision.by, chosen_by);
@@ -251,24 +251,24 @@ impl Gate {
     ) -> ControlFlow<Ruling, &'a Arc<ApprovalQueue>> {
         let judgement = self.judgement(action, chosen_by);
         match judgement.effect {
-            Effect::Allow => return ControlFlow::Break((Ok(()), By::Policy(judgement.rule))),
+            Effect::Allow => return ControlFlow::Break((Ok(()), DecidedBy::Policy(judgement.rule))),
             Effect::Deny => {
                 let denied = Denied::Policy { call: action.name(), rule: judgement.rule.clone() };
-                return ControlFlow::Break((Err(denied), By::Policy(judgement.rule)));
+                return ControlFlow::Break((Err(denied), DecidedBy::Policy(judgement.rule)));
             }
             Effect::Ask => {}
         }
         if let Some(answer) = self.earlier_answer(action).await {
-            return ControlFlow::Break((Ok(()), By::Standing(answer)));
+            return ControlFlow::Break((Ok(()), DecidedBy::Standing(answer)));
         }
         // Consent needs no grant.
         if !matches!(approver, Approver::Consent)
             && let Some(used) = self.grants.claim(action)
         {
-            return ControlFlow::Break((Ok(()), By::Grant(used)));
+            return ControlFlow::Break((Ok(()), DecidedBy::Grant(used)));
         }
         let denied = match approver {
-            Approver::Consent => return ControlFlow::Break((Ok(()), By::Consent)),
+            Approver::Consent => return ControlFlow::Break((Ok(()), DecidedBy::Consent)),
             Approver::Nobody(why) => Denied::Nobody { call: action.name(), why },
             Approver::Attached(queue, why) if !queue.is_attended() => {
                 Denied::Nobody { call: action.name(), why }
@@ -278,7 +278,7 @@ impl Gate {
             }
             Approver::User(queue) | Approver::Attached(queue, _) => return ControlFlow::Continue(queue),
         };
-        ControlFlow::Break((Err(denied), By::Nobody))
+        ControlFlow::Break((Err(denied), DecidedBy::Nobody))
     }
 
     /// Decides by the answer of the users of `queue`. Returns by which face for people it was given, too.
@@ -291,11 +291,11 @@ impl Gate {
         let Reply { answer, granting, label, via, .. } = match self.announce_and_ask(action, queue).await {
             Response::Reply(reply) => reply,
             Response::Dropped => {
-                return ((Err(Denied::Rejected { call: action.name() }), By::Nobody), None);
+                return ((Err(Denied::Rejected { call: action.name() }), DecidedBy::Nobody), None);
             }
             Response::Expired => {
                 let denied = Denied::Expired { call: action.name(), after: self.timeout };
-                return ((Err(denied), By::Expiry), queue.via());
+                return ((Err(denied), DecidedBy::Expiry), queue.via());
             }
         };
         if let Some(granting) = granting {

@@ -43,7 +43,7 @@ async fn decide_unasked(gate: &Gate) -> Decision {
 }
 
 #[track_caller]
-fn check(decision: &Decision, by: By, denied: impl Into<Option<&'static str>>) {
+fn check(decision: &Decision, by: DecidedBy, denied: impl Into<Option<&'static str>>) {
     let words = decision.outcome.as_ref().err().map(ToString::to_string);
     assert_eq!((&decision.by, words.as_deref()), (&by, denied.into()));
 }
@@ -54,21 +54,21 @@ const EXPIRED: &str = "the call of `s.t` was not approved within 60 s";
 #[tokio::test(start_paused = true)]
 async fn an_accepted_call_may_run() {
     let decision = decide(&gate(""), async |request| assert!(request.accept())).await;
-    check(&decision, By::Answer(Answer::Once), None);
+    check(&decision, DecidedBy::Answer(Answer::Once), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rejected_call_may_not_run() {
     let decision = decide(&gate(""), async |request| assert!(request.reject())).await;
-    check(&decision, By::Answer(Answer::No), REJECTED);
+    check(&decision, DecidedBy::Answer(Answer::No), REJECTED);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_question_is_a_rejection() {
     let decision = decide(&gate(""), async |request| drop(request)).await;
-    check(&decision, By::Nobody, REJECTED);
+    check(&decision, DecidedBy::Nobody, REJECTED);
     let handed_out = async |request: ApprovalRequest| request.hand_out();
-    check(&decide(&gate(""), handed_out).await, By::Nobody, REJECTED);
+    check(&decide(&gate(""), handed_out).await, DecidedBy::Nobody, REJECTED);
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,7 +77,7 @@ async fn a_queue_that_nobody_reads_rejects() {
     drop(requests);
     check(
         &gate("").judge(&Arc::new(action("s")), &Approver::User(queue), ChosenBy::Trusted).await,
-        By::Nobody,
+        DecidedBy::Nobody,
         REJECTED,
     );
 }
@@ -90,7 +90,7 @@ async fn the_time_to_answer_begins_when_the_question_is_handed_out() {
         tokio::time::sleep(TIMEOUT - Duration::from_secs(1)).await;
         assert!(request.accept());
     };
-    check(&decide(&gate(""), late).await, By::Answer(Answer::Once), None);
+    check(&decide(&gate(""), late).await, DecidedBy::Answer(Answer::Once), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +100,7 @@ async fn a_question_expires() {
         tokio::time::timeout(2 * TIMEOUT, request.closed()).await.unwrap();
         assert!(!request.accept());
     };
-    check(&decide(&gate(""), too_late).await, By::Expiry, EXPIRED);
+    check(&decide(&gate(""), too_late).await, DecidedBy::Expiry, EXPIRED);
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,12 +122,12 @@ async fn a_withdrawn_question_is_closed() {
 async fn an_answer_for_the_session_replaces_the_next_question() {
     let gate = gate("");
     let decision = decide(&gate, async |request| assert!(request.accept_for_session())).await;
-    check(&decision, By::Answer(Answer::Session), None);
-    check(&decide_unasked(&gate).await, By::Standing(Answer::Session), None);
+    check(&decision, DecidedBy::Answer(Answer::Session), None);
+    check(&decide_unasked(&gate).await, DecidedBy::Standing(Answer::Session), None);
     let nobody = Approver::Nobody("nobody is there");
     check(
         &gate.judge(&Arc::new(action("s")), &nobody, ChosenBy::Trusted).await,
-        By::Standing(Answer::Session),
+        DecidedBy::Standing(Answer::Session),
         None,
     );
     assert!(gate.decide(action("other"), &nobody).await.is_err());
@@ -148,21 +148,21 @@ async fn a_denial_is_never_replaced() {
     let denies = gate("[[rule]]\nname = 'no'\neffect = 'deny'");
     denies.standing.remember(&action("s"), Answer::Always).unwrap();
     let words = "`s.t` is denied by the approval policy: rule 1 (\"no\")";
-    let by = || By::Policy(Some("rule 1 (\"no\")".into()));
+    let by = || DecidedBy::Policy(Some("rule 1 (\"no\")".into()));
     check(&decide_unasked(&denies).await, by(), words);
     check(&denies.judge(&Arc::new(action("s")), &Approver::Consent, ChosenBy::Trusted).await, by(), words);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_allowed_is_not_asked() {
-    check(&decide_unasked(&gate("default = 'allow'")).await, By::Policy(None), None);
+    check(&decide_unasked(&gate("default = 'allow'")).await, DecidedBy::Policy(None), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn consent_replaces_questions() {
     check(
         &gate("").judge(&Arc::new(action("s")), &Approver::Consent, ChosenBy::Trusted).await,
-        By::Consent,
+        DecidedBy::Consent,
         None,
     );
 }
@@ -171,7 +171,11 @@ async fn consent_replaces_questions() {
 async fn where_nobody_can_be_asked_a_question_is_a_denial() {
     let nobody = Approver::Nobody("no client");
     let words = "the call of `s.t` needs approval, and nobody can be asked: no client";
-    check(&gate("").judge(&Arc::new(action("s")), &nobody, ChosenBy::Trusted).await, By::Nobody, words);
+    check(
+        &gate("").judge(&Arc::new(action("s")), &nobody, ChosenBy::Trusted).await,
+        DecidedBy::Nobody,
+        words,
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,16 +13,16 @@ use super::super::like::Like;
 use super::propose::propose;
 use super::{Grant, Life, Outside, can_be_granted};
 
-/// How many grants there may be at a time; the oldest end before there are more.
+/// The number of grants at a time; the oldest end before there are more.
 const MOST_GRANTS: usize = 64;
 
-/// How many permitted calls of a cell are remembered.
+/// The number of permitted calls of a cell that are remembered.
 const REMEMBERED: usize = 32;
 
-/// How large such a call may be, as JSON in bytes: this outlives the memory that is held for the call itself.
+/// The size of such a call, as JSON in bytes: this outlives the memory that is held for the call itself.
 const REMEMBERED_BYTES: usize = 16 * 1024;
 
-/// How many calls like it the user has permitted, one by one, before a grant is proposed.
+/// The number of calls like it that the user has permitted, one by one, before a grant is proposed.
 const BEFORE_PROPOSAL: usize = 3;
 
 /// Of how many grants a question says why the call is outside.
@@ -64,7 +64,7 @@ struct Given {
 pub struct GivenGrant {
     /// Its number in its session, by which the audit log names it.
     pub id: u64,
-    /// How many more calls it allows.
+    /// The number of further calls that it allows.
     pub left: u32,
     /// The grant.
     pub grant: Arc<Grant>,
@@ -77,7 +77,7 @@ pub(in crate::approval) struct Used {
     pub(in crate::approval) left: u32,
 }
 
-/// What an answer does with grants.
+/// The effect of an answer on grants.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::approval) enum Granting {
     /// It gives one.

@@ -25,10 +25,10 @@ pub use self::pattern::Pattern;
 use super::action::{Action, Target};
 use super::{ELICITATION, OURSELVES, shown};
 
-/// How many calls a grant may allow: nobody can foresee more.
+/// The most calls that a grant may allow: nobody can foresee more.
 const MOST_CALLS: u32 = 10_000;
 
-/// How many arguments a grant may have.
+/// The most arguments that a grant may have.
 const MOST_ARGUMENTS: usize = 200;
 
 /// One answer to many calls: to those of a tool whose arguments fit its patterns, to so many of them, in a cell or in a
@@ -63,7 +63,7 @@ pub struct Grant {
     life: Life,
 }
 
-/// How long a grant holds.
+/// The lifetime of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(clippy::exhaustive_enums, reason = "there are no other ones")]
@@ -124,12 +124,12 @@ impl Grant {
         &self.arguments
     }
 
-    /// How many calls it allows in all, that of its request among them.
+    /// The number of calls that it allows in all, that of its request among them.
     pub fn count(&self) -> u32 {
         self.count.get()
     }
 
-    /// How long it holds.
+    /// Its lifetime.
     pub fn life(&self) -> Life {
         self.life
     }
@@ -190,10 +190,10 @@ impl std::fmt::Display for Grant {
     }
 }
 
-/// How many characters of each text are shown that is outside.
+/// The number of characters of each text outside that are shown.
 const SHOWN_CHARS: usize = 100;
 
-/// How many characters are shown of a value that is outside, and may be a long list.
+/// The number of characters that are shown of a value that is outside, and may be a long list.
 const SHOWN_VALUE_CHARS: usize = 300;
 
 /// Whether grants are for such actions: ipybox's own ones, and what servers ask users, need an answer each.

@@ -19,7 +19,7 @@ pub(crate) fn choice(grant: &Grant) -> String {
     format!("allow up to {} like this in this {}", grant.count(), place(grant))
 }
 
-/// What a question says of grants: why the call is outside of those there are, and which one is proposed. Empty if there is
+/// The lines of a question about grants: why the call is outside of the given ones, and which one is proposed. Empty if there is
 /// nothing to say.
 pub(crate) fn offer(request: &ApprovalRequest) -> String {
     let mut text = String::new();

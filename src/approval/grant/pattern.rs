@@ -11,16 +11,16 @@ use super::address::{domain_of, is_domain, origin_of};
 use super::path::Plain;
 use crate::ground::text::visible::{Literal, Use};
 
-/// How many characters may follow a prefix.
+/// The most characters that may follow a prefix.
 const AFTER_PREFIX: usize = 100;
 
-/// How long texts may be that a pattern shows or covers, in characters.
+/// The greatest length of texts that a pattern shows or covers, in characters.
 const MOST_CHARS: usize = 1_000_000;
 
-/// How many characters of a fixed text are shown.
+/// The number of characters of a fixed text that are shown.
 const SHOWN_CHARS: usize = 200;
 
-/// How many characters are shown of a fixed value, which may be a long list.
+/// The number of characters that are shown of a fixed value, which may be a long list.
 const MOST_SHOWN: usize = 5_000;
 
 /// The values that an argument may have in the calls of a [`Grant`](crate::Grant).
@@ -50,14 +50,14 @@ pub enum Pattern {
     },
     /// Any text of at most so many characters.
     Text {
-        /// How many.
+        /// The most characters that a text may have.
         max_chars: usize,
     },
     /// Lists of one to `max_items` items, all of which `pattern` covers. It is no `Each` itself.
     Each {
         /// The pattern of the items.
         pattern: Box<Pattern>,
-        /// How many there are at most.
+        /// The most items that there may be.
         max_items: usize,
     },
 }
@@ -129,7 +129,7 @@ impl Pattern {
     }
 }
 
-/// What the values are, as a question shows it: a fixed value as in a call, or words in `<>`, which no value is shown in.
+/// The values as a question shows them: a fixed value as in a call, or words in `<>`, which no value is shown in.
 impl std::fmt::Display for Pattern {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -12,10 +12,10 @@ use super::path::Plain;
 use super::pattern::Pattern;
 use super::{Grant, MOST_ARGUMENTS};
 
-/// How many calls a proposed grant allows, that of the question among them.
+/// The number of calls that a proposed grant allows, that of the question among them.
 const COUNT: u32 = 50;
 
-/// How long a proposal may be in a question, in characters.
+/// The greatest length of a proposal in a question, in characters.
 const SHOWN_CHARS: usize = 4_000;
 
 /// The shortest prefix that is proposed, in characters.
@@ -24,7 +24,7 @@ const LEAST_PREFIX: usize = 3;
 /// Texts that are longer than this are no part of a list of addresses or names, in characters.
 const MOST_TEXT: usize = 10_000;
 
-/// What prefixes end with.
+/// The ends of prefixes.
 const BOUNDARIES: [char; 6] = ['-', '_', '/', '.', ':', '#'];
 
 /// Words in the names of arguments that decide what is done or to whom: a grant of any text would be too much there.
@@ -91,7 +91,7 @@ fn of_numbers(numbers: &[&Number]) -> Option<Pattern> {
     Some(Pattern::Between { min: (*min).clone(), max: (*max).clone() })
 }
 
-/// Where a loop that counts up or down by one goes on to.
+/// The numbers that a loop goes on to which counts up or down by one.
 fn counter(numbers: &[i64]) -> Option<RangeInclusive<i64>> {
     let (first, last) = (*numbers.first()?, *numbers.last()?);
     let rest = i64::from(COUNT) - 1;
@@ -105,7 +105,7 @@ fn counter(numbers: &[i64]) -> Option<RangeInclusive<i64>> {
     None
 }
 
-/// What varies leads to one place, or begins in one way, or is prose.
+/// A pattern of texts that lead to one place, begin in one way, or are prose.
 fn of_texts(name: &str, texts: &[&str]) -> Option<Pattern> {
     if texts.iter().any(|text| text.contains('\0')) {
         return None;
@@ -155,7 +155,7 @@ fn is_decisive(name: &str) -> bool {
     words.split(' ').any(|word| DECISIVE.contains(&word))
 }
 
-/// What all of the texts begin with, up to a boundary.
+/// The common beginning of all texts, up to a boundary.
 fn prefix(texts: &[&str]) -> Option<String> {
     let (first, others) = texts.split_first()?;
     if texts.iter().any(|text| text.contains(char::is_whitespace) || text.contains("://")) {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 
 use super::glob::{self, Globs};
-use super::operator::{Operator, Order, Reader};
+use super::operator::{Operator, Order, TextReader};
 use super::verdict::Verdict;
 
 /// A path in the arguments and a condition on the value there.
@@ -72,7 +72,7 @@ const OPERATORS: &str =
 impl Condition {
     /// Whether the condition holds for `arguments`. A missing value fails it, negated or not, except for
     /// `present = false`.
-    pub(super) fn judge(&self, arguments: &Map<String, Value>, reader: Reader) -> Verdict {
+    pub(super) fn judge(&self, arguments: &Map<String, Value>, reader: TextReader) -> Verdict {
         match (find(&self.place, arguments), &self.test) {
             (found, Test::Present(present)) => Verdict::of(found.is_some() == *present),
             (None, _) => Verdict::Fails,
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn judged(condition: &str, arguments: &Value, reader: Reader, expected: Verdict) {
+    fn judged(condition: &str, arguments: &Value, reader: TextReader, expected: Verdict) {
         let condition: Condition = toml::from_str(condition).unwrap();
         let verdict = condition.judge(arguments.as_object().unwrap(), reader);
         assert_eq!(verdict, expected, "{arguments}");
@@ -200,7 +200,7 @@ mod tests {
 
     #[track_caller]
     fn check(condition: &str, value: Value, expected: Verdict) {
-        judged(&format!("pointer = '/a'\n{condition}"), &json!({"a": value}), Reader::Tool, expected);
+        judged(&format!("pointer = '/a'\n{condition}"), &json!({"a": value}), TextReader::Tool, expected);
     }
 
     #[track_caller]
@@ -263,7 +263,12 @@ mod tests {
     #[test]
     fn shells_read_more_than_words() {
         let check = |command: &str, expected| {
-            judged("pointer = '/cmd'\nglob = 'git **'", &json!({"cmd": command}), Reader::Shell, expected);
+            judged(
+                "pointer = '/cmd'\nglob = 'git **'",
+                &json!({"cmd": command}),
+                TextReader::Shell,
+                expected,
+            );
         };
         check("git diff a/b", Holds);
         check("ls", Fails);
@@ -293,7 +298,7 @@ mod tests {
     #[test]
     fn what_is_missing_fails_either_way() {
         let check = |condition: &str, expected| {
-            judged(&format!("pointer = '/b'\n{condition}"), &json!({"a": 1}), Reader::Tool, expected);
+            judged(&format!("pointer = '/b'\n{condition}"), &json!({"a": 1}), TextReader::Tool, expected);
         };
         check("equals = 1", Fails);
         check("equals = 1\nnot = true", Fails);

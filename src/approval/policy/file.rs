@@ -41,7 +41,7 @@ pub enum PolicyError {
     },
 }
 
-/// What is wrong with a rule.
+/// A fault of a rule.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error("{0}")]
@@ -55,7 +55,7 @@ enum Problem {
 #[serde(deny_unknown_fields)]
 struct Document {
     default: Option<Effect>,
-    /// What the user thinks of the data of servers, by their names.
+    /// The user's labels for the data of servers, by their names.
     #[serde(default)]
     labels: Labels,
     #[serde(default)]

@@ -30,7 +30,7 @@ pub(super) enum Order {
 
 /// The program that interprets a text that a glob is matched against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reader {
+pub(super) enum TextReader {
     /// A shell, which may expand the text.
     Shell,
     /// A tool, for which it may be a path or a URL.
@@ -40,7 +40,7 @@ pub(super) enum Reader {
 impl Operator {
     /// Whether the operator holds for `value`. A value of another type, such as a text for a number, leaves
     /// doubt, since the tool may convert it; `null` never does.
-    pub(super) fn judge(&self, value: &Value, reader: Reader) -> Verdict {
+    pub(super) fn judge(&self, value: &Value, reader: TextReader) -> Verdict {
         match (self, value) {
             (Self::OneOf(allowed), _) => is_one_of(value, allowed),
             (_, Value::Null) => Verdict::Fails,
@@ -71,11 +71,11 @@ fn is_one_of(value: &Value, allowed: &[Value]) -> Verdict {
     if is_comparable { Verdict::Fails } else { Verdict::InDoubt }
 }
 
-fn is_like(value: &str, globs: &Globs, reader: Reader) -> Verdict {
+fn is_like(value: &str, globs: &Globs, reader: TextReader) -> Verdict {
     match reader {
-        Reader::Shell if text::is_plain_command(value) => Verdict::of(globs.is_match(value)),
-        Reader::Shell => Verdict::InDoubt,
-        Reader::Tool => {
+        TextReader::Shell if text::is_plain_command(value) => Verdict::of(globs.is_match(value)),
+        TextReader::Shell => Verdict::InDoubt,
+        TextReader::Tool => {
             text::plain(value).map_or(Verdict::InDoubt, |plain| Verdict::of(globs.is_match(&plain)))
         }
     }

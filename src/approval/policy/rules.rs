@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::super::action::{Action, Target, ToolAnnotations};
 use super::condition::Condition;
 use super::glob::{self, Globs};
-use super::operator::Reader;
+use super::operator::TextReader;
 use super::text;
 use super::verdict::Verdict;
 use crate::approval::provenance::{Label, Labels, Provenance};
@@ -46,13 +46,13 @@ pub(in crate::approval) struct Judgement {
 pub(super) struct Rule {
     /// The rule in words for a user.
     pub(super) words: Arc<str>,
-    pub(super) entry: Entry,
+    pub(super) entry: RuleEntry,
 }
 
 /// A rule as the file contains it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Entry {
+pub(super) struct RuleEntry {
     #[serde(rename = "name")]
     _name: Option<String>,
     #[serde(default, deserialize_with = "glob::names")]
@@ -151,9 +151,9 @@ impl Policy {
     }
 }
 
-impl Entry {
+impl RuleEntry {
     fn judge(&self, action: &Action) -> Verdict {
-        let reader = if action.target == Target::Kernel { Reader::Shell } else { Reader::Tool };
+        let reader = if action.target == Target::Kernel { TextReader::Shell } else { TextReader::Tool };
         let arguments = self.arguments.iter().map(|condition| condition.judge(&action.tool_args, reader));
         let contains = self.contains_from.map(|label| knows(action, |known| known.contains_from(label)));
         Verdict::all(std::iter::once(self.judge_without_arguments(action)).chain(arguments).chain(contains))
@@ -185,7 +185,7 @@ impl Hints {
     }
 }
 
-/// What is known of an action's data; in doubt if nobody has looked.
+/// A condition on the origins of an action's data; in doubt if nobody has looked.
 fn knows(action: &Action, holds: impl FnOnce(&Provenance) -> bool) -> Verdict {
     action.known.as_ref().map_or(Verdict::InDoubt, |known| Verdict::of(holds(known)))
 }

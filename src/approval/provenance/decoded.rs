@@ -1,9 +1,9 @@
 //! Texts in a text that are encoded, as Base64 or in hexadecimal digits.
 
-/// How long an encoded run must be to be looked at, in characters.
+/// The shortest encoded run that is looked at, in characters.
 const SHORTEST: usize = 48;
 
-/// How much of a run is decoded to see whether it is one, in characters: what is none costs no more.
+/// The part of a run that is decoded to see whether it is one, in characters: what is none costs no more.
 const LOOK: usize = 128;
 
 /// Calls `each` with every text that is encoded in `text`.
@@ -28,7 +28,7 @@ fn is_sign(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte)
 }
 
-/// Where runs of signs of an encoding are that are long enough. The lines of an encoded text follow each other.
+/// The places of runs of signs of an encoding that are long enough. The lines of an encoded text follow each other.
 fn runs(bytes: &[u8]) -> Vec<(usize, usize)> {
     let mut runs = Vec::new();
     // Every run that is long enough has a sign at one of these places.

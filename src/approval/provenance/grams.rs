@@ -3,13 +3,13 @@
 //! Winnowing (Schleimer, Wilkerson, Aiken: "Winnowing: Local Algorithms for Document Fingerprinting", SIGMOD 2003): of every
 //! [`WINDOW`] successive hashes over [`GRAM`] letters the smallest is chosen.
 
-/// How many letters a hash is over.
+/// The number of letters in a hash.
 pub(super) const GRAM: usize = 32;
 
 /// Of how many successive hashes one is chosen.
 pub(super) const WINDOW: usize = 32;
 
-/// How many different letters a gram must have to be kept: one that repeats a few letters is found in many texts.
+/// The number of different letters that a gram must have to be kept: one that repeats a few letters is found in many texts.
 const DIFFERENT: u32 = 8;
 
 /// A random value for each byte: the digits of splitmix64, whose only task is to be different.

@@ -1,6 +1,6 @@
 //! A text without what changes when it is wrapped, quoted or escaped: its letters and digits, in lower case.
 
-/// What a byte is: the letter or digit that it counts as, or one of these.
+/// The classes of bytes: the letter or digit that a byte counts as, or one of these.
 const OTHER: u8 = 0;
 const SPECIAL: u8 = 1;
 

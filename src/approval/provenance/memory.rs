@@ -1,4 +1,4 @@
-//! What a session has read, as fingerprints within bounds, and what a call has of it.
+//! A session's record of what it has read, as fingerprints within bounds, and a call's share of it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Write};
@@ -13,28 +13,28 @@ use super::letters::letters;
 use super::origin::{Found, Origin, Provenance};
 use super::pieces::Pieces;
 use super::sources::{Reading, Sources};
-use super::table::Table;
+use super::table::FingerprintTable;
 use super::tokens::tokens;
 
-/// How much memory the fingerprints may take, in bytes.
+/// The memory that the fingerprints may take, in bytes.
 const GRAM_BYTES: usize = 48 * 1024 * 1024;
 const TOKEN_BYTES: usize = 8 * 1024 * 1024;
 
-/// How many origins are reported of one argument, and of one call.
+/// The number of origins that are reported of one argument, and of one call.
 const ORIGINS_OF_ARGUMENT: usize = 3;
 const ORIGINS: usize = 12;
 
-/// How many origins are held while the arguments of a call are looked at, of which there can be millions.
+/// The number of origins that are held while the arguments of a call are looked at, of which there can be millions.
 const ORIGINS_AT_A_TIME: usize = 1_000;
 
 /// From how many letters on one fingerprint proves nothing: among so many are 32 that everybody writes. It takes two
 /// then, which any 95 letters in a row have.
 const LONG: usize = 400;
 
-/// How deeply texts are decoded that are encoded in others.
+/// The depth to which texts are decoded that are encoded in others.
 const DECODED: usize = 2;
 
-/// What a session has read. Sessions that belong together share it.
+/// The record of what a session has read. Sessions that belong together share it.
 #[derive(Debug, Default)]
 pub struct Memory {
     state: Mutex<State>,
@@ -43,13 +43,17 @@ pub struct Memory {
 #[derive(Debug)]
 struct State {
     sources: Sources,
-    grams: Table,
-    tokens: Table,
+    grams: FingerprintTable,
+    tokens: FingerprintTable,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { sources: Sources::default(), grams: Table::new(GRAM_BYTES), tokens: Table::new(TOKEN_BYTES) }
+        Self {
+            sources: Sources::default(),
+            grams: FingerprintTable::new(GRAM_BYTES),
+            tokens: FingerprintTable::new(TOKEN_BYTES),
+        }
     }
 }
 
@@ -97,7 +101,7 @@ impl Memory {
         self.state.lock().sources.label_of_server(server)
     }
 
-    /// How often labels were given to servers: data that was read earlier may have another label since then.
+    /// The times that labels were given to servers: data that was read earlier may have another label since then.
     pub(crate) fn relabelled(&self) -> u64 {
         self.state.lock().sources.relabelled()
     }
@@ -123,12 +127,12 @@ impl Memory {
         self.state.lock().sources.restored();
     }
 
-    /// What is known of a call with these arguments.
+    /// The origins of a call with these arguments.
     pub fn known(&self, arguments: &Map<String, Value>) -> Provenance {
         self.known_of("", arguments)
     }
 
-    /// What is known of a call of this tool: code chooses its name, which reaches the server even if that has no such tool.
+    /// The origins of a call of this tool: code chooses its name, which reaches the server even if that has no such tool.
     pub(crate) fn known_of(&self, tool: &str, arguments: &Map<String, Value>) -> Provenance {
         let relabelled = self.relabelled();
         let mut origins = self.origins(Origin::TOOL_NAME, |to| to.write_str(tool));
@@ -146,7 +150,7 @@ impl Memory {
         Provenance { origins, read: self.read_besides(None), asked_again: None, relabelled }
     }
 
-    /// Where the texts come from that `write` writes of an argument.
+    /// The origins of the texts that `write` writes of an argument.
     fn origins(&self, argument: &str, write: impl FnOnce(&mut dyn Write) -> fmt::Result) -> Vec<Origin> {
         let mut found = HashMap::new();
         let mut pieces = Pieces::new(|piece| self.look_up(piece, &mut found, DECODED));
@@ -194,7 +198,7 @@ impl Memory {
         }
     }
 
-    /// How much memory the fingerprints take, in bytes.
+    /// The memory that the fingerprints take, in bytes.
     pub fn bytes(&self) -> usize {
         let state = self.state.lock();
         state.grams.bytes() + state.tokens.bytes()
@@ -247,7 +251,7 @@ fn add(found: &mut HashMap<u32, Found>, number: u32, more: Found) {
     found.insert(number, sum);
 }
 
-/// How many letters the grams of a source cover. Of what is the same throughout, one gram in some is known.
+/// The letters that the grams of a source cover. Of what is the same throughout, one gram in some is known.
 #[derive(Default)]
 struct Run {
     letters: usize,

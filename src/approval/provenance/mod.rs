@@ -1,4 +1,4 @@
-//! Where data comes from: what tools have returned in a session, and where it shows up again.
+//! Origins of data: what tools have returned in a session, and where it shows up again.
 //!
 //! Two kinds of knowledge, which are never mixed. *Labels* of servers say what a session has read: the host has passed it on, so
 //! that is certain. *Origins* say that an argument has much in common with a result: evidence, since code can rewrite what it

@@ -1,4 +1,4 @@
-//! What is known of the data in a call.
+//! The origins of the data in a call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::label::Label;
 
-/// Where data comes from that an argument has.
+/// The origin of data in an argument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Origin {
@@ -19,7 +19,7 @@ pub struct Origin {
     /// The label of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Label>,
-    /// How much of it has been found.
+    /// The amount that has been found.
     pub found: Found,
 }
 
@@ -27,13 +27,13 @@ impl Origin {
     /// The name of the tool, as if it were an argument.
     pub(crate) const TOOL_NAME: &str = "tool name";
 
-    /// How strict its label is, for what matters most to come first.
+    /// The strictness of its label, for what matters most to come first.
     pub(crate) fn strictness(&self) -> Option<Label> {
         self.label.filter(|label| *label != Label::Trusted)
     }
 }
 
-/// What has been found.
+/// The data that has been found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -44,7 +44,7 @@ pub enum Found {
     Bytes(usize),
 }
 
-/// What is known of the data that a call would send.
+/// The origins of the data that a call would send.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Provenance {
@@ -58,7 +58,7 @@ pub struct Provenance {
     /// Why the call is asked about again, although it was permitted; `None` if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_again: Option<String>,
-    /// How often labels had been given to servers.
+    /// The times that labels had been given to servers.
     #[serde(skip)]
     pub(crate) relabelled: u64,
 }

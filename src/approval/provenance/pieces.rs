@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-/// How long a piece is, in bytes.
+/// The length of a piece, in bytes.
 const PIECE: usize = 64 * 1024;
 
-/// How much of a piece the next one has again, so that what lies on the border is found.
+/// The part of a piece that the next one repeats, so that what lies on the border is found.
 const AGAIN: usize = 2 * 1024;
 
 /// Gives what is written to it in pieces. The last one comes when it is finished.
 pub(super) struct Pieces<F: FnMut(&str)> {
     text: String,
-    /// How much of it an earlier piece had.
+    /// The part of it that an earlier piece had.
     old: usize,
     each: F,
 }

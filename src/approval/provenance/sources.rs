@@ -7,14 +7,14 @@ use super::origin::{Found, Origin};
 use super::table::LAST_SOURCE;
 use crate::ground::text::shortened;
 
-/// How many characters of a name are kept or shown: code chooses names of arguments, and of tools that do not exist.
+/// The characters of a name that are kept or shown: code chooses names of arguments, and of tools that do not exist.
 const NAME_CHARS: usize = 100;
 
-/// How many tools are distinguished, and from how many numbers on servers are not either.
+/// The number of tools that are distinguished, and the number from which on servers are not either.
 const TOOLS: usize = LAST_SOURCE as usize * 3 / 4;
 const SERVERS: usize = LAST_SOURCE as usize - 16;
 
-/// How many servers are named of those that have a label and were read.
+/// The number of servers that are named of those that have a label and were read.
 const READ_NAMES: usize = 20;
 
 /// The servers that have the label of all that are not named.
@@ -45,9 +45,9 @@ pub(super) struct Sources {
     sources: Vec<Source>,
     numbers: HashMap<(String, String), u32>,
     read: BTreeMap<Label, BTreeSet<String>>,
-    /// How often each label was noted.
+    /// The times that each label was noted.
     noted: BTreeMap<Label, u64>,
-    /// How often labels were given to servers, and with them to data that came from these already.
+    /// The times that labels were given to servers, and with them to data that came from these already.
     relabelled: u64,
     /// Values of an earlier session are here, which may have read from any server.
     is_restored: bool,
@@ -114,7 +114,7 @@ impl Sources {
         self.labels.of(server)
     }
 
-    /// How often labels were given to servers.
+    /// The times that labels were given to servers.
     pub(super) fn relabelled(&self) -> u64 {
         self.relabelled
     }

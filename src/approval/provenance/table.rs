@@ -3,7 +3,7 @@
 use super::grams::mixed;
 use super::label::Label;
 
-/// How many fingerprints share a bucket.
+/// The number of fingerprints in a bucket.
 const WAYS: usize = 8;
 
 /// An entry is the upper bits of a hash, when it came, and its source. Of the hash, 47 bits are left: in a full table of 48 MB
@@ -15,31 +15,31 @@ const TAG_SHIFT: u32 = TIME_BITS + SOURCE_BITS;
 /// The last number of a source; the first is 1.
 pub(super) const LAST_SOURCE: u32 = (1 << SOURCE_BITS) - 1;
 
-/// How many units of time it takes to fill a table. A clock goes round after four times as many: by then an entry that is
+/// The units of time that it takes to fill a table. A clock goes round after four times as many: by then an entry that is
 /// that old has long left. Each label has a clock of its own, since only entries of the same one are compared.
 const UNITS: u64 = (1 << TIME_BITS) / 4;
 
 /// A label, or none.
 type Class = Option<Label>;
 
-/// How many there are.
+/// The number of classes.
 const CLASSES: usize = 1 + Label::ALL.len();
 
-/// How many buckets a table begins with.
+/// The number of buckets that a table begins with.
 const FIRST_BUCKETS: usize = 1024;
 
 /// Fingerprints and the sources that they come from: of each label one.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct FingerprintTable {
     /// 0 is none.
     entries: Vec<u64>,
     buckets: usize,
     most: usize,
-    /// How many of each class have come.
+    /// The number of arrivals of each class.
     counts: [u64; CLASSES],
 }
 
-impl Table {
+impl FingerprintTable {
     /// A table of at most this many bytes. It takes them as it fills.
     pub(super) fn new(bytes: usize) -> Self {
         let most = (bytes / size_of::<u64>() / WAYS).max(1);
@@ -92,7 +92,7 @@ impl Table {
         bucket.iter().filter(move |entry| is_of(**entry, hash)).map(|entry| source_of(*entry))
     }
 
-    /// Where the bucket of a hash, or of an entry, is.
+    /// The range of the bucket of a hash, or of an entry.
     fn range(&self, hash: u64) -> std::ops::Range<usize> {
         // Only what an entry keeps of the hash chooses its bucket, so that it is found after the table has grown.
         let bucket = (u128::from(tag(hash)) * self.buckets as u128) >> 64;
@@ -154,7 +154,7 @@ impl Table {
 
 /// Of which class an entry leaves a full bucket for a new one; `None` if the new one is left out.
 ///
-/// What has no label, or a trusted one, never takes the place of the rest, and of that the larger share gives way: neither a
+/// The class that gives way. No label, or a trusted one, never displaces the rest, and of that the larger share goes: neither a
 /// flood of numbers from an echo nor one of web pages drives out what is confidential.
 fn leaving(new: Class, counts: &[usize; CLASSES]) -> Option<Class> {
     const SHARING: [Class; 2] = [Some(Label::Untrusted), Some(Label::Confidential)];
@@ -178,7 +178,7 @@ fn source_of(entry: u64) -> u32 {
     entry as u32 & LAST_SOURCE
 }
 
-/// What is kept of a hash.
+/// The kept part of a hash.
 fn tag(hash: u64) -> u64 {
     hash >> TAG_SHIFT << TAG_SHIFT
 }
@@ -207,13 +207,13 @@ mod tests {
     const UNTRUSTED: u32 = 3;
     const CONFIDENTIAL: u32 = 4;
 
-    fn found(table: &Table, numbers: std::ops::Range<u64>) -> usize {
+    fn found(table: &FingerprintTable, numbers: std::ops::Range<u64>) -> usize {
         numbers.filter(|number| table.find(hash(*number)).next().is_some()).count()
     }
 
     #[test]
     fn what_is_put_in_is_found_while_the_table_grows() {
-        let mut table = Table::new(1 << 20);
+        let mut table = FingerprintTable::new(1 << 20);
         for number in 0..20_000 {
             table.insert(hash(number), 1 + (number % 7) as u32, label);
         }
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn when_it_is_full_the_oldest_leave() {
         for source in [UNLABELLED, TRUSTED, UNTRUSTED, CONFIDENTIAL] {
-            let mut table = Table::new(256 * 1024);
+            let mut table = FingerprintTable::new(256 * 1024);
             for number in 0..1_000_000 {
                 table.insert(hash(number), source, label);
             }
@@ -241,8 +241,8 @@ mod tests {
 
     #[test]
     fn a_fingerprint_has_a_source_of_each_label() {
-        let mut table = Table::new(1 << 16);
-        let sources = |table: &Table| table.find(5 << 40).collect::<Vec<u32>>();
+        let mut table = FingerprintTable::new(1 << 16);
+        let sources = |table: &FingerprintTable| table.find(5 << 40).collect::<Vec<u32>>();
         for (source, expected) in [
             (UNLABELLED + 4, &[5][..]),
             (UNLABELLED, &[5]),
@@ -260,7 +260,7 @@ mod tests {
             table.insert(hash(number), TRUSTED, label);
         }
         assert_eq!(sources(&table).len(), 3);
-        assert!(sources(&Table::new(1 << 16)).is_empty());
+        assert!(sources(&FingerprintTable::new(1 << 16)).is_empty());
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
             (CONFIDENTIAL, UNTRUSTED, 1_000),
         ] {
             // 8192 entries.
-            let mut table = Table::new(64 * 1024);
+            let mut table = FingerprintTable::new(64 * 1024);
             for number in 0..of {
                 table.insert(hash(number), kept, label);
             }
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_newest_stay_after_any_number() {
-        let mut table = Table::new(64 * 1024);
+        let mut table = FingerprintTable::new(64 * 1024);
         for number in 0..3_000_000 {
             table.insert(hash(number), UNLABELLED, label);
         }

@@ -1,22 +1,22 @@
 //! Short values by which something can be recognised: numbers, addresses, identifiers.
 
-/// How many significant digits a number must have.
+/// The number of significant digits that a number must have.
 const DIGITS: usize = 6;
 
-/// How long an identifier of letters and digits must be, and how many digits it must have.
+/// The length of an identifier of letters and digits, and the number of its digits.
 const IDENTIFIER: usize = 10;
 const ITS_DIGITS: usize = 3;
 
-/// How often letters and digits must follow each other in it, unless it has as many digits as a number.
+/// The changes between letters and digits in it, unless it has as many digits as a number.
 const SWITCHES: usize = 2;
 
-/// How many different digits a number must have: 999999 and 1000001 are everywhere.
+/// The number of different digits that a number must have: 999999 and 1000001 are everywhere.
 const DIFFERENT_DIGITS: usize = 4;
 
 /// The longest value, in bytes.
 const LONGEST: usize = 200;
 
-/// What a byte is in a text: nothing of a value, a part of one, or a part that some are recognised by.
+/// The classes of bytes in a text: nothing of a value, a part of one, or a part that some are recognised by.
 const OTHER: u8 = 0;
 const PART: u8 = 1;
 const DISTINCTIVE: u8 = 2;
@@ -71,7 +71,7 @@ fn is_distinctive(word: &[u8]) -> bool {
     word.len() >= IDENTIFIER && digits >= ITS_DIGITS && letters >= 3 && is_mixed && !is_time(word)
 }
 
-/// How often letters and digits follow each other: names such as `iso-8859-1` have their number at the end.
+/// The number of changes between letters and digits: names such as `iso-8859-1` have their number at the end.
 fn switches(word: &[u8]) -> usize {
     let signs: Vec<bool> =
         word.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::is_ascii_digit).collect();

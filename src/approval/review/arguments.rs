@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use crate::ground::text::visible::{Literal, Use, line};
 
-/// How many characters of an argument are shown.
+/// The number of characters of an argument that are shown.
 const VALUE: usize = 60;
 
-/// How many of all arguments are.
+/// The number of characters of all arguments that are shown.
 const ALL: usize = 200;
 
 /// The arguments of a call.

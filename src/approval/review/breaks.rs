@@ -1,17 +1,17 @@
 //! The places at which a chain is broken.
 
-/// Where a line is.
+/// The place of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct LinePlace {
     /// The file, by its place in the list.
     pub(super) part: usize,
     /// The line in it, from 1.
     pub(super) line: u64,
 }
 
-/// What was done to a log.
+/// The damage to a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BreakKind {
     Edited,
     Removed,
     Inserted,
@@ -23,8 +23,8 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Break {
     /// `None`: the log as a whole.
-    pub(super) place: Option<Place>,
-    pub(super) kind: Kind,
+    pub(super) place: Option<LinePlace>,
+    pub(super) kind: BreakKind,
     pub(super) words: String,
 }
 
@@ -35,13 +35,13 @@ pub(super) struct Breaks {
     pub(super) count: u64,
 }
 
-impl Place {
+impl LinePlace {
     pub(super) fn line_words(self) -> String {
         format!("line {}", self.line)
     }
 }
 
-impl Kind {
+impl BreakKind {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Edited => "edited",
@@ -54,14 +54,14 @@ impl Kind {
 }
 
 impl Breaks {
-    /// How many are kept.
+    /// The number of breaks that are kept.
     pub(super) const MOST: usize = 100;
 
-    pub(super) fn add(&mut self, place: Place, kind: Kind, words: impl Into<String>) {
+    pub(super) fn add(&mut self, place: LinePlace, kind: BreakKind, words: impl Into<String>) {
         self.push(Break { place: Some(place), kind, words: words.into() });
     }
 
-    pub(super) fn add_to_all(&mut self, kind: Kind, words: String) {
+    pub(super) fn add_to_all(&mut self, kind: BreakKind, words: String) {
         self.push(Break { place: None, kind, words });
     }
 

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::record::Record;
+use super::record::AuditRecord;
 
-/// How many sessions are looked at.
+/// The number of sessions that are looked at.
 const SESSIONS: usize = 5_000;
 
-/// How many grants are known in all.
+/// The number of grants that are known in all.
 const GRANTS: usize = 100_000;
 
-/// How many of them are named.
+/// The number of grants that are named.
 const NAMED: usize = 20;
 
 /// The grants of a log.
@@ -20,14 +20,14 @@ const NAMED: usize = 20;
 pub(super) struct GrantUses {
     /// The sessions whose beginning is in the log: of others a grant may have been given before.
     begun: HashSet<String>,
-    /// How many calls each grant still allows, by session and id.
+    /// The number of calls that each grant still allows, by session and id.
     left: HashMap<(String, u64), u64>,
-    /// How often a grant was used that was not given, or was used up.
+    /// The number of uses of a grant that was not given, or was used up.
     wrong: BTreeMap<(String, u64, Wrong), u64>,
     wrong_in_all: u64,
 }
 
-/// What is wrong with a use.
+/// A fault of a use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wrong {
     NotGiven,
@@ -35,7 +35,7 @@ enum Wrong {
 }
 
 impl GrantUses {
-    pub(super) fn add(&mut self, record: &Record) {
+    pub(super) fn add(&mut self, record: &AuditRecord) {
         if record.event == "session_started" && self.begun.len() < SESSIONS {
             self.begun.insert(record.session.clone());
         }
@@ -79,7 +79,7 @@ impl GrantUses {
         }
     }
 
-    /// What was found, in words.
+    /// The findings, in words.
     pub(super) fn notes(&self) -> Vec<String> {
         let named = self.wrong.iter().map(|((session, id, wrong), count)| {
             let calls = if *count == 1 { "1 call".to_owned() } else { format!("{count} calls") };
@@ -109,7 +109,7 @@ mod tests {
         let mut uses = GrantUses::default();
         let started = json!({"session": "s", "event": "session_started"});
         for record in std::iter::once(&started).chain(records) {
-            uses.add(&Record::read(record.to_string().as_bytes()).unwrap());
+            uses.add(&AuditRecord::read(record.to_string().as_bytes()).unwrap());
         }
         assert_eq!(uses.notes(), expected);
     }
@@ -173,7 +173,7 @@ mod tests {
         let mut grants = GrantUses::default();
         grants.begun.insert("s".to_owned());
         for record in &uses {
-            grants.add(&Record::read(record.to_string().as_bytes()).unwrap());
+            grants.add(&AuditRecord::read(record.to_string().as_bytes()).unwrap());
         }
         let notes = grants.notes();
         assert_eq!(notes.len(), NAMED + 1);

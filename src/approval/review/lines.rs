@@ -17,12 +17,12 @@ pub(super) struct Line<'a> {
 }
 
 /// Reads lines into one buffer.
-pub(super) struct Lines<R> {
+pub(super) struct LineReader<R> {
     input: R,
     buffer: Vec<u8>,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> LineReader<R> {
     pub(super) fn new(input: R) -> Self {
         Self { input, buffer: Vec::new() }
     }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     fn check(text: &[u8], expected: &[(&[u8], bool)]) {
-        let mut lines = Lines::new(text);
+        let mut lines = LineReader::new(text);
         for (bytes, is_ended) in expected {
             let line = lines.next().unwrap().unwrap();
             assert_eq!((line.bytes, line.is_ended, line.is_too_long), (*bytes, *is_ended, false));
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn of_an_endless_line_the_end_is_kept() {
         let text = io::repeat(b'x').take(3 * LONGEST as u64).chain(&b"end\nnext\n"[..]);
-        let mut lines = Lines::new(io::BufReader::new(text));
+        let mut lines = LineReader::new(io::BufReader::new(text));
         let line = lines.next().unwrap().unwrap();
         assert!(line.is_too_long && line.is_ended && line.bytes.ends_with(b"xend"));
         assert!(line.bytes.len() >= TAIL && lines.buffer.capacity() < 3 * LONGEST);

@@ -28,12 +28,12 @@ use std::io::{self, BufRead};
 
 use chrono::{DateTime, Utc};
 
-use self::breaks::Place;
+use self::breaks::LinePlace;
 use self::grants::GrantUses;
-use self::lines::Lines;
-pub(super) use self::record::Record;
+use self::lines::LineReader;
+pub(super) use self::record::AuditRecord;
 use self::replay::Replay;
-pub use self::report::Report;
+pub use self::report::AuditReport;
 use self::tally::Tally;
 use self::verify::Verifier;
 use super::audit::chain::Head;
@@ -42,7 +42,7 @@ use super::policy::Policy;
 /// Which records are counted and replayed. The chain is verified with all of them.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct Filter {
+pub struct AuditFilter {
     /// Only sessions whose ids begin so.
     pub session: Option<String>,
     /// Only calls of this server.
@@ -56,7 +56,7 @@ pub struct Filter {
 /// Reads the files of a log in their order, the oldest first.
 #[derive(Debug)]
 pub struct Review {
-    filter: Filter,
+    filter: AuditFilter,
     names: Vec<String>,
     verifier: Verifier,
     tally: Tally,
@@ -74,7 +74,7 @@ impl Review {
     ///
     /// # Errors
     /// A head is no hash.
-    pub fn new(filter: Filter, policy: Option<Policy>, heads: &[String]) -> Result<Self, NoHead> {
+    pub fn new(filter: AuditFilter, policy: Option<Policy>, heads: &[String]) -> Result<Self, NoHead> {
         let head = |text: &String| {
             Head::parse(text.to_ascii_lowercase().as_bytes())
                 .ok_or_else(|| NoHead(arguments::shortened(text, 80)))
@@ -99,11 +99,11 @@ impl Review {
         let part = self.names.len();
         self.names.push(arguments::shortened(name, 1000));
         self.verifier.next_part();
-        let (mut lines, mut number) = (Lines::new(input), 0);
+        let (mut lines, mut number) = (LineReader::new(input), 0);
         while let Some(line) = lines.next()? {
             number += 1;
-            let record = if line.is_too_long { None } else { Record::read(line.bytes) };
-            self.verifier.line(Place { part, line: number }, &line, record.as_ref());
+            let record = if line.is_too_long { None } else { AuditRecord::read(line.bytes) };
+            self.verifier.line(LinePlace { part, line: number }, &line, record.as_ref());
             if let Some(record) = &record {
                 self.tally.add(record, &self.filter);
                 self.grants.add(record);
@@ -116,14 +116,14 @@ impl Review {
     }
 
     /// Ends the review.
-    pub fn finish(mut self) -> Report {
+    pub fn finish(mut self) -> AuditReport {
         self.verifier.finish();
-        Report::new(self.names, self.verifier, self.tally, &self.grants, self.replay)
+        AuditReport::new(self.names, self.verifier, self.tally, &self.grants, self.replay)
     }
 }
 
-impl Filter {
-    fn has(&self, record: &Record) -> bool {
+impl AuditFilter {
+    fn has(&self, record: &AuditRecord) -> bool {
         self.has_session(&record.session)
             && self.has_server(record.server.as_deref())
             && self.has_time(record.instant())

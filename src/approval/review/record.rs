@@ -9,7 +9,7 @@ use crate::approval::provenance::Provenance;
 
 /// A record. A field is added here, and where it is used.
 #[derive(Debug, Default, Deserialize)]
-pub(in crate::approval) struct Record {
+pub(in crate::approval) struct AuditRecord {
     #[serde(default)]
     pub(in crate::approval) time: String,
     #[serde(default)]
@@ -47,7 +47,7 @@ pub(in crate::approval) struct Record {
 /// The longest id of a session; ours have 36 characters.
 const LONGEST_ID: usize = 64;
 
-impl Record {
+impl AuditRecord {
     /// Reads a line; `None` if it is no record.
     pub(in crate::approval) fn read(line: &[u8]) -> Option<Self> {
         // As text first: JSON is UTF-8, and fields that are not used are checked too.

@@ -1,4 +1,4 @@
-//! What a policy would have decided about the calls of a log.
+//! The decisions of a policy about the calls of a log.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 use super::super::action::{Action, Target};
 use super::super::policy::{Effect, Policy};
 use super::super::{ELICITATION, OURSELVES};
-use super::record::Record;
+use super::record::AuditRecord;
 use super::tally::{by, name, time};
-use super::{Filter, arguments};
+use super::{AuditFilter, arguments};
 
-/// How many differences are listed.
+/// The number of differences that are listed.
 const LISTED: usize = 1_000;
 
 /// The result of replaying calls through a policy.
@@ -34,7 +34,7 @@ pub(super) struct Replay {
 #[derive(Debug, Serialize)]
 pub(super) struct Difference {
     #[serde(flatten)]
-    pub(super) call: Call,
+    pub(super) call: LoggedCall,
     /// `permitted` or `denied`.
     pub(super) was: &'static str,
     pub(super) by: String,
@@ -47,13 +47,13 @@ pub(super) struct Difference {
 #[derive(Debug, Serialize)]
 pub(super) struct Unknown {
     #[serde(flatten)]
-    pub(super) call: Call,
+    pub(super) call: LoggedCall,
     pub(super) why: &'static str,
 }
 
 /// A call of the log.
 #[derive(Debug, Serialize)]
-pub(super) struct Call {
+pub(super) struct LoggedCall {
     pub(super) time: String,
     pub(super) session: String,
     pub(super) server: String,
@@ -70,7 +70,7 @@ impl Replay {
         Self { policy, same: 0, different: 0, unknown: 0, differences, unknowns }
     }
 
-    pub(super) fn add(&mut self, record: &Record, filter: &Filter) {
+    pub(super) fn add(&mut self, record: &AuditRecord, filter: &AuditFilter) {
         if record.event != "decision" || !filter.has(record) {
             return;
         }
@@ -108,8 +108,8 @@ impl Replay {
     }
 }
 
-/// What the policy of that time said: only policies decide without a question.
-fn effect(record: &Record) -> Effect {
+/// The effect of the policy of that time: only policies decide without a question.
+fn effect(record: &AuditRecord) -> Effect {
     match (record.by.as_deref(), record.is_accepted()) {
         (Some("policy" | "rule"), true) => Effect::Allow,
         (Some("policy" | "rule"), false) => Effect::Deny,
@@ -126,7 +126,7 @@ fn word(effect: Effect) -> &'static str {
 }
 
 /// The action that was decided about, and what is not known of its arguments.
-fn action(record: &Record) -> (Action, Option<&'static str>) {
+fn action(record: &AuditRecord) -> (Action, Option<&'static str>) {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (server_name, tool_name) = (text(&record.server), text(&record.tool));
     let (tool_args, gap) = match &record.arguments {
@@ -171,8 +171,8 @@ fn has_placeholder(name: &str, value: &Value) -> bool {
         }
 }
 
-fn call(record: &Record) -> Call {
-    Call {
+fn call(record: &AuditRecord) -> LoggedCall {
+    LoggedCall {
         time: time(record),
         session: arguments::shortened(&record.session, 64),
         server: name(&record.server),

@@ -9,18 +9,18 @@ use super::tally::{SessionTally, Tally};
 use super::verify::{Findings, Verifier};
 use crate::ground::text::visible;
 
-/// How many open sessions are named.
+/// The number of open sessions that are named.
 const NAMED_SESSIONS: usize = 20;
 
 /// The report on a log. `Display` writes it for people.
 #[derive(Debug)]
-pub struct Report {
+pub struct AuditReport {
     pub(super) names: Vec<String>,
     pub(super) findings: Findings,
     pub(super) breaks: Vec<Break>,
     pub(super) break_count: u64,
     pub(super) tally: Tally,
-    /// What is wrong with the use of grants, in words.
+    /// The faults in the use of grants, in words.
     pub(super) grants: Vec<String>,
     pub(super) replay: Option<Replay>,
 }
@@ -60,7 +60,7 @@ struct DocumentSession<'a> {
     tally: &'a SessionTally,
 }
 
-impl Report {
+impl AuditReport {
     pub(super) fn new(
         names: Vec<String>,
         verifier: Verifier,
@@ -123,7 +123,7 @@ impl Report {
         Ok(visible::json(&serde_json::to_string_pretty(&document)?))
     }
 
-    /// What there is to know beside the breaks.
+    /// The remarks beside the breaks.
     pub(super) fn notes(&self) -> Vec<String> {
         let findings = &self.findings;
         let mut notes = self.grants.clone();

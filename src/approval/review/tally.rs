@@ -1,36 +1,36 @@
-//! What sessions did: cells, calls by server and tool, who decided. Bounded, whatever a log contains.
+//! The sums of a log by session: cells, calls by server and tool, decisions. Bounded, whatever a log contains.
 
 use std::collections::{BTreeMap, HashMap};
 
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use super::Filter;
+use super::AuditFilter;
 use super::arguments;
-use super::record::Record;
+use super::record::AuditRecord;
 
-/// How many sessions are distinguished.
+/// The number of sessions that are distinguished.
 const SESSIONS: usize = 5_000;
 
-/// How many tools are, in all sessions.
+/// The number of tools that are distinguished, in all sessions.
 const TOOLS: usize = 20_000;
 
-/// How many calls of a tool in a session are shown with their arguments, of those that may write.
+/// The number of calls of a tool in a session that are shown with their arguments, of those that may write.
 const SHOWN_CALLS: usize = 20;
 
-/// How many are in all.
+/// The number of calls that are shown in all.
 const SHOWN_IN_ALL: usize = 50_000;
 
-/// How many calls may wait for their ends. Calls that never end (of killed sessions, shell commands) fill this.
+/// The number of calls that may wait for their ends. Calls that never end (of killed sessions, shell commands) fill this.
 const OPEN_CALLS: usize = 100_000;
 
-/// How many words are distinguished where a log should have a few.
+/// The number of words that are distinguished where a log should have a few.
 const WORDS: usize = 32;
 
 /// Counts by a word of the log.
 type Counts = BTreeMap<String, u64>;
 
-/// What sessions did.
+/// The sums over sessions.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) sessions: IndexMap<String, SessionTally>,
@@ -41,7 +41,7 @@ pub(super) struct Tally {
     open: HashMap<String, OpenCall>,
 }
 
-/// What a session did.
+/// The sums of a session.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct SessionTally {
     pub(super) begun: Option<String>,
@@ -53,13 +53,13 @@ pub(super) struct SessionTally {
     pub(super) cells: u64,
     pub(super) cell_ends: Counts,
     pub(super) events_lost: u64,
-    /// Who decided, in words.
+    /// The deciding parties, in words.
     pub(super) decisions: Counts,
     #[serde(serialize_with = "as_list")]
     pub(super) tools: IndexMap<(String, String), ToolTally>,
 }
 
-/// What the calls of a tool came to.
+/// The sums over the calls of a tool.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct ToolTally {
     pub(super) permitted: u64,
@@ -94,7 +94,7 @@ struct OpenCall {
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, record: &Record, filter: &Filter) {
+    pub(super) fn add(&mut self, record: &AuditRecord, filter: &AuditFilter) {
         // The end of a call counts if its decision does.
         if record.event == "call_ended" {
             return self.end_call(record);
@@ -129,7 +129,7 @@ impl Tally {
         }
     }
 
-    fn decide(&mut self, index: usize, record: &Record) {
+    fn decide(&mut self, index: usize, record: &AuditRecord) {
         let Some((_, session)) = self.sessions.get_index_mut(index) else { return };
         let decided = by(record);
         count(&mut session.decisions, &decided);
@@ -172,7 +172,7 @@ impl Tally {
         }
     }
 
-    fn end_call(&mut self, record: &Record) {
+    fn end_call(&mut self, record: &AuditRecord) {
         let Some(open) = record.call.as_ref().and_then(|call| self.open.remove(call)) else { return };
         let session = self.sessions.get_index_mut(open.session).map(|(_, session)| session);
         let Some((_, tool)) = session.and_then(|session| session.tools.get_index_mut(open.tool)) else {
@@ -192,8 +192,8 @@ impl Tally {
     }
 }
 
-/// Who decided, in words.
-pub(super) fn by(record: &Record) -> String {
+/// The deciding party, in words.
+pub(super) fn by(record: &AuditRecord) -> String {
     let mut words = word(record.by.as_deref().unwrap_or("unknown"));
     if record.earlier {
         words.push_str(" (remembered)");
@@ -210,7 +210,7 @@ pub(super) fn word(text: &str) -> String {
     arguments::shortened(text, 40)
 }
 
-pub(super) fn time(record: &Record) -> String {
+pub(super) fn time(record: &AuditRecord) -> String {
     word(&record.time)
 }
 

@@ -46,7 +46,7 @@ async fn log() -> Vec<String> {
     std::fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
 }
 
-fn review_of(parts: &[&[u8]], filter: Filter, policy: Option<&str>, heads: &[String]) -> Report {
+fn review_of(parts: &[&[u8]], filter: AuditFilter, policy: Option<&str>, heads: &[String]) -> AuditReport {
     let policy = policy.map(|policy| Policy::parse(policy).unwrap());
     let mut review = Review::new(filter, policy, heads).unwrap();
     for (number, part) in parts.iter().enumerate() {
@@ -55,8 +55,8 @@ fn review_of(parts: &[&[u8]], filter: Filter, policy: Option<&str>, heads: &[Str
     review.finish()
 }
 
-fn review(text: &[u8]) -> Report {
-    review_of(&[text], Filter::default(), None, &[])
+fn review(text: &[u8]) -> AuditReport {
+    review_of(&[text], AuditFilter::default(), None, &[])
 }
 
 fn joined<T: AsRef<str>>(lines: &[T]) -> String {
@@ -138,12 +138,12 @@ async fn every_truncation_is_found() {
         let is_whole = length == 0 || ends.contains(&length);
         assert_eq!((report.is_whole(), report.is_complete()), (is_whole, false), "{length}: {report}");
         assert!(
-            is_whole || report.breaks.iter().all(|found| found.kind == breaks::Kind::Truncated),
+            is_whole || report.breaks.iter().all(|found| found.kind == breaks::BreakKind::Truncated),
             "{report}"
         );
     }
     let last = review(&text).findings.head.unwrap().to_string();
-    let cut = review_of(&[&text[..ends[10]]], Filter::default(), None, std::slice::from_ref(&last));
+    let cut = review_of(&[&text[..ends[10]]], AuditFilter::default(), None, std::slice::from_ref(&last));
     assert!(!cut.is_whole() && cut.to_string().contains(&last), "{cut}");
 }
 
@@ -242,7 +242,7 @@ async fn parts_are_one_chain() {
     let parts: Vec<String> = log.chunks(4).map(joined).collect();
     let read = |order: &[usize]| {
         let parts: Vec<&[u8]> = order.iter().map(|part| parts[*part].as_bytes()).collect();
-        review_of(&parts, Filter::default(), None, &[])
+        review_of(&parts, AuditFilter::default(), None, &[])
     };
     assert!(read(&[0, 1, 2]).is_complete());
     for order in [&[0, 2][..], &[0, 2, 1], &[1, 0, 2]] {
@@ -252,7 +252,7 @@ async fn parts_are_one_chain() {
     assert!(later.is_whole() && !later.is_complete(), "{later}");
     let begun_after = head_before(&log[4]).to_string();
     assert!(later.to_string().contains(&format!("the last of which has the hash {begun_after}")), "{later}");
-    let known = review_of(&[parts[1].as_bytes()], Filter::default(), None, &[begun_after]);
+    let known = review_of(&[parts[1].as_bytes()], AuditFilter::default(), None, &[begun_after]);
     assert!(known.is_whole(), "{known}");
 }
 
@@ -262,12 +262,12 @@ async fn heads_that_were_seen_are_found_again() {
     let text = joined(&log);
     for line in &log {
         let head = chain::Head::after(line.as_bytes()).to_string();
-        assert!(review_of(&[text.as_bytes()], Filter::default(), None, &[head]).is_complete());
+        assert!(review_of(&[text.as_bytes()], AuditFilter::default(), None, &[head]).is_complete());
     }
     let other = "0123456789abcdef".repeat(4);
-    let report = review_of(&[text.as_bytes()], Filter::default(), None, &[other]);
+    let report = review_of(&[text.as_bytes()], AuditFilter::default(), None, &[other]);
     assert!(!report.is_whole(), "{report}");
-    assert!(Review::new(Filter::default(), None, &["\u{1b}no".to_owned()]).is_err());
+    assert!(Review::new(AuditFilter::default(), None, &["\u{1b}no".to_owned()]).is_err());
 }
 
 #[tokio::test]
@@ -345,7 +345,7 @@ fn a_policy_is_replayed() {
         decision("other", &json!({}), "denied", "no"),
         decision("elicitation/create", &json!({}), "accepted", "once"),
     ];
-    let report = review_of(&[joined(&lines).as_bytes()], Filter::default(), Some(POLICY), &[]);
+    let report = review_of(&[joined(&lines).as_bytes()], AuditFilter::default(), Some(POLICY), &[]);
     let replay = report.replay.as_ref().unwrap();
     assert_eq!((replay.same, replay.different, replay.unknown), (5, 3, 2), "{report}");
     let words: Vec<String> = replay
@@ -368,7 +368,7 @@ fn filters_choose_what_is_counted() {
         .to_string()
     };
     let text = joined(&[at(1, "aa", "x"), at(2, "ab", "x"), at(3, "ab", "y"), at(4, "b", "y")]);
-    let count = |filter: Filter| {
+    let count = |filter: AuditFilter| {
         let report = review_of(&[text.as_bytes()], filter, None, &[]);
         report
             .tally
@@ -378,11 +378,11 @@ fn filters_choose_what_is_counted() {
             .map(|tool| tool.permitted)
             .sum::<u64>()
     };
-    assert_eq!(count(Filter::default()), 4);
-    assert_eq!(count(Filter { session: Some("a".to_owned()), ..Filter::default() }), 3);
-    assert_eq!(count(Filter { server: Some("y".to_owned()), ..Filter::default() }), 2);
+    assert_eq!(count(AuditFilter::default()), 4);
+    assert_eq!(count(AuditFilter { session: Some("a".to_owned()), ..AuditFilter::default() }), 3);
+    assert_eq!(count(AuditFilter { server: Some("y".to_owned()), ..AuditFilter::default() }), 2);
     let (since, until) = (rfc3339_seconds("2026-01-01T02:00:00Z"), rfc3339_seconds("2026-01-01T03:00:00Z"));
-    assert_eq!(count(Filter { since, until, ..Filter::default() }), 2);
+    assert_eq!(count(AuditFilter { since, until, ..AuditFilter::default() }), 2);
 }
 
 #[test]
@@ -398,7 +398,8 @@ fn nothing_in_a_log_reaches_a_terminal() {
         line.replace("decision\",\"server", "session_started\",\"server"),
         line.replace("\"decision\",\"s", "\"cell_ended\",\"s"),
     ];
-    let report = review_of(&[joined(&lines).as_bytes()], Filter::default(), Some("default = 'deny'"), &[]);
+    let report =
+        review_of(&[joined(&lines).as_bytes()], AuditFilter::default(), Some("default = 'deny'"), &[]);
     for text in [report.to_string(), report.to_json().unwrap()] {
         assert!(text.chars().all(|c| c == '\n' || c == '…' || (' '..='~').contains(&c)), "{text:?}");
     }
@@ -410,7 +411,7 @@ proptest! {
         ".{0,80}", r#"\{"event":"(decision|call_ended|cell_ended)","session":"[ab]","call":"[ab]","number":[0-9]{1,20}\}"#,
     ], 0..20), noise in prop::collection::vec(any::<u8>(), 0..200)) {
         let text = [joined(&lines).into_bytes(), noise].concat();
-        let report = review_of(&[&text], Filter::default(), Some(POLICY), &[]);
+        let report = review_of(&[&text], AuditFilter::default(), Some(POLICY), &[]);
         prop_assert!(report.to_json().is_ok() && !report.to_string().is_empty());
     }
 }

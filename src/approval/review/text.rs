@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::replay::{Call, Replay};
-use super::report::{Report, records};
+use super::replay::{LoggedCall, Replay};
+use super::report::{AuditReport, records};
 use super::tally::{SessionTally, ToolTally};
 use crate::ground::text::Emphasis;
 use crate::ground::text::visible::line;
 
-impl fmt::Display for Report {
+impl fmt::Display for AuditReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let findings = &self.findings;
         let sessions = match findings.sessions {
@@ -129,8 +129,8 @@ fn show_replay(formatter: &mut fmt::Formatter<'_>, replay: &Replay) -> fmt::Resu
     more(formatter, *unknown, unknowns.len())
 }
 
-fn show_call(formatter: &mut fmt::Formatter<'_>, call: &Call) -> fmt::Result {
-    let Call { time, session, server, tool, arguments } = call;
+fn show_call(formatter: &mut fmt::Formatter<'_>, call: &LoggedCall) -> fmt::Result {
+    let LoggedCall { time, session, server, tool, arguments } = call;
     writeln!(formatter, "  {time} session {session}  {server}.{tool}({arguments})")
 }
 

@@ -6,14 +6,14 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::super::audit::chain::{self, Head};
-use super::breaks::{Breaks, Kind, Place};
+use super::breaks::{BreakKind, Breaks, LinePlace};
 use super::lines::Line;
-use super::record::Record;
+use super::record::AuditRecord;
 
-/// How far back a record is looked for that another one says it follows.
+/// The distance at which a record is looked for that another one says it follows.
 const WINDOW: usize = 4096;
 
-/// How many sessions are distinguished; the records of further ones are checked without their numbers.
+/// The number of sessions that are distinguished; the records of further ones are checked without their numbers.
 const SESSIONS: usize = 50_000;
 
 /// Verifies a log.
@@ -26,7 +26,7 @@ pub(super) struct Verifier {
     /// Lines without a hash since then.
     between: Between,
     /// The last records: hash, place, number of the line.
-    window: VecDeque<(Head, Place, u64)>,
+    window: VecDeque<(Head, LinePlace, u64)>,
     /// Records that follow one that has not come yet.
     pending: Vec<Pending>,
     /// Lines of records that came too late.
@@ -38,13 +38,13 @@ pub(super) struct Verifier {
     gaps_before: u64,
     line: u64,
     /// The last line: its place, and whether it is cut.
-    last: Option<(Place, bool)>,
+    last: Option<(LinePlace, bool)>,
     part_has_records: bool,
     pub(super) findings: Findings,
     pub(super) breaks: Breaks,
 }
 
-/// What there is to say of a log beside breaks.
+/// The remarks on a log beside breaks.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// Records with a hash.
@@ -68,7 +68,7 @@ pub(super) struct Findings {
 
 #[derive(Debug, Default)]
 struct Between {
-    first: Option<Place>,
+    first: Option<LinePlace>,
     count: u64,
     are_records: bool,
 }
@@ -76,8 +76,8 @@ struct Between {
 #[derive(Debug)]
 struct Pending {
     missing: Head,
-    place: Place,
-    before: Option<Place>,
+    place: LinePlace,
+    before: Option<LinePlace>,
     line: u64,
     gap: u64,
 }
@@ -101,7 +101,7 @@ impl Verifier {
     }
 
     /// Looks at a line; `record` is what could be read of it.
-    pub(super) fn line(&mut self, place: Place, line: &Line<'_>, record: Option<&Record>) {
+    pub(super) fn line(&mut self, place: LinePlace, line: &Line<'_>, record: Option<&AuditRecord>) {
         self.line += 1;
         let split = if line.is_too_long { None } else { chain::split(line.bytes) };
         let is_old = record.is_some() && self.linked.is_none() && split.is_none();
@@ -124,7 +124,7 @@ impl Verifier {
         }
     }
 
-    fn linked(&mut self, place: Place, is_intact: bool, hash: Head, record: Option<&Record>) {
+    fn linked(&mut self, place: LinePlace, is_intact: bool, hash: Head, record: Option<&AuditRecord>) {
         self.findings.records += 1;
         let fields = record.and_then(|record| {
             Some((record, record.number?, Head::parse(record.previous.as_ref()?.as_bytes())?))
@@ -141,7 +141,7 @@ impl Verifier {
             } else {
                 "its hash is not that of its content"
             };
-            self.breaks.add(place, Kind::Edited, why);
+            self.breaks.add(place, BreakKind::Edited, why);
             if !fields.is_some_and(|(record, number, _)| self.is_next(record, number)) {
                 self.unplaced += 1;
             }
@@ -154,7 +154,7 @@ impl Verifier {
     }
 
     /// Checks that a record follows the line before it.
-    fn follows(&mut self, place: Place, previous: Head, hash: Head) {
+    fn follows(&mut self, place: LinePlace, previous: Head, hash: Head) {
         if previous == self.head {
             if self.linked.is_some() && !self.between.are_records {
                 self.findings.torn += self.between.count;
@@ -166,13 +166,13 @@ impl Verifier {
             self.findings.begun_anew.push(place.part);
             self.gaps_before = self.line;
         } else if let Some((_, copied)) = self.earlier(hash) {
-            self.breaks.add(place, Kind::Inserted, format!("it is a copy of {}", copied.line_words()));
+            self.breaks.add(place, BreakKind::Inserted, format!("it is a copy of {}", copied.line_words()));
         } else if let Some(first) = self.between.first {
             if Some(previous) == self.linked {
                 let words = "it has no hash, and the next record does not follow it";
-                self.breaks.add(first, Kind::Inserted, words);
+                self.breaks.add(first, BreakKind::Inserted, words);
             } else {
-                self.breaks.add(first, Kind::Edited, "it is not what the next record follows");
+                self.breaks.add(first, BreakKind::Edited, "it is not what the next record follows");
                 self.unplaced += 1;
             }
         } else if let Some(found) = self.pending.iter().position(|pending| pending.missing == hash) {
@@ -180,7 +180,7 @@ impl Verifier {
             self.moved.push(self.line);
             self.breaks.add(
                 place,
-                Kind::OutOfOrder,
+                BreakKind::OutOfOrder,
                 format!("it belongs before {}", early.place.line_words()),
             );
         } else if let Some((line, after)) = self.earlier(previous) {
@@ -189,21 +189,21 @@ impl Verifier {
                 let words = format!("the record after it follows {} and not this one", after.line_words());
                 let first =
                     self.window.iter().find(|(_, _, at)| *at > line).map_or(place, |(_, place, _)| *place);
-                self.breaks.add(first, Kind::Inserted, words);
+                self.breaks.add(first, BreakKind::Inserted, words);
             }
         } else if self.pending.len() < Breaks::MOST {
             let before = self.window.back().map(|(_, place, _)| *place);
             self.pending.push(Pending { missing: previous, place, before, line: self.line, gap: 0 });
         } else {
-            self.breaks.add(place, Kind::Removed, "it does not follow the record before it");
+            self.breaks.add(place, BreakKind::Removed, "it does not follow the record before it");
         }
     }
 
-    fn earlier(&self, head: Head) -> Option<(u64, Place)> {
+    fn earlier(&self, head: Head) -> Option<(u64, LinePlace)> {
         self.window.iter().rev().find(|(hash, ..)| *hash == head).map(|(_, place, line)| (*line, *place))
     }
 
-    fn is_next(&mut self, record: &Record, number: u64) -> bool {
+    fn is_next(&mut self, record: &AuditRecord, number: u64) -> bool {
         let line = self.line;
         match self.sessions.get_mut(&record.session) {
             Some(numbers) if numbers.last + 1 == number => {
@@ -215,7 +215,7 @@ impl Verifier {
     }
 
     /// Checks that a record is the next one of its session.
-    fn number(&mut self, place: Place, record: &Record, number: u64) {
+    fn number(&mut self, place: LinePlace, record: &AuditRecord, number: u64) {
         let has_ended = record.event == "session_ended";
         let is_full = self.sessions.len() >= SESSIONS;
         let Some(numbers) = self.sessions.get(&record.session).copied() else {
@@ -232,7 +232,7 @@ impl Verifier {
         if number > numbers.last + 1 && numbers.line >= self.gaps_before {
             self.gap(place, record, numbers.last, number);
         } else if number <= numbers.last && self.breaks.is_empty() && self.pending.is_empty() {
-            self.breaks.add(place, Kind::Inserted, "its session had a record of this number before");
+            self.breaks.add(place, BreakKind::Inserted, "its session had a record of this number before");
         }
         let last = number.max(numbers.last);
         self.sessions.insert(
@@ -242,7 +242,7 @@ impl Verifier {
     }
 
     /// Records `last + 1` to `number - 1` of a session are missing.
-    fn gap(&mut self, place: Place, record: &Record, last: u64, number: u64) {
+    fn gap(&mut self, place: LinePlace, record: &AuditRecord, last: u64, number: u64) {
         let since =
             if last == 0 { 0 } else { self.sessions.get(&record.session).map_or(0, |known| known.line) };
         let missing = (number - last - 1).saturating_sub(self.unplaced);
@@ -260,7 +260,7 @@ impl Verifier {
                 "before it, {missing} record(s) of session {} are missing",
                 super::shown(&record.session)
             );
-            self.breaks.add(place, Kind::Removed, words);
+            self.breaks.add(place, BreakKind::Removed, words);
         }
     }
 
@@ -271,16 +271,16 @@ impl Verifier {
                 self.sessions.values().any(|session| !session.has_ended && session.line < pending.line);
             match (pending.gap, pending.before) {
                 (0, Some(before)) if !is_open => {
-                    self.breaks.add(before, Kind::Edited, "the record after it follows another one");
+                    self.breaks.add(before, BreakKind::Edited, "the record after it follows another one");
                 }
                 (0, _) => self.breaks.add(
                     pending.place,
-                    Kind::Removed,
+                    BreakKind::Removed,
                     "the record that it follows was removed, or written anew",
                 ),
                 (missing, _) => self.breaks.add(
                     pending.place,
-                    Kind::Removed,
+                    BreakKind::Removed,
                     format!("the record that it follows was removed, {missing} at least in all"),
                 ),
             }
@@ -288,15 +288,15 @@ impl Verifier {
         let has_hashes = self.findings.records > 0;
         match (self.last, self.between.first) {
             (Some((place, true)), _) => {
-                self.breaks.add(place, Kind::Truncated, "the log ends in the middle of a line");
+                self.breaks.add(place, BreakKind::Truncated, "the log ends in the middle of a line");
             }
             (_, Some(first)) if has_hashes && self.between.are_records => self.breaks.add(
                 first,
-                Kind::Inserted,
+                BreakKind::Inserted,
                 "it has no hash: somebody else wrote it, or an earlier version of ipybox",
             ),
             (_, Some(first)) if has_hashes => {
-                self.breaks.add(first, Kind::Edited, "it is no record, and nothing follows it");
+                self.breaks.add(first, BreakKind::Edited, "it is no record, and nothing follows it");
             }
             _ => {}
         }
@@ -312,7 +312,7 @@ impl Verifier {
         self.findings.head = self.linked;
         for wanted in &self.findings.wanted {
             self.breaks.add_to_all(
-                Kind::Removed,
+                BreakKind::Removed,
                 format!("the record with the hash {wanted} is not there: it was removed or rewritten, or is in an earlier file"),
             );
         }

@@ -1,4 +1,4 @@
-//! What the line editor asks us: completions, whether the code is complete, and how the prompt looks.
+//! The line editor's questions to us: completions, whether the code is complete, and how the prompt looks.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use rustyline::hint::Hinter;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Cmd, ConditionalEventHandler, Context, Event, EventContext, Helper, RepeatCount, Result};
 
-use super::shared::Shared;
+use super::shared::SharedPrompt;
 
-/// What a tab inserts at the beginning of a line.
+/// The text that a tab inserts at the beginning of a line.
 const INDENTATION: &str = "    ";
 
 pub(super) struct PromptHelper {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedPrompt>,
     /// Whether a question is answered, and no code written.
     pub(super) is_answering: Arc<AtomicBool>,
 }

@@ -27,7 +27,7 @@ pub(crate) fn run(args: JoinArgs) -> anyhow::Result<ExitCode> {
     if has_prompt { prompt::run(joined, has_colours).map(|()| ExitCode::SUCCESS) } else { piped::run(joined) }
 }
 
-/// What is shown at the end of a cell: its exception, how it ended, its files.
+/// The lines at the end of a cell: its exception, how it ended, its files.
 fn end_of(error: Option<&str>, words: &str, images: &[PathBuf], files: &[PathBuf]) -> String {
     let mut text = String::new();
     for (what, paths) in [("image", images), ("file", files)] {

@@ -4,7 +4,7 @@ use std::io::{self, Read as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use ipybox::lasting::{By, Heard, Joined, Said};
+use ipybox::lasting::{CellAuthor, Heard, Joined, Said};
 
 use super::end_of;
 use crate::cli::print_message;
@@ -21,7 +21,7 @@ pub(super) fn run(mut joined: Joined) -> anyhow::Result<ExitCode> {
     let (mut own, mut was_left_out, mut is_in_line) = (None, false, false);
     while let Some(heard) = joined.hears.hear().context("hear the session")? {
         match heard {
-            Heard::Began { cell, by: By::You, .. } => own = Some(cell),
+            Heard::Began { cell, by: CellAuthor::You, .. } => own = Some(cell),
             Heard::Text { cell, text } if own == Some(cell) => {
                 is_in_line = !text.ends_with('\n');
                 print(&text)?;

@@ -13,29 +13,29 @@ use rustyline::history::FileHistory;
 use rustyline::{ColorMode, CompletionType, Config, Editor, EventHandler, KeyCode, KeyEvent, Modifiers};
 
 use super::helper::{Indenter, PromptHelper};
-use super::questions::{Asked, Question, Table};
-use super::shared::{Due, Shared};
+use super::questions::{AttachAsked, AttachQuestion, QuestionTable};
+use super::shared::{Due, SharedPrompt};
 use crate::cli::single_threaded;
 
-/// How many cells the history keeps.
+/// The number of cells that the history keeps.
 const HISTORY: usize = 1_000;
 
 /// The longest cell that the history keeps, in bytes.
 const REMEMBERED_BYTES: usize = 16 * 1024;
 
-/// What leaves, beside Ctrl-D: as people do in IPython. The session goes on.
+/// The words that leave, beside Ctrl-D: as people do in IPython. The session goes on.
 const LEAVE: [&str; 4] = ["exit", "quit", "exit()", "quit()"];
 
 /// The answer of somebody who does not answer.
 const NO: &str = "n";
 
-/// What several questions can be answered with.
+/// The possible answers to several questions.
 const TOGETHER: &str =
     "Allow? [y]es all once, only rows as in 1-3, 7, all for this [s]ession, [n]one, or ask [e]ach: ";
 
 type PromptEditor = Editor<PromptHelper, FileHistory>;
 
-/// What the editor has returned.
+/// A line that the editor has returned.
 enum Edited {
     /// A line, or several.
     Line(String),
@@ -50,7 +50,7 @@ enum Edited {
 /// Shows the prompt until the person leaves.
 pub(super) fn run(joined: Joined, has_colours: bool) -> anyhow::Result<()> {
     let Joined { id, workspace, history, says, hears, .. } = joined;
-    let shared = Shared::new(says, has_colours);
+    let shared = SharedPrompt::new(says, has_colours);
     watch_interrupts(&shared)?;
     let mut editor = editor(&shared, &history)?;
     let mut printer = editor.create_external_printer().context("use the terminal")?;
@@ -83,7 +83,7 @@ enum Ended {
 
 struct Prompt<'a> {
     editor: PromptEditor,
-    shared: Arc<Shared>,
+    shared: Arc<SharedPrompt>,
     history: &'a Path,
 }
 
@@ -93,11 +93,11 @@ impl Prompt<'_> {
         loop {
             match self.shared.due() {
                 Due::End => return Ok(Ended::Session),
-                Due::Question(Asked::One(question)) => {
+                Due::Question(AttachAsked::One(question)) => {
                     self.ask(&question)?;
                     continue;
                 }
-                Due::Question(Asked::Several(table)) => {
+                Due::Question(AttachAsked::Several(table)) => {
                     self.ask_together(&table)?;
                     continue;
                 }
@@ -122,7 +122,7 @@ impl Prompt<'_> {
     }
 
     /// Asks a question until it is answered, here or by somebody else.
-    fn ask(&mut self, question: &Question) -> anyhow::Result<()> {
+    fn ask(&mut self, question: &AttachQuestion) -> anyhow::Result<()> {
         let mut text = question.text.clone();
         if question.takes_label {
             let labels = Label::ALL.map(|label| format!("`{label}`")).join(", ");
@@ -151,7 +151,7 @@ impl Prompt<'_> {
     }
 
     /// Asks several questions at once, until they are answered, here or by somebody else.
-    fn ask_together(&mut self, table: &Table) -> anyhow::Result<()> {
+    fn ask_together(&mut self, table: &QuestionTable) -> anyhow::Result<()> {
         enum Together {
             All(PromptAnswer),
             Rows(BTreeSet<usize>),
@@ -247,8 +247,8 @@ impl Prompt<'_> {
     }
 }
 
-/// What a question can be answered with.
-fn answers(question: &Question) -> String {
+/// The possible answers to a question.
+fn answers(question: &AttachQuestion) -> String {
     let grant = question.grant.as_ref().map(|words| format!("[g] {words}, ")).unwrap_or_default();
     format!("Allow? [y]es once, {grant}for this [s]ession, [a]lways, [n]o: ")
 }
@@ -263,7 +263,7 @@ fn plain_answer(words: &str) -> Option<PromptAnswer> {
     }
 }
 
-fn editor(shared: &Arc<Shared>, history: &Path) -> anyhow::Result<PromptEditor> {
+fn editor(shared: &Arc<SharedPrompt>, history: &Path) -> anyhow::Result<PromptEditor> {
     let config = Config::builder()
         .max_history_size(HISTORY)
         .and_then(|config| config.history_ignore_dups(true))
@@ -288,7 +288,7 @@ fn editor(shared: &Arc<Shared>, history: &Path) -> anyhow::Result<PromptEditor> 
 }
 
 /// Passes on each SIGINT that comes while no line is edited.
-fn watch_interrupts(shared: &Arc<Shared>) -> anyhow::Result<()> {
+fn watch_interrupts(shared: &Arc<SharedPrompt>) -> anyhow::Result<()> {
     let runtime = single_threaded()?;
     let signals = {
         let _in_runtime = runtime.enter();

@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// The questions that wait, the one that is asked, and those that this prompt has answered.
 #[derive(Default)]
-pub(super) struct Questions {
-    waiting: VecDeque<Question>,
-    tables: Vec<Table>,
+pub(super) struct AttachQuestions {
+    waiting: VecDeque<AttachQuestion>,
+    tables: Vec<QuestionTable>,
     /// The open ones of those that the person is asked now.
     asking: Vec<u64>,
     /// Those that this prompt has answered, and that are not decided yet.
     answered: Vec<u64>,
-    /// How those were decided which it has answered at once, and how often.
+    /// The decisions about those that it has answered at once, and their numbers.
     decided: BTreeMap<String, usize>,
 }
 
 /// A question for the person.
 #[derive(Clone)]
-pub(super) struct Question {
+pub(super) struct AttachQuestion {
     pub(super) number: u64,
     pub(super) text: String,
     /// The answer that gives the grant which the text proposes, in words.
@@ -28,7 +28,7 @@ pub(super) struct Question {
 
 /// Questions that can be asked together.
 #[derive(Clone)]
-pub(super) struct Table {
+pub(super) struct QuestionTable {
     pub(super) text: String,
     /// Their numbers, in the order of the rows.
     pub(super) rows: Vec<u64>,
@@ -36,10 +36,10 @@ pub(super) struct Table {
     missing: Vec<u64>,
 }
 
-/// What the person is asked.
-pub(super) enum Asked {
-    One(Question),
-    Several(Table),
+/// The question that the person is asked.
+pub(super) enum AttachAsked {
+    One(AttachQuestion),
+    Several(QuestionTable),
 }
 
 /// Whose question was decided.
@@ -50,13 +50,13 @@ pub(super) enum Decided {
     Other,
 }
 
-impl Questions {
+impl AttachQuestions {
     /// Notes that the questions with these numbers, which come next, can be asked together.
     pub(super) fn announce(&mut self, numbers: Vec<u64>, text: String) {
-        self.tables.push(Table { text, missing: numbers.clone(), rows: numbers });
+        self.tables.push(QuestionTable { text, missing: numbers.clone(), rows: numbers });
     }
 
-    pub(super) fn add(&mut self, question: Question) {
+    pub(super) fn add(&mut self, question: AttachQuestion) {
         for table in &mut self.tables {
             table.missing.retain(|number| *number != question.number);
         }
@@ -71,7 +71,7 @@ impl Questions {
     }
 
     /// The next to be asked.
-    pub(super) fn next(&mut self) -> Option<Asked> {
+    pub(super) fn next(&mut self) -> Option<AttachAsked> {
         if !self.is_due() {
             return None;
         }
@@ -82,15 +82,15 @@ impl Questions {
             let open: Vec<u64> = table.rows.iter().copied().filter(is_open).collect();
             if open.len() > 1 {
                 self.asking = open;
-                return Some(Asked::Several(table));
+                return Some(AttachAsked::Several(table));
             }
         }
         let question = self.waiting.pop_front()?;
         self.asking = vec![question.number];
-        Some(Asked::One(question))
+        Some(AttachAsked::One(question))
     }
 
-    fn table_of(&self, question: &Question) -> Option<&Table> {
+    fn table_of(&self, question: &AttachQuestion) -> Option<&QuestionTable> {
         self.tables.iter().find(|table| table.rows.contains(&question.number))
     }
 
@@ -129,10 +129,9 @@ impl Questions {
             return Decided::Own(self.answered.is_empty().then(|| {
                 let decided = std::mem::take(&mut self.decided);
                 let only_one = decided.values().sum::<usize>() == 1;
-                let words = decided.into_iter().map(|(how, count)| match only_one {
-                    true => how,
-                    false => format!("{count} {how}"),
-                });
+                let words = decided
+                    .into_iter()
+                    .map(|(how, count)| if only_one { how } else { format!("{count} {how}") });
                 words.collect::<Vec<_>>().join(", ")
             }));
         }
@@ -146,21 +145,21 @@ impl Questions {
 mod tests {
     use super::*;
 
-    fn question(number: u64) -> Question {
-        Question { number, text: number.to_string(), grant: None, takes_label: false }
+    fn question(number: u64) -> AttachQuestion {
+        AttachQuestion { number, text: number.to_string(), grant: None, takes_label: false }
     }
 
-    fn asked(questions: &mut Questions) -> String {
+    fn asked(questions: &mut AttachQuestions) -> String {
         match questions.next() {
-            Some(Asked::One(question)) => question.text,
-            Some(Asked::Several(table)) => table.text,
+            Some(AttachAsked::One(question)) => question.text,
+            Some(AttachAsked::Several(table)) => table.text,
             None => "nothing".to_owned(),
         }
     }
 
     #[test]
     fn a_table_is_asked_once_all_of_it_is_there() {
-        let mut questions = Questions::default();
+        let mut questions = AttachQuestions::default();
         questions.add(question(1));
         questions.announce(vec![2, 3, 4], "2 to 4".to_owned());
         questions.add(question(2));
@@ -185,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_table_can_be_asked_one_by_one_and_of_what_is_left() {
-        let mut questions = Questions::default();
+        let mut questions = AttachQuestions::default();
         questions.announce(vec![1, 2], "1 and 2".to_owned());
         questions.add(question(1));
         questions.add(question(2));

@@ -1,4 +1,4 @@
-//! What is shown on the terminal: at once, or above the line that is being edited.
+//! Output on the terminal: at once, or above the line that is being edited.
 //!
 //! The line editor draws its line anew when the bell rings, and the hook that it calls then puts what waits in front of
 //! its prompt. The bell's own message shows nothing, so that one that comes too late does no harm.
@@ -9,10 +9,10 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use rustyline::ExternalPrinter;
 
-/// How much may wait to be shown, in bytes. When more comes, the older half is left out.
+/// The amount that may wait to be shown, in bytes. When more comes, the older half is left out.
 const WAITING_BYTES: usize = 256 * 1024;
 
-/// How long an incomplete line waits for its rest.
+/// The time that an incomplete line waits for its rest.
 const LINE_WAIT: Duration = Duration::from_millis(200);
 
 /// Goes up and down again: it must end with a line break, which the editor would add otherwise.
@@ -44,18 +44,20 @@ impl Screen {
 
     /// `text` in a style, if the terminal is to show any.
     pub(super) fn styled(&self, text: &str, style: &str) -> String {
-        match self.has_colours && !text.is_empty() {
-            true => format!("\u{1b}[{style}m{text}\u{1b}[0m"),
-            false => text.to_owned(),
+        if self.has_colours && !text.is_empty() {
+            format!("\u{1b}[{style}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
         }
     }
 
     /// Shows text, which is safe for a terminal.
     pub(super) fn show(&self, text: &str) {
         let mut state = self.state.lock();
-        match state.is_editing {
-            true => state.put(text),
-            false => state.write(text),
+        if state.is_editing {
+            state.put(text)
+        } else {
+            state.write(text)
         }
         self.changed.notify_all();
     }
@@ -67,9 +69,10 @@ impl Screen {
         }
         let needs_break = {
             let state = self.state.lock();
-            match state.is_editing && !state.waiting.is_empty() {
-                true => !state.waiting.ends_with('\n'),
-                false => !state.is_editing && state.is_in_line,
+            if state.is_editing && !state.waiting.is_empty() {
+                !state.waiting.ends_with('\n')
+            } else {
+                !state.is_editing && state.is_in_line
             }
         };
         let before = if needs_break { "\n" } else { "" };
@@ -94,7 +97,7 @@ impl Screen {
         state.is_in_line = false;
     }
 
-    /// What the editor is to show before its prompt.
+    /// The text that the editor is to show before its prompt.
     pub(super) fn above_prompt(&self) -> String {
         self.state.lock().take()
     }
@@ -142,7 +145,7 @@ impl State {
         }
     }
 
-    /// What waits, as whole lines; of lines that overwrite themselves, the last state.
+    /// The waiting text, as whole lines; of lines that overwrite themselves, the last state.
     fn take(&mut self) -> String {
         self.has_rung = false;
         let mut text = match std::mem::take(&mut self.left_out) {

@@ -1,4 +1,4 @@
-//! What the prompt and the thread that hears the session share.
+//! The common state of the prompt and of the thread that hears the session.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ipybox::Label;
-use ipybox::lasting::{By, Heard, Hears, PromptAnswer, Said, Says};
+use ipybox::lasting::{CellAuthor, Heard, Hears, PromptAnswer, Said, Says};
 use parking_lot::{Condvar, Mutex};
 
 use super::end_of;
-use super::questions::{Asked, Decided, Question, Questions};
+use super::questions::{AttachAsked, AttachQuestion, AttachQuestions, Decided};
 use super::screen::{Screen, left_out_note};
 
-/// How long the prompt waits for what the kernel says of its code.
+/// The time that the prompt waits for what the kernel says of its code.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
-/// How often the editor is asked to stop for a question, until it has.
+/// The interval at which the editor is asked to stop for a question, until it has.
 const BREAK_INTERVAL: Duration = Duration::from_millis(50);
 
 const DIM: &str = "2";
@@ -25,7 +25,7 @@ const RED: &str = "31";
 const GREEN: &str = "32";
 const YELLOW: &str = "33";
 
-pub(super) struct Shared {
+pub(super) struct SharedPrompt {
     pub(super) says: Says,
     pub(super) screen: Screen,
     state: Mutex<State>,
@@ -46,7 +46,7 @@ struct State {
     /// Whether its text was left out in part.
     was_left_out: bool,
     is_running: bool,
-    questions: Questions,
+    questions: AttachQuestions,
     answers: HashMap<u64, Heard>,
     is_editing: bool,
     /// Whether the line is the answer to a question.
@@ -56,17 +56,17 @@ struct State {
     has_ended: bool,
 }
 
-/// What the prompt has to do next.
+/// The next step of the prompt.
 pub(super) enum Due {
     /// Ask this.
-    Question(Asked),
+    Question(AttachAsked),
     /// Nothing: the person's cell is over.
     Cell,
     /// Leave: the session has ended.
     End,
 }
 
-impl Shared {
+impl SharedPrompt {
     pub(super) fn new(says: Says, has_colours: bool) -> Arc<Self> {
         Arc::new(Self {
             says,
@@ -268,7 +268,7 @@ impl Shared {
             }
             Heard::Question { question: number, text, grant, call, .. } => {
                 let grant = grant.map(|offer| offer.choice);
-                let question = Question { number, text, grant, takes_label: call.takes_label() };
+                let question = AttachQuestion { number, text, grant, takes_label: call.takes_label() };
                 self.state.lock().questions.add(question);
                 self.changed.notify_all();
             }
@@ -286,18 +286,18 @@ impl Shared {
         }
     }
 
-    fn began(&self, cell: u64, number: u64, by: By, code: &str) {
+    fn began(&self, cell: u64, number: u64, by: CellAuthor, code: &str) {
         {
             let mut state = self.state.lock();
             state.number = number;
-            if by == By::You {
+            if by == CellAuthor::You {
                 state.own = Some(cell);
                 return;
             }
         }
         let who = match by {
-            By::Another => "another user",
-            By::Agent | By::You => "agent",
+            CellAuthor::Another => "another user",
+            CellAuthor::Agent | CellAuthor::You => "agent",
         };
         let mark = format!("{who} [{number}]: ");
         self.state.lock().others.insert(cell, mark.clone());

@@ -15,8 +15,8 @@ use ipybox::{Import, ImportEvent, ImportServer, ImportState, Importer, SandboxSe
 use parking_lot::Mutex;
 
 pub(super) use self::args::ImportArgs;
-use self::progress::{Progress, Results};
-use self::show::Outcome;
+use self::progress::{ImportProgress, Results};
+use self::show::ImportOutcome;
 use super::signals::Signals;
 use super::{multi_threaded, print_message};
 
@@ -92,7 +92,7 @@ fn narrow(import: &mut Import, names: &[String]) -> anyhow::Result<()> {
 }
 
 /// Registers servers until a signal ends it.
-fn register(args: &ImportArgs, servers: &[ImportServer]) -> anyhow::Result<BTreeMap<String, Outcome>> {
+fn register(args: &ImportArgs, servers: &[ImportServer]) -> anyhow::Result<BTreeMap<String, ImportOutcome>> {
     let mut settings = Settings::default();
     settings.workspace = args.workspace.clone();
     settings.state_dir = args.state_dir.clone();
@@ -105,7 +105,7 @@ fn register(args: &ImportArgs, servers: &[ImportServer]) -> anyhow::Result<BTree
     let importer = Importer::new(settings)?;
     let runtime = multi_threaded()?;
     let results = if args.json { Results::AtTheEnd } else { Results::AsTheyCome };
-    let state = Mutex::new((Progress::new(results), BTreeMap::new()));
+    let state = Mutex::new((ImportProgress::new(results), BTreeMap::new()));
     let report = |server: &ImportServer, event: ImportEvent<'_>| {
         let mut state = state.lock();
         let (progress, outcomes) = &mut *state;

@@ -1,4 +1,4 @@
-//! What happens while servers are registered: one line on a terminal for each server that is under way, which changes in
+//! Messages while servers are registered: one line on a terminal for each server that is under way, which changes in
 //! place, and a message for each event elsewhere.
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -6,10 +6,10 @@ use std::io::{self, IsTerminal as _, Write as _};
 use anstream::{AutoStream, ColorChoice};
 use ipybox::{Emphasis, ImportEvent, printed};
 
-use super::show::{Outcome, count, one_line};
+use super::show::{ImportOutcome, count, one_line};
 use crate::cli::print_message;
 
-/// Where results go.
+/// The places for results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Results {
     /// Each to stdout, as it comes.
@@ -19,14 +19,14 @@ pub(super) enum Results {
 }
 
 /// The servers that are being registered.
-pub(super) struct Progress {
+pub(super) struct ImportProgress {
     results: Results,
     is_living: bool,
     /// Names and what happens to them, in lines that are on the screen.
     underway: Vec<(String, String)>,
 }
 
-impl Progress {
+impl ImportProgress {
     pub(super) fn new(results: Results) -> Self {
         let stderr = io::stderr();
         let takes_sequences = AutoStream::choice(&stderr) != ColorChoice::Never;
@@ -34,7 +34,7 @@ impl Progress {
     }
 
     /// Shows what happens to a server. Returns how it ended, if it has.
-    pub(super) fn take(&mut self, name: &str, event: &ImportEvent<'_>) -> Option<Outcome> {
+    pub(super) fn take(&mut self, name: &str, event: &ImportEvent<'_>) -> Option<ImportOutcome> {
         match event {
             ImportEvent::Starts => {
                 self.goes_on(name, "starting");
@@ -47,13 +47,13 @@ impl Progress {
             ImportEvent::Registered { tools, notes } => {
                 let mark = Emphasis::Good.of("registered");
                 self.ends(name, &format!("{mark}      {}  {}", name_of(name), count(*tools, "tool")));
-                Some(Outcome { tools: *tools, notes: notes.to_vec(), error: None })
+                Some(ImportOutcome { tools: *tools, notes: notes.to_vec(), error: None })
             }
             ImportEvent::Failed(words) => {
                 let mark = Emphasis::Bad.of("not registered");
                 let shown = words.replace('\n', "\n    ");
                 self.ends(name, &format!("{mark}  {}  failed to {shown}", name_of(name)));
-                Some(Outcome { tools: 0, notes: Vec::new(), error: Some((*words).to_owned()) })
+                Some(ImportOutcome { tools: 0, notes: Vec::new(), error: Some((*words).to_owned()) })
             }
         }
     }

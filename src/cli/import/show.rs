@@ -1,4 +1,4 @@
-//! What is imported, for people and for programs.
+//! The imported servers, for people and for programs.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use ipybox::{Emphasis, Import, ImportServer, ImportState};
 use serde_json::{Value, json};
 
-/// How the registration of a server ended.
-pub(super) struct Outcome {
+/// The end of the registration of a server.
+pub(super) struct ImportOutcome {
     pub(super) tools: usize,
     pub(super) notes: Vec<String>,
     pub(super) error: Option<String>,
@@ -26,9 +26,10 @@ pub(super) fn list(import: &Import, replaces: bool) -> io::Result<()> {
         return Ok(());
     }
     section(&mut out, "To import:", of(ImportState::New))?;
-    let differing = match replaces {
-        true => "To import in place of registrations with other parameters:",
-        false => "Registered with other parameters, and kept (`--replace` takes these):",
+    let differing = if replaces {
+        "To import in place of registrations with other parameters:"
+    } else {
+        "Registered with other parameters, and kept (`--replace` takes these):"
     };
     section(&mut out, differing, of(ImportState::Differs))?;
     let known: Vec<&str> = of(ImportState::Registered).map(|server| server.name.as_str()).collect();
@@ -71,7 +72,7 @@ fn section<'a>(
 }
 
 /// Prints how many were registered, how to go on, and which were not.
-pub(super) fn summary(outcomes: &BTreeMap<String, Outcome>) -> io::Result<()> {
+pub(super) fn summary(outcomes: &BTreeMap<String, ImportOutcome>) -> io::Result<()> {
     let mut out = crate::cli::stdout();
     let (ready, failed): (Vec<_>, Vec<_>) = outcomes.iter().partition(|(_, outcome)| outcome.error.is_none());
     let tools: usize = outcomes.values().map(|outcome| outcome.tools).sum();
@@ -91,7 +92,7 @@ pub(super) fn summary(outcomes: &BTreeMap<String, Outcome>) -> io::Result<()> {
 }
 
 /// Prints everything as one JSON object.
-pub(super) fn json(import: &Import, outcomes: &BTreeMap<String, Outcome>) -> io::Result<()> {
+pub(super) fn json(import: &Import, outcomes: &BTreeMap<String, ImportOutcome>) -> io::Result<()> {
     let server = |server: &ImportServer| {
         let outcome = outcomes.get(&server.name);
         let status = match (server.state, outcome) {

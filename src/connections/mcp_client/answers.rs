@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::handshake::{FirstRequest, Handshake};
-use super::incoming::{Document, Message, plain};
-use super::lenient::{self, Reading};
+use super::incoming::{IncomingMessage, JsonDocument, plain};
+use super::lenient::{self, LenientResult};
 use super::result_kind::ResultKind;
 use crate::ground::budget::Lease;
 
@@ -28,10 +28,10 @@ const SMALL_BYTES: usize = 1024 * 1024;
 
 /// The same for lists of tools of which calls repeat arguments in headers: rmcp makes these headers.
 const LISTED_BYTES: usize = 8 * 1024 * 1024;
-/// What the schemas of such arguments have (SEP-2243).
+/// The key in the schemas of such arguments (SEP-2243).
 const HEADER_KEY: &[u8] = b"x-mcp-header";
 
-/// How many answers to requests of a server may wait until it reads them. At the limit, no more of its
+/// The number of answers to requests of a server that may wait until it reads them. At the limit, no more of its
 /// messages are read.
 const UNREAD_ANSWERS: usize = 64;
 
@@ -49,13 +49,13 @@ pub(super) struct AnswerPlace(Arc<Inner>);
 
 struct Inner {
     kind: ResultKind,
-    answer: Mutex<Option<Arrived>>,
+    answer: Mutex<Option<ArrivedAnswer>>,
 }
 
 /// An arrived answer.
-pub(super) enum Arrived {
+pub(super) enum ArrivedAnswer {
     /// The answer is here; rmcp has an empty one.
-    Here(Document),
+    Here(JsonDocument),
     /// rmcp has the answer; its weight and its memory lease.
     WithRmcp { weight: usize, lease: Lease },
     /// It cannot be read, for this reason.
@@ -110,7 +110,7 @@ impl Answers {
     }
 
     /// The form of `message` for rmcp; `None` for an unknown message.
-    pub(super) fn admit(&self, message: Message) -> Option<RxJsonRpcMessage<RoleClient>> {
+    pub(super) fn admit(&self, message: IncomingMessage) -> Option<RxJsonRpcMessage<RoleClient>> {
         match (message.id(), message.is_answer()) {
             (Some(_), true) if is_log(&message) => None,
             (Some(id), true) => match self.handshake.asked() {
@@ -132,7 +132,7 @@ impl Answers {
         &self,
         id: RequestId,
         first: &FirstRequest,
-        message: Message,
+        message: IncomingMessage,
     ) -> RxJsonRpcMessage<RoleClient> {
         self.handshake.is_answered();
         let read = match &message.text {
@@ -147,7 +147,7 @@ impl Answers {
         })
     }
 
-    fn admit_answer(&self, id: RequestId, message: Message) -> RxJsonRpcMessage<RoleClient> {
+    fn admit_answer(&self, id: RequestId, message: IncomingMessage) -> RxJsonRpcMessage<RoleClient> {
         let place = self.places.lock().remove(&id).and_then(|place| place.upgrade());
         let document = match message.text {
             Ok(document) => document,
@@ -156,7 +156,7 @@ impl Answers {
         match place {
             Some(place) if document.weight > SMALL_BYTES && !has_headers(place.kind, &document) => {
                 let empty = JsonRpcMessage::response(place.kind.empty(), id);
-                place.put(Arrived::Here(document));
+                place.put(ArrivedAnswer::Here(document));
                 empty
             }
             None if document.weight > SMALL_BYTES => {
@@ -168,13 +168,13 @@ impl Answers {
                     if let Some(place) =
                         place.as_ref().filter(|place| !place.kind.fits(&response.result)) =>
                 {
-                    place.put(Arrived::Here(document));
+                    place.put(ArrivedAnswer::Here(document));
                     JsonRpcMessage::response(place.kind.empty(), id)
                 }
                 Ok(message) => {
-                    let Document { weight, lease, .. } = document;
+                    let JsonDocument { weight, lease, .. } = document;
                     if let Some(place) = place {
-                        place.put(Arrived::WithRmcp { weight, lease });
+                        place.put(ArrivedAnswer::WithRmcp { weight, lease });
                     }
                     message
                 }
@@ -184,7 +184,7 @@ impl Answers {
     }
 }
 
-impl Message {
+impl IncomingMessage {
     /// The error that it is, if it names no request. It may have another form than errors of JSON-RPC.
     pub(super) fn error_without_id(&self) -> Option<JsonRpcError> {
         if self.id().is_some() || !self.is_answer() {
@@ -204,25 +204,25 @@ impl AnswerPlace {
     }
 
     /// Takes the answer; `None` if none has arrived.
-    pub(super) fn take(&self) -> Option<Arrived> {
+    pub(super) fn take(&self) -> Option<ArrivedAnswer> {
         self.0.answer.lock().take()
     }
 }
 
 impl Inner {
-    fn put(&self, arrived: Arrived) {
+    fn put(&self, arrived: ArrivedAnswer) {
         *self.answer.lock() = Some(arrived);
     }
 }
 
-impl Document {
+impl JsonDocument {
     /// Reads it as an answer with a result of this kind, or with what the server needs for one.
     pub(super) fn read<T: DeserializeOwned>(
         &self,
         kind: ResultKind,
-    ) -> Result<Envelope<Reading<T>>, serde_json::Error> {
+    ) -> Result<Envelope<LenientResult<T>>, serde_json::Error> {
         if let Ok(Envelope { result, error }) = serde_json::from_slice(&self.text) {
-            return Ok(Envelope { result: result.map(Reading::Result), error });
+            return Ok(Envelope { result: result.map(LenientResult::Result), error });
         }
         let Envelope { result, error } = self.read_fixed::<Envelope<Value>>()?;
         Ok(Envelope { result: result.map(|result| lenient::read(kind, result)).transpose()?, error })
@@ -238,7 +238,7 @@ impl Document {
 
 /// Says whether it is a line of a log, which may have an id too. Servers that leave out the version of JSON-RPC still have a
 /// result or an error.
-fn is_log(message: &Message) -> bool {
+fn is_log(message: &IncomingMessage) -> bool {
     const OF_LOGS: [&str; 8] =
         ["level", "levelname", "severity", "msg", "time", "timestamp", "@timestamp", "logger"];
     let Ok(document) = message.text.as_ref() else { return false };
@@ -255,7 +255,7 @@ fn is_log(message: &Message) -> bool {
 fn read_first(
     id: &RequestId,
     first: &FirstRequest,
-    document: &Document,
+    document: &JsonDocument,
 ) -> Result<RxJsonRpcMessage<RoleClient>, String> {
     let mut answer: Value = serde_json::from_slice(&document.text).map_err(|error| error.to_string())?;
     lenient::fix_answer(&mut answer);
@@ -270,7 +270,7 @@ fn read_first(
 }
 
 /// Whether rmcp has to know this list of tools, and may.
-fn has_headers(kind: ResultKind, document: &Document) -> bool {
+fn has_headers(kind: ResultKind, document: &JsonDocument) -> bool {
     matches!(kind, ResultKind::Tools)
         && document.weight <= LISTED_BYTES
         && memmem::find(&document.text, HEADER_KEY).is_some()
@@ -280,13 +280,13 @@ fn has_headers(kind: ResultKind, document: &Document) -> bool {
 fn fail(id: RequestId, place: Option<Arc<Inner>>, reason: String) -> RxJsonRpcMessage<RoleClient> {
     tracing::warn!(%id, reason, "an MCP server's answer cannot be used");
     if let Some(place) = place {
-        place.put(Arrived::Refused(reason.clone()));
+        place.put(ArrivedAnswer::Refused(reason.clone()));
     }
     JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None), Some(id))
 }
 
 /// A request of a server. All but pings are refused, so large parameters are not parsed.
-fn admit_request(message: Message) -> Option<RxJsonRpcMessage<RoleClient>> {
+fn admit_request(message: IncomingMessage) -> Option<RxJsonRpcMessage<RoleClient>> {
     match message.text {
         Ok(document) if document.weight <= SMALL_BYTES => parse(&document).ok(),
         _ => {
@@ -297,7 +297,7 @@ fn admit_request(message: Message) -> Option<RxJsonRpcMessage<RoleClient>> {
     }
 }
 
-fn parse_answer(document: &Document) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
+fn parse_answer(document: &JsonDocument) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
     let mut message = parse(document).or_else(|_| document.read_fixed())?;
     match &mut message {
         JsonRpcMessage::Response(response) => response.id = plain(response.id.clone()),
@@ -307,6 +307,6 @@ fn parse_answer(document: &Document) -> Result<RxJsonRpcMessage<RoleClient>, ser
     Ok(message)
 }
 
-fn parse(document: &Document) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
+fn parse(document: &JsonDocument) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
     serde_json::from_slice(&document.text)
 }

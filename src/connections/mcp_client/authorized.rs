@@ -6,8 +6,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use rmcp::transport::common::http_header::HEADER_SESSION_ID;
 
-use super::http_failure::{BadStatus, Refusal, RequestFailure};
-use crate::connections::oauth::{self, Account, Token};
+use super::http_failure::{AccessRefusal, BadStatus, RequestFailure};
+use crate::connections::oauth::{self, AccessToken, Account};
 use crate::ground::text::describe;
 
 /// Sends the requests of one connection.
@@ -58,7 +58,7 @@ impl Authorized {
         &self,
         response: Response,
         why: Option<oauth::Error>,
-        token: Option<Token>,
+        token: Option<AccessToken>,
     ) -> Result<Response, RequestFailure> {
         let status = response.status();
         let challenge = challenge(&response);
@@ -75,7 +75,7 @@ impl Authorized {
         status: StatusCode,
         challenge: Option<String>,
         why: Option<oauth::Error>,
-        token: Option<Token>,
+        token: Option<AccessToken>,
     ) -> RequestFailure {
         let has_login = match (&self.account, status) {
             (None, _) => false,
@@ -90,7 +90,7 @@ impl Authorized {
         };
         let why = why.map(|error| describe(&error));
         let command = has_login.then(|| Arc::clone(&self.command));
-        RequestFailure::Refused(Refusal { status, challenge, why, token, command })
+        RequestFailure::Refused(AccessRefusal { status, challenge, why, token, command })
     }
 }
 
@@ -110,7 +110,7 @@ async fn sent(request: RequestBuilder, session: Option<&str>) -> Result<Response
     Ok(unauthorized.into())
 }
 
-fn with(request: RequestBuilder, token: Option<&Token>) -> RequestBuilder {
+fn with(request: RequestBuilder, token: Option<&AccessToken>) -> RequestBuilder {
     let Some(token) = token else { return request };
     // It always can: the characters of a token are checked when it comes.
     let Ok(mut value) = HeaderValue::from_str(&token.header()) else { return request };

@@ -11,7 +11,7 @@ use rmcp::service::Peer;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::client::State;
+use super::client::ClientState;
 
 /// The pause after the end of a subscription, and the longest one. While the server refuses the next subscription, each pause is
 /// twice as long as the one before.
@@ -19,7 +19,11 @@ const PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// Records that the tools have changed, whenever they do, until `stop` is cancelled.
-pub(super) async fn hear_of_changes(peer: Peer<RoleClient>, state: Arc<State>, stop: CancellationToken) {
+pub(super) async fn hear_of_changes(
+    peer: Peer<RoleClient>,
+    state: Arc<ClientState>,
+    stop: CancellationToken,
+) {
     let info = peer.peer_info();
     let tools = info.as_ref().and_then(|info| info.capabilities.tools.as_ref());
     if tools.and_then(|tools| tools.list_changed) == Some(true) {
@@ -28,7 +32,7 @@ pub(super) async fn hear_of_changes(peer: Peer<RoleClient>, state: Arc<State>, s
 }
 
 /// Returns when the server does not take the first subscription. One that took it may be restarting.
-async fn hear(peer: &Peer<RoleClient>, state: &State) {
+async fn hear(peer: &Peer<RoleClient>, state: &ClientState) {
     let (mut was_deaf, mut pause) = (false, PAUSE);
     loop {
         let filter = SubscriptionFilter::builder().tools_list_changed().build();

@@ -15,10 +15,10 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
 
 use super::elicitation::{self, Asker};
-use super::traced::Traced;
+use super::traced_server::TracedServer;
 use crate::ground::telemetry::Context;
 
-/// How many questions a server may ask while it works on calls: a user who is asked without end agrees to anything.
+/// The number of questions that a server may ask while it works on calls: a user who is asked without end agrees to anything.
 const MOST_QUESTIONS: usize = 20;
 
 /// The client half: pings are answered, and questions for the user passed on if there is one; everything else that a
@@ -28,30 +28,30 @@ const MOST_QUESTIONS: usize = 20;
 /// protocol's error for it. Most servers pass its text on as the error of the tool that asked, so the text has to help
 /// the caller of the tool.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(super) struct ClientSide {
     pub(super) name: Arc<str>,
     /// Asks the user; `None` if there is nobody to ask.
     pub(super) asker: Option<Arc<dyn Asker>>,
-    pub(super) state: Arc<State>,
+    pub(super) state: Arc<ClientState>,
     /// Whether the server is on this machine.
     pub(super) is_local: bool,
-    pub(super) traced: Traced,
+    pub(super) traced: TracedServer,
     /// The revision of the protocol that the server is asked for.
     pub(super) revision: ProtocolVersion,
 }
 
 /// State that the client and the connection share.
 #[derive(Default)]
-pub(super) struct State {
-    /// How many requests of ours the server works on.
+pub(super) struct ClientState {
+    /// The number of our requests that the server works on.
     requests: AtomicUsize,
-    /// How many questions it has asked since it worked on none.
+    /// The number of questions that it has asked since it worked on none.
     questions: AtomicUsize,
     /// Whether the server has said that its tools have changed.
     pub(super) has_changed: AtomicBool,
 }
 
-impl State {
+impl ClientState {
     /// A request of ours begins, which lasts as long as the result lives.
     pub(super) fn begin(&self) -> Working<'_> {
         if self.requests.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -62,7 +62,7 @@ impl State {
 }
 
 /// A request of ours that the server works on.
-pub(super) struct Working<'a>(&'a State);
+pub(super) struct Working<'a>(&'a ClientState);
 
 impl Drop for Working<'_> {
     fn drop(&mut self) {
@@ -70,7 +70,7 @@ impl Drop for Working<'_> {
     }
 }
 
-impl Client {
+impl ClientSide {
     /// Asks the user on behalf of the server.
     pub(super) async fn elicit(&self, request: ElicitRequestParams) -> Result<ElicitResult, ErrorData> {
         let Some(asker) = &self.asker else {
@@ -110,7 +110,7 @@ impl Client {
     }
 }
 
-impl ClientHandler for Client {
+impl ClientHandler for ClientSide {
     fn get_info(&self) -> ClientConfig {
         let mut implementation = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
         implementation.title = Some("ipybox".to_owned());

@@ -11,25 +11,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::Answers;
 use super::authorized::Authorized;
-use super::client::Client;
+use super::client::ClientSide;
 use super::connection::Connection;
 use super::elicitation::Asker;
-use super::failure::Failure;
+use super::failure::McpFailure;
 use super::filled::{FilledHttp, FilledStdio};
 use super::guard::Guard;
-use super::http_failure::{Refusal, shown};
+use super::http_failure::{AccessRefusal, shown};
 use super::lifecycle::{self, Lender, METHOD};
 use super::pipes::Pipes;
 use super::sse::SseTransport;
-use super::starts::{Start, Starts};
-use super::stdio::{LastWords, Process};
+use super::starts::{ServerStart, Starts};
+use super::stdio::{LastWords, ServerProcess};
 use super::throttle::Throttle;
-use super::traced::Traced;
+use super::traced_server::TracedServer;
 use super::{
     DEFAULT_CONNECT_TIMEOUT, Error, HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters,
     http,
 };
-use crate::connections::oauth::{self, Account, Accounts, Opener, Refused, RefusedRequest};
+use crate::connections::oauth::{self, Account, Accounts, Opener, RefusedAccess, RefusedRequest};
 use crate::ground::env::Variables;
 use crate::ground::env::{is_program, on_path};
 use crate::ground::telemetry::Context;
@@ -37,15 +37,15 @@ use crate::ground::text::Secrets;
 use crate::ground::web::Proxies;
 use crate::kernels::sandbox::Exposed;
 
-/// How long a server may take to start in the background before it counts as hung: no caller waits for it,
+/// The time that a server may take to start in the background before it counts as hung: no caller waits for it,
 /// and even slow downloads end.
 const START_LIMIT: Duration = Duration::from_secs(30 * 60);
-/// How long the end of a session waits for servers that were starting: clients kill us two seconds after they
+/// The time that the end of a session waits for servers that were starting: clients kill us two seconds after they
 /// closed our input.
 const END_GRACE: Duration = Duration::from_millis(1500);
-/// How often the server's output is reported to callers that wait for its start.
+/// The interval of reports about the server's output to callers that wait for its start.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a server that exits during the handshake has for its last messages.
+/// The time that a server which exits during the handshake has for its last messages.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
 
 /// Why there is no login, or none that could be forgotten.
@@ -66,7 +66,7 @@ pub(crate) enum LoginError {
 }
 
 /// Receives progress texts for the waiting caller.
-pub(crate) type Progress<'a> = &'a (dyn Fn(&str) + Sync);
+pub(crate) type StartProgress<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// Connects to MCP servers on behalf of one workspace.
 ///
@@ -83,7 +83,7 @@ pub(crate) struct Connector {
     accounts: Arc<Accounts>,
     /// Asks the user on behalf of servers.
     asker: Option<Arc<dyn Asker>>,
-    /// What follows `ipybox login NAME` for a login that is kept where this looks for it.
+    /// The flags after `ipybox login NAME` for a login that is kept where this looks for it.
     login_flags: Arc<str>,
     /// Made on first use: reading the machine's certificates takes some milliseconds.
     http: Arc<OnceLock<reqwest::Client>>,
@@ -128,11 +128,11 @@ impl Connector {
     }
 
     /// The client for a connection to the server `name`, which has this address if it is not a program.
-    fn client(&self, name: &str, url: Option<&reqwest::Url>) -> Client {
+    fn client(&self, name: &str, url: Option<&reqwest::Url>) -> ClientSide {
         let is_local = url.is_none_or(crate::ground::web::is_loopback);
-        let traced = Traced::new(name, url, self.variables.redactor());
+        let traced = TracedServer::new(name, url, self.variables.redactor());
         let (asker, revision) = (self.asker.clone(), ProtocolVersion::LATEST_WITH_INITIALIZE);
-        Client { name: Arc::from(name), asker, state: Arc::default(), is_local, traced, revision }
+        ClientSide { name: Arc::from(name), asker, state: Arc::default(), is_local, traced, revision }
     }
 
     /// Keeps logins in this state directory, rather than in memory. `flags` name it for `ipybox login`.
@@ -159,14 +159,15 @@ impl Connector {
         let Reach::Stdio(parameters) = &parameters.reach else { return Ok(()) };
         let guard = self.guard.read().clone();
         let (filled, secrets) = FilledStdio::fill(parameters, &self.variables, &self.workspace)?;
-        Process::prepare(name, &filled, (&self.workspace, &guard), &self.variables, &secrets).map(drop)
+        ServerProcess::prepare(name, &filled, (&self.workspace, &guard), &self.variables, &secrets).map(drop)
     }
 
     /// Whether this command exists for starting servers.
     pub(crate) fn has_program(&self, command: &str) -> bool {
-        match command.contains('/') {
-            true => is_program(&self.workspace.join(command)),
-            false => on_path(command, self.variables.in_process("PATH").unwrap_or_default()).is_some(),
+        if command.contains('/') {
+            is_program(&self.workspace.join(command))
+        } else {
+            on_path(command, self.variables.in_process("PATH").unwrap_or_default()).is_some()
         }
     }
 
@@ -192,7 +193,7 @@ impl Connector {
         &self,
         name: &str,
         parameters: &ServerParameters,
-        progress: Progress<'_>,
+        progress: StartProgress<'_>,
     ) -> Result<Connection, Error> {
         let limit = parameters.timeout.unwrap_or(self.connect_timeout);
         let connection = match &parameters.reach {
@@ -243,7 +244,7 @@ impl Connector {
         name: &str,
         parameters: &StdioParameters,
         limit: Duration,
-        progress: Progress<'_>,
+        progress: StartProgress<'_>,
     ) -> Result<Connection, Error> {
         let begun = Instant::now();
         loop {
@@ -265,13 +266,18 @@ impl Connector {
     }
 
     /// Starts a server in the background.
-    fn begin(&self, name: &str, parameters: &StdioParameters, limit: Duration) -> Result<Arc<Start>, Error> {
+    fn begin(
+        &self,
+        name: &str,
+        parameters: &StdioParameters,
+        limit: Duration,
+    ) -> Result<Arc<ServerStart>, Error> {
         let (filled, secrets) = FilledStdio::fill(parameters, &self.variables, &self.workspace)?;
         let guard = self.guard.read().clone();
         let place = (self.workspace.as_path(), &guard);
         let answers = Answers::default();
         let (process, pipes) =
-            Process::start(name, &filled, place, &self.variables, secrets.clone(), answers.clone())?;
+            ServerProcess::start(name, &filled, place, &self.variables, secrets.clone(), answers.clone())?;
         let account = process.account().clone();
         let client = self.client(name, None);
         let context = Context::current();
@@ -288,7 +294,7 @@ impl Connector {
     }
 
     /// The error for a server that is not ready in time.
-    async fn give_up(&self, name: &str, start: Arc<Start>, after: Duration) -> Error {
+    async fn give_up(&self, name: &str, start: Arc<ServerStart>, after: Duration) -> Error {
         let last_words = start.account().words();
         if self.goes_on {
             start.promise();
@@ -325,7 +331,7 @@ impl Connector {
                 }
                 HttpTransport::Sse => {
                     let connected = SseTransport::connect(authorized, &filled, answers.clone()).await;
-                    let lender = Lender::new(connected.map_err(|failure| Failure::from(&failure))?);
+                    let lender = Lender::new(connected.map_err(|failure| McpFailure::from(&failure))?);
                     let transport = || Throttle::new(lender.lend(), answers.clone());
                     lifecycle::begin(&client, transport, answers.handshake(), &stop).await
                 }
@@ -346,14 +352,14 @@ impl Connector {
     }
 
     /// Notes that the server `name` has refused a request, for `ipybox login` in another process.
-    pub(crate) async fn note(&self, name: &str, parameters: &ServerParameters, refusal: &Refusal) {
+    pub(crate) async fn note(&self, name: &str, parameters: &ServerParameters, refusal: &AccessRefusal) {
         if refusal.command.is_none() {
             return;
         }
         if let Ok(Some(account)) = self.account(parameters) {
             let (name, parameters) = (name.to_owned(), parameters.to_json());
             let (challenge, scopes) = (refusal.challenge.clone(), refusal.scopes());
-            account.note(Refused { name, parameters, challenge, scopes }).await;
+            account.note(RefusedAccess { name, parameters, challenge, scopes }).await;
         }
     }
 
@@ -364,7 +370,7 @@ impl Connector {
     pub(crate) async fn log_in(
         &self,
         parameters: &ServerParameters,
-        refusal: Option<&Refusal>,
+        refusal: Option<&AccessRefusal>,
         scopes: &[String],
         opener: &dyn Opener,
         limit: Duration,
@@ -374,7 +380,7 @@ impl Connector {
             token: refusal.token.as_ref(),
             challenge: refusal.challenge.as_deref(),
         });
-        let asked = refusal.map(Refusal::scopes).unwrap_or_default();
+        let asked = refusal.map(AccessRefusal::scopes).unwrap_or_default();
         let scopes: Vec<String> = asked.into_iter().chain(scopes.iter().cloned()).collect();
         // The scopes of a first login are those of the challenge, which rmcp reads.
         let is_first = refusal.is_none_or(|refusal| refusal.status == reqwest::StatusCode::UNAUTHORIZED);
@@ -413,7 +419,7 @@ impl Connector {
 }
 
 /// Waits for a start and reports the server's output meanwhile.
-async fn followed(start: &Start, progress: Progress<'_>) {
+async fn followed(start: &ServerStart, progress: StartProgress<'_>) {
     let reporting = async {
         let mut reported = None;
         loop {
@@ -433,8 +439,8 @@ async fn followed(start: &Start, progress: Progress<'_>) {
 
 /// From a process that has just been started to a connection.
 async fn start_stdio(
-    client: Client,
-    mut process: Process,
+    client: ClientSide,
+    mut process: ServerProcess,
     (pipes, answers): (Pipes, Answers),
     secrets: Secrets,
     limit: Duration,
@@ -449,7 +455,7 @@ async fn start_stdio(
         () = process.exited() => {
             // As in the keeper: its children may hold its stdout.
             process.kill();
-            Ok(timeout(EXIT_GRACE, &mut connecting).await.unwrap_or(Err(Failure::Closed)))
+            Ok(timeout(EXIT_GRACE, &mut connecting).await.unwrap_or(Err(McpFailure::Closed)))
         }
         () = stop_start.cancelled() => Err(Unready::Unwanted),
     };
@@ -459,7 +465,7 @@ async fn start_stdio(
             process.has_started();
             Ok(Connection::new(client, service, Some(process), secrets, stop))
         }
-        Ok(Err(Failure::Closed)) => Err(error(Failure::Closed, &secrets, process.end().await)),
+        Ok(Err(McpFailure::Closed)) => Err(error(McpFailure::Closed, &secrets, process.end().await)),
         // We end it.
         Ok(Err(failure)) => Err(error(failure, &secrets, process.end().await.without_status())),
         Err(Unready::Silent) => {
@@ -473,18 +479,18 @@ async fn start_stdio(
     }
 }
 
-fn error(failure: Failure, secrets: &Secrets, last_words: LastWords) -> Error {
+fn error(failure: McpFailure, secrets: &Secrets, last_words: LastWords) -> Error {
     let method = METHOD;
     match failure {
-        Failure::Closed => Error::Ended { method, last_words },
-        Failure::Answered { code, message } => {
+        McpFailure::Closed => Error::Ended { method, last_words },
+        McpFailure::Answered { code, message } => {
             Error::Refused { method, code, message: secrets.clean(&message) }
         }
-        Failure::Refused(refusal) => Error::Unauthorized { refusal },
-        Failure::NotDelivered { reason }
-        | Failure::Broken { reason }
-        | Failure::BadStatus { reason, .. }
-        | Failure::Unusable { reason } => {
+        McpFailure::Refused(refusal) => Error::Unauthorized { refusal },
+        McpFailure::NotDelivered { reason }
+        | McpFailure::Broken { reason }
+        | McpFailure::BadStatus { reason, .. }
+        | McpFailure::Unusable { reason } => {
             Error::Unusable { method, reason: shown(&reason, secrets), last_words }
         }
     }

@@ -19,20 +19,20 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Identity;
 use super::changes::hear_of_changes;
-use super::client::Client;
-use super::failure::Failure;
-use super::http_failure::{Refusal, shown};
+use super::client::ClientSide;
+use super::failure::McpFailure;
+use super::http_failure::{AccessRefusal, shown};
 use super::input::Rounds;
 use super::keeper::keep;
 use super::lifecycle;
 use super::lost_session;
 use super::output::{self, ToolOutput};
-use super::requests::{Answered, Expected, request};
-use super::stdio::{LastWords, Process};
+use super::requests::{AnsweredRequest, ExpectedAnswer, request};
+use super::stdio::{LastWords, ServerProcess};
 use crate::ground::budget::{Lease, apart};
 use crate::ground::text::Secrets;
 
-/// How long a server whose connection is lost may take to exit by itself, so that its exit status is its own.
+/// The time that a server whose connection is lost may take to exit by itself, so that its exit status is its own.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The code of MCP for headers that do not fit the request (2026-07-28).
 const HEADER_MISMATCH: i32 = ErrorCode::HEADER_MISMATCH.0;
@@ -47,7 +47,7 @@ type Listing = OnceCell<bool>;
 /// A connection to one MCP server. Dropping it ends the server in the background; [`close`](Self::close) waits.
 pub(crate) struct Connection {
     pub(super) peer: Peer<RoleClient>,
-    pub(super) client: Client,
+    pub(super) client: ClientSide,
     identity: Identity,
     secrets: Secrets,
     /// Whether the protocol's revision is one with `initialize`.
@@ -67,7 +67,7 @@ pub(crate) struct Connection {
 /// The result of a tool, the contents of a resource, a list or a prompt, with its memory lease.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// What it is.
+    /// The output of the call.
     pub(crate) output: ToolOutput,
     /// Its weight in bytes.
     pub(crate) weight: usize,
@@ -96,25 +96,25 @@ pub(crate) enum CallError {
         reason: Option<String>,
         /// Whether the server may have seen the call: if not, it is safe to call again.
         may_have_run: bool,
-        /// How the server ended.
+        /// The end of the server.
         last_words: LastWords,
     },
     /// The server refuses the credentials, and has not acted. The connection lives on.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(AccessRefusal),
     /// The server answered with something that is not a tool's result.
     #[error("{reason}")]
     Unusable {
-        /// What it answered.
+        /// The fault of its answer.
         reason: String,
     },
 }
 
 impl Connection {
     pub(super) fn new(
-        client: Client,
-        service: RunningService<RoleClient, Client>,
-        process: Option<Process>,
+        client: ClientSide,
+        service: RunningService<RoleClient, ClientSide>,
+        process: Option<ServerProcess>,
         secrets: Secrets,
         stop: CancellationToken,
     ) -> Self {
@@ -182,7 +182,7 @@ impl Connection {
         self.check_alive().await?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let call = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let Answered { answer, weight, lease, mut operation } = self.request(call).await?;
+        let AnsweredRequest { answer, weight, lease, mut operation } = self.request(call).await?;
         match answer {
             CallToolResponse::Complete(result) => {
                 let read = apart(weight, move || output::read(result)).await.map_err(bug)?;
@@ -232,19 +232,22 @@ impl Connection {
     }
 
     /// Makes a request; `read` makes the output of its answer, or says why there is none.
-    async fn output_of<T: Expected>(
+    async fn output_of<T: ExpectedAnswer>(
         &self,
         asked: ClientRequest,
         read: impl FnOnce(T) -> Result<ToolOutput, &'static str> + Send + 'static,
     ) -> Result<Received, CallError> {
         self.check_alive().await?;
-        let Answered { answer, weight, lease, .. } = self.request(asked).await?;
+        let AnsweredRequest { answer, weight, lease, .. } = self.request(asked).await?;
         let output = apart(weight, move || read(answer)).await.map_err(bug)?.map_err(unusable)?;
         Ok(Received { output, weight, lease })
     }
 
     /// Makes a request, with what the server needs for its answer.
-    async fn request<T: Expected>(&self, mut asked: ClientRequest) -> Result<Answered<T>, CallError> {
+    async fn request<T: ExpectedAnswer>(
+        &self,
+        mut asked: ClientRequest,
+    ) -> Result<AnsweredRequest<T>, CallError> {
         let _working = self.client.state.begin();
         let (mut rounds, mut may_list) = (Rounds::default(), true);
         loop {
@@ -255,7 +258,7 @@ impl Connection {
                 Ok(answered) => answered,
                 Err(failure) => match again {
                     Some(same)
-                        if matches!(failure, Failure::Answered { code: HEADER_MISMATCH, .. })
+                        if matches!(failure, McpFailure::Answered { code: HEADER_MISMATCH, .. })
                             && std::mem::take(&mut may_list)
                             && self.has_listed(&listing).await =>
                     {
@@ -309,19 +312,19 @@ impl Connection {
 
     /// Says whether the server has refused a request because it does not know the session: it says so, and the same to a
     /// request that changes nothing. Otherwise the words are a tool's, about a session of its own.
-    async fn has_lost_session(&self, failure: &Failure) -> bool {
-        let is_named = |failure: &Failure| failure.answer().is_some_and(lost_session::is_named);
+    async fn has_lost_session(&self, failure: &McpFailure) -> bool {
+        let is_named = |failure: &McpFailure| failure.answer().is_some_and(lost_session::is_named);
         if self.has_process || !is_named(failure) {
             return false;
         }
         match self.refuses_all().await {
-            Some(Failure::NotDelivered { .. }) => true,
+            Some(McpFailure::NotDelivered { .. }) => true,
             refusal => refusal.as_ref().is_some_and(is_named),
         }
     }
 
     /// Why the server refuses a request that changes nothing, if it does.
-    async fn refuses_all(&self) -> Option<Failure> {
+    async fn refuses_all(&self) -> Option<McpFailure> {
         let list = ClientRequest::ListToolsRequest(ListToolsRequest::default());
         let listed = request::<ListToolsResult>(&self.peer, &self.client.traced, list);
         timeout(SESSION_TIMEOUT, listed).await.ok()?.err()
@@ -338,36 +341,36 @@ impl Connection {
     }
 
     /// Turns a failed request into an error, and records that a connection is broken.
-    pub(super) async fn judge(&self, mut failure: Failure) -> CallError {
+    pub(super) async fn judge(&self, mut failure: McpFailure) -> CallError {
         if self.has_lost_session(&failure).await {
             let reason =
                 failure.answer().map(|said| format!("the server no longer knows the session: {said}"));
-            failure = Failure::NotDelivered { reason: reason.unwrap_or_default() };
+            failure = McpFailure::NotDelivered { reason: reason.unwrap_or_default() };
         }
         let (reason, may_have_run) = match failure {
-            Failure::Answered { code, message } => {
+            McpFailure::Answered { code, message } => {
                 return CallError::Protocol { code, message: self.secrets.clean(&message) };
             }
-            Failure::Refused(refusal) => return CallError::Refused(refusal),
-            Failure::BadStatus { reason, .. } | Failure::Unusable { reason } => {
+            McpFailure::Refused(refusal) => return CallError::Refused(refusal),
+            McpFailure::BadStatus { reason, .. } | McpFailure::Unusable { reason } => {
                 return CallError::Unusable { reason: shown(&reason, &self.secrets) };
             }
             // A proxy may have cut the answer's stream. The server knows the session and has taken the call.
-            Failure::Closed if !self.has_process && self.is_alive() => {
+            McpFailure::Closed if !self.has_process && self.is_alive() => {
                 let reason = Some("the connection broke before the server had answered".to_owned());
                 let last_words = LastWords::default();
                 return CallError::Disconnected { reason, may_have_run: true, last_words };
             }
-            Failure::Closed => (None, true),
-            Failure::NotDelivered { reason } => (Some(reason), false),
-            Failure::Broken { reason } => (Some(reason), true),
+            McpFailure::Closed => (None, true),
+            McpFailure::NotDelivered { reason } => (Some(reason), false),
+            McpFailure::Broken { reason } => (Some(reason), true),
         };
         self.is_lost.store(true, Ordering::Relaxed);
         let reason = reason.map(|reason| shown(&reason, &self.secrets));
         CallError::Disconnected { reason, may_have_run, last_words: self.last_words().await }
     }
 
-    /// How the server of this lost connection ended, by itself or by us now.
+    /// The end of the server of this lost connection, by itself or by us now.
     async fn last_words(&self) -> LastWords {
         if !self.has_process {
             return LastWords::default();

@@ -30,7 +30,7 @@ const INCOMPLETE: &[&str] = &[
     "Unexpected end of JSON input", "ENOTEMPTY", "ECOMPROMISED",
 ];
 
-/// What Python says of a server that was written for version 1 of the SDK and got version 2: modules have moved, and `Server`
+/// Python's words about a server that was written for version 1 of the SDK and got version 2: modules have moved, and `Server`
 /// has no decorators any more.
 #[rustfmt::skip]
 const OTHER_SDK: &[&str] = &[

@@ -1,4 +1,4 @@
-//! What servers ask the user (MCP, elicitation): forms and pages.
+//! Questions of servers to the user (MCP, elicitation): forms and pages.
 
 use futures::future::BoxFuture;
 use rmcp::model::{
@@ -25,16 +25,16 @@ pub(crate) trait Asker: Send + Sync {
     fn ask<'a>(
         &'a self,
         name: &'a str,
-        question: Question,
+        question: ElicitationQuestion,
     ) -> BoxFuture<'a, Result<Map<String, Value>, NotAnswered>>;
 }
 
 /// A question.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Question {
+pub(crate) enum ElicitationQuestion {
     /// A form.
     Form {
-        /// What is asked.
+        /// The text of the question.
         message: String,
         /// The fields, as JSON Schema (MCP, `requestedSchema`).
         schema: Value,
@@ -68,8 +68,8 @@ pub(super) async fn ask(
 ) -> Result<ElicitResult, ErrorData> {
     let question = read(request, is_local)?;
     let schema = match &question {
-        Question::Form { schema, .. } => Some(schema.clone()),
-        Question::Page { .. } => None,
+        ElicitationQuestion::Form { schema, .. } => Some(schema.clone()),
+        ElicitationQuestion::Page { .. } => None,
     };
     match asker.ask(name, question).await {
         Ok(content) => {
@@ -88,7 +88,7 @@ pub(super) async fn ask(
     }
 }
 
-/// How far a server is: `3/10 pages`.
+/// The progress of a server: `3/10 pages`.
 pub(super) fn progress(progress: &ProgressNotificationParam) -> String {
     let count = match progress.total {
         Some(total) => format!("{}/{total}", progress.progress),
@@ -100,7 +100,7 @@ pub(super) fn progress(progress: &ProgressNotificationParam) -> String {
     }
 }
 
-fn read(request: ElicitRequestParams, is_local: bool) -> Result<Question, ErrorData> {
+fn read(request: ElicitRequestParams, is_local: bool) -> Result<ElicitationQuestion, ErrorData> {
     let invalid =
         |why: &str| ErrorData::invalid_params(format!("`elicitation/create` is refused: {why}"), None);
     match request {
@@ -116,16 +116,17 @@ fn read(request: ElicitRequestParams, is_local: bool) -> Result<Question, ErrorD
                     "`{text}`, a field's name or value, has characters that a user cannot see or could take for others"
                 )));
             }
-            Ok(Question::Form { message: shown(&message), schema: with_plain_texts(schema) })
+            Ok(ElicitationQuestion::Form { message: shown(&message), schema: with_plain_texts(schema) })
         }
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
             if url.len() > URL_BYTES {
                 return Err(invalid(&format!("its `url` is longer than {URL_BYTES} bytes")));
             }
             let parsed = url::Url::parse(&url).map_err(|_| invalid("its `url` is not a URL"))?;
-            match is_page(&parsed, is_local) {
-                true => Ok(Question::Page { message: shown(&message), url: parsed.to_string() }),
-                false => Err(invalid("its `url` is not the address of a web page (`https`)")),
+            if is_page(&parsed, is_local) {
+                Ok(ElicitationQuestion::Page { message: shown(&message), url: parsed.to_string() })
+            } else {
+                Err(invalid("its `url` is not the address of a web page (`https`)"))
             }
         }
         _ => Err(invalid("its mode is unknown")),
@@ -196,7 +197,7 @@ fn is_page(url: &url::Url, is_local: bool) -> bool {
         }
 }
 
-/// What was filled in, with the defaults of the fields that were left out (SEP-1034).
+/// The filled fields, with the defaults of those that were left out (SEP-1034).
 fn with_defaults(mut content: Map<String, Value>, schema: &Value) -> Map<String, Value> {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         if let Some(default) = field.get("default")
@@ -208,7 +209,7 @@ fn with_defaults(mut content: Map<String, Value>, schema: &Value) -> Map<String,
     content
 }
 
-impl Question {
+impl ElicitationQuestion {
     /// The arguments by which an approval request shows it.
     pub(crate) fn arguments(&self) -> Map<String, Value> {
         let (message, key, value) = match self {
@@ -239,8 +240,8 @@ mod tests {
     fn form_of(schema: Value) -> Result<Value, String> {
         let request = json!({"mode": "form", "message": "m", "requestedSchema": schema});
         match read(serde_json::from_value(request).unwrap(), true) {
-            Ok(Question::Form { schema, .. }) => Ok(schema),
-            Ok(Question::Page { .. }) => panic!("it is a form"),
+            Ok(ElicitationQuestion::Form { schema, .. }) => Ok(schema),
+            Ok(ElicitationQuestion::Page { .. }) => panic!("it is a form"),
             Err(error) => Err(error.message.into_owned()),
         }
     }

@@ -5,7 +5,7 @@
 use bytes::{Buf as _, Bytes};
 use futures::{Stream, StreamExt as _, stream};
 
-use super::incoming::{Incoming, Message, READ_BYTES};
+use super::incoming::{IncomingMessage, IncompleteMessage, READ_BYTES};
 use super::repair::MARK;
 
 /// The longest line that holds no data; names and ids are short. The rest of it is dropped.
@@ -14,12 +14,12 @@ const DATA: &[u8] = b"data:";
 
 /// An event.
 #[derive(Default)]
-pub(super) struct Event {
+pub(super) struct StreamEvent {
     pub(super) kind: Option<String>,
     pub(super) id: Option<String>,
     /// In milliseconds.
     pub(super) retry: Option<u64>,
-    pub(super) data: Option<Message>,
+    pub(super) data: Option<IncomingMessage>,
 }
 
 /// Why a stream of events has ended early.
@@ -34,8 +34,8 @@ pub(super) enum Broken {
 /// Parses events from chunks of bytes.
 #[derive(Default)]
 struct Reader {
-    event: Event,
-    data: Incoming,
+    event: StreamEvent,
+    data: IncompleteMessage,
     has_data: bool,
     /// The line so far, without its data.
     line: Vec<u8>,
@@ -46,7 +46,7 @@ struct Reader {
     was_return: bool,
 }
 
-impl Event {
+impl StreamEvent {
     /// Whether it contains a JSON-RPC message.
     pub(super) fn is_message(&self) -> bool {
         matches!(self.kind.as_deref(), None | Some("" | "message"))
@@ -56,7 +56,7 @@ impl Event {
 /// The events in `bytes`.
 pub(super) fn events<E: std::error::Error + 'static>(
     bytes: impl Stream<Item = Result<Bytes, E>> + Send + Unpin,
-) -> impl Stream<Item = Result<Event, Broken>> + Send {
+) -> impl Stream<Item = Result<StreamEvent, Broken>> + Send {
     let state = (bytes, Bytes::new(), Reader::default());
     stream::unfold(Some(state), |state| async move {
         let (mut bytes, mut piece, mut reader) = state?;
@@ -80,7 +80,7 @@ pub(super) fn events<E: std::error::Error + 'static>(
 
 impl Reader {
     /// Reads from `piece`: all of it, or up to the end of an event.
-    async fn read(&mut self, piece: &mut Bytes) -> Option<Event> {
+    async fn read(&mut self, piece: &mut Bytes) -> Option<StreamEvent> {
         while piece.has_remaining() {
             if std::mem::take(&mut self.was_return) && piece[0] == b'\n' {
                 piece.advance(1);
@@ -129,7 +129,7 @@ impl Reader {
     }
 
     /// The event, if the line was blank, which ends one.
-    fn end_line(&mut self) -> Option<Event> {
+    fn end_line(&mut self) -> Option<StreamEvent> {
         let line = std::mem::take(&mut self.line);
         self.has_begun = false;
         if std::mem::take(&mut self.is_data) {
@@ -137,7 +137,7 @@ impl Reader {
         }
         if line.is_empty() {
             let data = std::mem::take(&mut self.has_data).then(|| self.data.take());
-            let event = Event { data, ..std::mem::take(&mut self.event) };
+            let event = StreamEvent { data, ..std::mem::take(&mut self.event) };
             let is_empty = event.data.is_none() && event.id.is_none() && event.retry.is_none();
             return (!is_empty).then_some(event);
         }
@@ -166,7 +166,7 @@ mod tests {
             text.as_bytes().chunks(size).map(|piece| Ok::<_, std::io::Error>(Bytes::copy_from_slice(piece)));
         let events = events(stream::iter(Vec::from_iter(pieces)));
         let shown = events.map(|event| {
-            let Event { kind, id, data, .. } = event.unwrap();
+            let StreamEvent { kind, id, data, .. } = event.unwrap();
             let data = data.map(|message| String::from_utf8(message.text.unwrap().text).unwrap());
             (kind.unwrap_or_default(), id.unwrap_or_default(), data.unwrap_or("-".to_owned()))
         });

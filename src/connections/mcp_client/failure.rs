@@ -9,7 +9,7 @@ use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 use super::elicitation::URL_BYTES;
-use super::http_failure::{self, HttpError, Refusal, RequestFailure};
+use super::http_failure::{self, AccessRefusal, HttpError, RequestFailure};
 use super::sse::SseFailure;
 use crate::ground::text::visible::line;
 
@@ -22,7 +22,7 @@ const DATA_BYTES: usize = 4 * 1024;
 
 /// Why a request got no result.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum McpFailure {
     /// The server answered with a JSON-RPC error.
     Answered { code: i32, message: String },
     /// The connection is gone.
@@ -32,14 +32,14 @@ pub(super) enum Failure {
     /// The connection broke while the request was under way.
     Broken { reason: String },
     /// The server refuses the credentials of the request, which it has not seen.
-    Refused(Refusal),
+    Refused(AccessRefusal),
     /// The server answered with a status of HTTP that is no success; the connection may live on.
     BadStatus { code: StatusCode, reason: String },
     /// The server answered with something that is not MCP; the connection may live on.
     Unusable { reason: String },
 }
 
-impl From<ServiceError> for Failure {
+impl From<ServiceError> for McpFailure {
     fn from(error: ServiceError) -> Self {
         match error {
             ServiceError::McpError(error) => answered(error),
@@ -53,7 +53,7 @@ impl From<ServiceError> for Failure {
     }
 }
 
-impl From<ClientInitializeError> for Failure {
+impl From<ClientInitializeError> for McpFailure {
     fn from(error: ClientInitializeError) -> Self {
         match error {
             ClientInitializeError::JsonRpcError(error) => answered(error),
@@ -67,7 +67,7 @@ impl From<ClientInitializeError> for Failure {
     }
 }
 
-impl From<&SseFailure> for Failure {
+impl From<&SseFailure> for McpFailure {
     fn from(error: &SseFailure) -> Self {
         match error {
             SseFailure::Request(failure) => failure.into(),
@@ -76,7 +76,7 @@ impl From<&SseFailure> for Failure {
     }
 }
 
-impl From<&RequestFailure> for Failure {
+impl From<&RequestFailure> for McpFailure {
     fn from(failure: &RequestFailure) -> Self {
         let reason = failure.to_string();
         match failure {
@@ -89,7 +89,7 @@ impl From<&RequestFailure> for Failure {
     }
 }
 
-impl From<&HttpError> for Failure {
+impl From<&HttpError> for McpFailure {
     fn from(error: &HttpError) -> Self {
         let reason = http_failure::explain(error);
         match error {
@@ -108,7 +108,7 @@ impl From<&HttpError> for Failure {
     }
 }
 
-impl Failure {
+impl McpFailure {
     /// The server's words, as far as it has answered.
     pub(super) fn answer(&self) -> Option<&str> {
         match self {
@@ -149,7 +149,7 @@ impl Failure {
 }
 
 /// An error of the server, with its details. The pages that a user has to visit first are a part of what it says.
-fn answered(error: ErrorData) -> Failure {
+fn answered(error: ErrorData) -> McpFailure {
     let mut message = error.message.into_owned();
     if error.code.0 == URL_ELICITATION_REQUIRED {
         let pages = error.data.as_ref().and_then(|data| data["elicitations"].as_array());
@@ -167,7 +167,7 @@ fn answered(error: ErrorData) -> Failure {
             message.push_str(&format!("\n{data}"));
         }
     }
-    Failure::Answered { code: error.code.0, message }
+    McpFailure::Answered { code: error.code.0, message }
 }
 
 /// Whether a text may send the user to the page.
@@ -193,7 +193,8 @@ mod tests {
             (json!("x".repeat(DATA_BYTES + 1)), "no"),
         ] {
             let error = json!({"code": -32602, "message": "no", "data": data});
-            let Failure::Answered { message, .. } = answered(serde_json::from_value(error).unwrap()) else {
+            let McpFailure::Answered { message, .. } = answered(serde_json::from_value(error).unwrap())
+            else {
                 panic!("it is an answer")
             };
             assert_eq!(message, expected);
@@ -204,8 +205,8 @@ mod tests {
     fn a_server_that_does_not_know_initialize_gets_a_hint() {
         for (code, expected) in [(-32601, true), (-32022, true), (-32000, false)] {
             let error = serde_json::from_value(json!({"code": code, "message": "no"})).unwrap();
-            let failure = Failure::from(ClientInitializeError::JsonRpcError(error)).of_handshake();
-            let Failure::Answered { message, .. } = failure else { panic!("it is an answer") };
+            let failure = McpFailure::from(ClientInitializeError::JsonRpcError(error)).of_handshake();
+            let McpFailure::Answered { message, .. } = failure else { panic!("it is an answer") };
             assert_eq!(message.contains("hint: ipybox speaks revisions"), expected, "{code}");
         }
     }
@@ -216,7 +217,7 @@ mod tests {
             {"mode": "url", "url": "https://a.example/x?y=1", "message": "Connect A", "elicitationId": "1"},
             {"mode": "url", "url": "javascript:alert(1)", "message": "B"}, 5,
             {"mode": "url", "url": "https://bank.example@evil.example/", "message": "C"}]}});
-        let Failure::Answered { code, message } = answered(serde_json::from_value(error).unwrap()) else {
+        let McpFailure::Answered { code, message } = answered(serde_json::from_value(error).unwrap()) else {
             panic!("it is an answer");
         };
         let expected = "log in first\nthe user has to visit https://a.example/x?y=1: Connect A\n\

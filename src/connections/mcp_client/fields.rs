@@ -88,7 +88,7 @@ pub(super) fn wrong_type(key: &str, expected: &'static str, value: &Value) -> Pa
     ParametersError::WrongType { key: key.to_owned(), expected, found: kind(value) }
 }
 
-/// What a value is, in words.
+/// The kind of a value, in words.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::oauth_parameters::{GrantKind, Login};
 use super::parameters::check_url;
 use super::{Error, HttpParameters, HttpTransport, ParametersError, StdioParameters, WORKSPACE};
-use crate::connections::oauth::{self, Grant, IdentityProvider, MachineClient, SigningAlgorithm};
+use crate::connections::oauth::{self, IdentityProvider, MachineClient, SigningAlgorithm, TokenGrant};
 use crate::ground::env::{Variables, is_for_a_secret};
 use crate::ground::text::Secrets;
 
@@ -28,8 +28,8 @@ pub(super) struct FilledHttp {
     pub(super) url: Url,
     pub(super) transport: HttpTransport,
     pub(super) headers: HeaderMap,
-    /// How to log in; `None` if the user has turned it off, or gives the header `Authorization`.
-    pub(super) login: Option<oauth::Settings>,
+    /// The settings of the login; `None` if the user has turned it off, or gives the header `Authorization`.
+    pub(super) login: Option<oauth::OauthSettings>,
 }
 
 impl FilledStdio {
@@ -75,7 +75,7 @@ impl FilledHttp {
         let login = match &parameters.login {
             _ if has_own => None,
             Login::Off => None,
-            Login::Default => Some(oauth::Settings::default()),
+            Login::Default => Some(oauth::OauthSettings::default()),
             Login::With(login) => Some(filler.login(login)?),
         };
         Ok((Self { url, transport, headers, login }, filler.into_secrets()))
@@ -162,11 +162,11 @@ impl Filler<'_> {
     }
 
     /// The parameters of a login, whose types have been checked.
-    fn login(&mut self, login: &Map<String, Value>) -> Result<oauth::Settings, Error> {
+    fn login(&mut self, login: &Map<String, Value>) -> Result<oauth::OauthSettings, Error> {
         let client_id = self.text(login, "oauth", "client_id", Spot::Free)?;
         let client_secret = self.text(login, "oauth", "client_secret", Spot::Free)?;
         let grant = match GrantKind::of(login)? {
-            GrantKind::Code => Grant::Code {
+            GrantKind::Code => TokenGrant::Code {
                 client: client_id.map(|id| (id, client_secret)),
                 client_metadata_url: match login.get("client_metadata_url") {
                     None => Some(oauth::CLIENT_METADATA_URL.to_owned()),
@@ -181,11 +181,11 @@ impl Filler<'_> {
                         let named = login.get("signing_algorithm").and_then(Value::as_str);
                         let known = SigningAlgorithm::NAMES.iter().find(|(name, _)| Some(*name) == named);
                         let algorithm = known.map_or(SigningAlgorithm::Es256, |(_, algorithm)| *algorithm);
-                        Grant::Client(MachineClient::Key { client_id, private_key, algorithm })
+                        TokenGrant::Client(MachineClient::Key { client_id, private_key, algorithm })
                     }
                     None => {
                         let client_secret = client_secret.unwrap_or_default();
-                        Grant::Client(MachineClient::Secret { client_id, client_secret })
+                        TokenGrant::Client(MachineClient::Secret { client_id, client_secret })
                     }
                 }
             }
@@ -193,7 +193,7 @@ impl Filler<'_> {
                 let key = "identity_provider";
                 let provider = login.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
                 let mut text = |name, spot| self.text(&provider, "oauth.identity_provider", name, spot);
-                Grant::Enterprise(Box::new(IdentityProvider {
+                TokenGrant::Enterprise(Box::new(IdentityProvider {
                     issuer: text("issuer", Spot::Setting)?.unwrap_or_default(),
                     token_endpoint: text("token_endpoint", Spot::Setting)?.unwrap_or_default(),
                     client_id: text("client_id", Spot::Setting)?.unwrap_or_default(),
@@ -209,7 +209,7 @@ impl Filler<'_> {
         let scopes = scopes.filter_map(Value::as_str).map(str::to_owned).collect();
         let private_addresses = login.get("private_addresses") == Some(&Value::Bool(true));
         let omits_resource = login.get("resource") == Some(&Value::Bool(false));
-        Ok(oauth::Settings { grant, scopes, issuer, private_addresses, omits_resource })
+        Ok(oauth::OauthSettings { grant, scopes, issuer, private_addresses, omits_resource })
     }
 
     fn text(

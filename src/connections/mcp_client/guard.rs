@@ -17,7 +17,7 @@ use crate::kernels::sandbox::{Exposed, Exposure};
 
 /// The longest first line of a script that names its interpreter (Linux, `BINPRM_BUF_SIZE`).
 const SHEBANG_BYTES: u64 = 256;
-/// How many scripts may interpret each other (Linux).
+/// The number of scripts that may interpret each other (Linux).
 const MOST_INTERPRETERS: usize = 5;
 
 /// Keeps Python from importing files in its working directory, or beside its script.
@@ -32,7 +32,7 @@ pub(crate) struct Guard {
 }
 
 /// A program and the directory that it starts in.
-pub(super) struct Start {
+pub(super) struct ProgramStart {
     pub(super) program: PathBuf,
     pub(super) directory: PathBuf,
 }
@@ -78,7 +78,7 @@ impl Guard {
         workspace: &Path,
         environment: &BTreeMap<String, String>,
         secrets: &Secrets,
-    ) -> Result<Start, Error> {
+    ) -> Result<ProgramStart, Error> {
         let check = Check { guard: self, secrets, workspace };
         let directory = match &server.cwd {
             Some(cwd) => workspace.join(cwd),
@@ -87,7 +87,7 @@ impl Guard {
         let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
         if server.trusts_workspace {
             let program = program(&server.command, &directory, path, secrets)?;
-            return Ok(Start { program, directory });
+            return Ok(ProgramStart { program, directory });
         }
         if let (Some(cwd), Some(place)) = (&server.cwd, self.exposed.above(&directory)) {
             return Err(check.refusal("cwd", &cwd.to_string_lossy(), place));
@@ -95,7 +95,7 @@ impl Guard {
         check.all(server, &directory)?;
         let program = program(&server.command, &directory, path, secrets)?;
         check.program(&program, &server.command)?;
-        Ok(Start { program, directory })
+        Ok(ProgramStart { program, directory })
     }
 
     /// The directory of the server `name`, created if missing: servers do not share a directory.
@@ -114,9 +114,10 @@ impl Guard {
 
 /// The file of `command`.
 fn program(command: &str, directory: &Path, path: &str, secrets: &Secrets) -> Result<PathBuf, Error> {
-    let found = match command.contains('/') {
-        true => Some(directory.join(command)).filter(|program| program.exists()),
-        false => on_path(command, path),
+    let found = if command.contains('/') {
+        Some(directory.join(command)).filter(|program| program.exists())
+    } else {
+        on_path(command, path)
     };
     found.ok_or_else(|| Error::CommandNotFound { command: secrets.redact(command) })
 }

@@ -15,11 +15,11 @@ use super::filled::FilledHttp;
 use super::posts::{Posts, REOPEN_DELAY};
 use crate::ground::web::{self, Proxies};
 
-/// How often a broken event stream is reopened before the server counts as gone: about 8 s in all.
+/// The times that a broken event stream is reopened before the server counts as gone: about 8 s in all.
 const STREAM_RETRIES: usize = 4;
 /// More concurrent calls than this wait for one another. Cells may well start a hundred threads.
 const CONCURRENT_REQUESTS: usize = 128;
-/// How many redirects one request may follow.
+/// The most redirects that one request may follow.
 const REDIRECTS: usize = 5;
 
 /// An HTTP client for MCP servers. It follows redirects on the same origin only.

@@ -8,7 +8,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 use tokio::time::{Instant, timeout_at};
 
 use super::lost_session;
-use crate::connections::oauth::Token;
+use crate::connections::oauth::AccessToken;
 use crate::ground::text::{Secrets, describe, shortened};
 
 /// The error of a Streamable HTTP transport.
@@ -22,7 +22,7 @@ pub(super) enum RequestFailure {
     Request(reqwest::Error),
     /// The server demands other credentials.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(AccessRefusal),
     /// The server answered with a status that is no success.
     #[error("{0}")]
     Status(BadStatus),
@@ -70,7 +70,7 @@ impl BadStatus {
 
 /// A server's refusal of credentials, or of a request without any. The server has not acted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct AccessRefusal {
     /// 401, or 403 for want of scopes.
     pub(crate) status: StatusCode,
     /// The header `WWW-Authenticate`.
@@ -78,12 +78,12 @@ pub(crate) struct Refusal {
     /// Why there is no other token, if there was one.
     pub(crate) why: Option<String>,
     /// The token that was refused.
-    pub(crate) token: Option<Token>,
+    pub(crate) token: Option<AccessToken>,
     /// The command by which a user can log in; if there is none, the credentials are in `headers`.
     pub(crate) command: Option<Arc<str>>,
 }
 
-impl Refusal {
+impl AccessRefusal {
     /// The scopes that the server asks for.
     pub(crate) fn scopes(&self) -> Vec<String> {
         let scope = self.challenge.as_deref().and_then(|challenge| parameter(challenge, "scope"));
@@ -91,7 +91,7 @@ impl Refusal {
     }
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for AccessRefusal {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(&refused(self))
     }
@@ -129,8 +129,8 @@ fn request_error(error: &reqwest::Error) -> String {
 }
 
 /// A refusal of credentials, with advice.
-fn refused(refusal: &Refusal) -> String {
-    let Refusal { status, challenge, why, command, .. } = refusal;
+fn refused(refusal: &AccessRefusal) -> String {
+    let AccessRefusal { status, challenge, why, command, .. } = refusal;
     let challenge = challenge.as_deref().unwrap_or_default();
     let scope = parameter(challenge, "scope").filter(|_| challenge.contains("insufficient_scope"));
     let wants = match (scope, why) {
@@ -191,10 +191,10 @@ pub(super) fn shown(reason: &str, secrets: &Secrets) -> String {
     shortened(&secrets.clean(reason), REASON_CHARS)
 }
 
-/// How many bytes of an answer are read if it is no MCP message.
+/// The number of bytes of an answer that are read if it is no MCP message.
 const BEGINNING_BYTES: usize = 64 * 1024;
 
-/// How long it is waited for.
+/// The time for which they are awaited.
 const BEGINNING_TIME: Duration = Duration::from_secs(5);
 
 /// The beginning of an answer's body, as far as it comes.

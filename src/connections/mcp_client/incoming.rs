@@ -5,10 +5,10 @@ use rmcp::model::{NumberOrString, RequestId};
 use super::repair::repaired;
 use crate::ground::budget::{ANSWERS, Excess, Lease, Scan, take_turns};
 
-/// How many bytes of a too long message are read and dropped before its end is given up.
+/// The number of bytes of a too long message that are read and dropped before its end is given up.
 pub(super) const READ_BYTES: usize = 256 * 1024 * 1024;
 /// An incomplete message.
-pub(super) struct Incoming {
+pub(super) struct IncompleteMessage {
     scan: Scan,
     text: Vec<u8>,
     lease: Lease,
@@ -16,27 +16,27 @@ pub(super) struct Incoming {
 }
 
 /// A complete message.
-pub(super) struct Message {
+pub(super) struct IncomingMessage {
     pub(super) scan: Scan,
     /// Its text with its memory lease, or why it is not kept.
-    pub(super) text: Result<Document, Excess>,
+    pub(super) text: Result<JsonDocument, Excess>,
 }
 
 /// A text, and the memory lease for it and its parsed form.
 #[derive(Debug)]
-pub(super) struct Document {
+pub(super) struct JsonDocument {
     pub(super) text: Vec<u8>,
     pub(super) weight: usize,
     pub(super) lease: Lease,
 }
 
-impl Default for Incoming {
+impl Default for IncompleteMessage {
     fn default() -> Self {
         Self { scan: Scan::default(), text: Vec::new(), lease: ANSWERS.lease(), excess: None }
     }
 }
 
-impl Incoming {
+impl IncompleteMessage {
     /// Adds the next piece. Waits a while if there is no memory for it.
     pub(super) async fn push(&mut self, piece: &[u8]) {
         let before = self.scan.bytes();
@@ -60,15 +60,15 @@ impl Incoming {
     }
 
     /// Takes the complete message; the next piece begins another one.
-    pub(super) fn take(&mut self) -> Message {
+    pub(super) fn take(&mut self) -> IncomingMessage {
         let Self { scan, text, lease, excess } = std::mem::take(self);
         let weight = scan.weight();
-        let document = Document { text: repaired(text), weight, lease };
-        Message { scan, text: excess.map_or(Ok(document), Err) }
+        let document = JsonDocument { text: repaired(text), weight, lease };
+        IncomingMessage { scan, text: excess.map_or(Ok(document), Err) }
     }
 }
 
-impl Message {
+impl IncomingMessage {
     /// The id of the request that it answers, or that it is. One without end is none.
     pub(super) fn id(&self) -> Option<RequestId> {
         serde_json::from_slice(self.scan.id()).ok().map(plain)

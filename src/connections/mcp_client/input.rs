@@ -1,4 +1,4 @@
-//! What servers need before they answer a request (MCP 2026-07-28, multi round-trip requests): the request is made again,
+//! Inputs that servers need before they answer a request (MCP 2026-07-28, multi round-trip requests): the request is made again,
 //! with that. Servers of earlier revisions ask while they work on it.
 
 use std::time::Duration;
@@ -8,9 +8,9 @@ use rmcp::model::{
 };
 use tokio::time::sleep;
 
-use super::client::Client;
+use super::client::ClientSide;
 
-/// How often one request is made again.
+/// The times that one request is made again.
 const MOST_ROUNDS: u32 = 30;
 /// The pause before a request is made again for which the server needs no input: the first one, and the longest. Each is twice
 /// as long as the one before.
@@ -28,7 +28,7 @@ impl Rounds {
     /// Gives `request` what the server needs, once it is time to make it again. An error says why there is no such input.
     pub(super) async fn supply(
         &mut self,
-        client: &Client,
+        client: &ClientSide,
         needed: InputRequiredResult,
         request: &mut ClientRequest,
     ) -> Result<(), String> {
@@ -66,14 +66,14 @@ impl Rounds {
 }
 
 /// Answers one after the other: a user reads one question at a time.
-async fn respond(client: &Client, requests: InputRequests) -> Result<InputResponses, ErrorData> {
+async fn respond(client: &ClientSide, requests: InputRequests) -> Result<InputResponses, ErrorData> {
     let mut responses = InputResponses::new();
     for (key, request) in requests {
         let response = match request {
             InputRequest::Elicitation(request) => serde_json::to_value(client.elicit(request.params).await?)
                 .map_err(|error| ErrorData::internal_error(error.to_string(), None))?,
-            InputRequest::CreateMessage(_) => return Err(Client::no_sampling()),
-            InputRequest::ListRoots(_) => return Err(Client::no_roots()),
+            InputRequest::CreateMessage(_) => return Err(ClientSide::no_sampling()),
+            InputRequest::ListRoots(_) => return Err(ClientSide::no_roots()),
             _ => return Err(ErrorData::invalid_params("the server asks for input of an unknown kind", None)),
         };
         responses.insert(key, response);

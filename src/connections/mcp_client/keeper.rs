@@ -9,25 +9,25 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::client::Client;
-use super::stdio::{LastWords, Process};
-use crate::ground::telemetry::Session;
+use super::client::ClientSide;
+use super::stdio::{LastWords, ServerProcess};
+use crate::ground::telemetry::TracedConnection;
 
-/// How long rmcp may take to close an HTTP session.
+/// The time that rmcp may take to close an HTTP session.
 const HTTP_GRACE: Duration = Duration::from_secs(2);
-/// How long rmcp may take to close the pipes: a server that reads nothing blocks it until it is killed.
+/// The time that rmcp may take to close the pipes: a server that reads nothing blocks it until it is killed.
 const PIPES_GRACE: Duration = Duration::from_millis(200);
-/// How long after the server's exit its last messages are read.
+/// The time after the server's exit in which its last messages are read.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
 
 /// Waits for the end of the connection, by `stop` or by itself, cleans up, and sends the end to `ended`. The session is
 /// over then.
 pub(super) async fn keep(
-    service: RunningService<RoleClient, Client>,
-    process: Option<Process>,
+    service: RunningService<RoleClient, ClientSide>,
+    process: Option<ServerProcess>,
     stop: CancellationToken,
     ended: watch::Sender<Option<Arc<LastWords>>>,
-    _session: Session,
+    _session: TracedConnection,
 ) {
     let last_words = match process {
         Some(process) => keep_process(service, process, &stop).await,
@@ -38,7 +38,10 @@ pub(super) async fn keep(
     ended.send_replace(Some(Arc::new(last_words)));
 }
 
-async fn keep_session(service: RunningService<RoleClient, Client>, stop: &CancellationToken) -> LastWords {
+async fn keep_session(
+    service: RunningService<RoleClient, ClientSide>,
+    stop: &CancellationToken,
+) -> LastWords {
     let mut service = Box::pin(service.waiting());
     tokio::select! {
         ended = &mut service => drop(ended),
@@ -52,8 +55,8 @@ async fn keep_session(service: RunningService<RoleClient, Client>, stop: &Cancel
 }
 
 async fn keep_process(
-    service: RunningService<RoleClient, Client>,
-    mut process: Process,
+    service: RunningService<RoleClient, ClientSide>,
+    mut process: ServerProcess,
     stop: &CancellationToken,
 ) -> LastWords {
     let mut service = Box::pin(service.waiting());

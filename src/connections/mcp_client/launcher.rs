@@ -38,7 +38,7 @@ const SWITCHES: &[&str] = &[
     "--no-warnings", "-u", "-I", "-B", "-E", "-s", "-S", "-O", "-A", "--allow-all",
 ];
 
-/// How many of `args` choose what `command` runs.
+/// The number of `args` that choose what `command` runs.
 pub(crate) fn chosen(command: &str, args: &[String]) -> usize {
     let name = name(command);
     if CONTAINERS.contains(&name.as_str()) {

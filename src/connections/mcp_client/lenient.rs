@@ -15,7 +15,7 @@ use super::result_kind::ResultKind;
 /// The code of an error whose own code is no number: "internal error" of JSON-RPC.
 const NO_CODE: i32 = -32603;
 
-/// What some servers write for no error, beside a result.
+/// The values that some servers write for no error, beside a result.
 const NO_ERRORS: [&str; 4] = ["false", r#""""#, "{}", "[]"];
 
 /// Gives an answer the form of JSON-RPC: servers leave out the version, write `null` for members that the answer does not
@@ -53,7 +53,7 @@ fn fix_error(error: &mut Value) {
 }
 
 /// A result, or what the server needs before it has one.
-pub(super) enum Reading<T> {
+pub(super) enum LenientResult<T> {
     Result(T),
     InputRequired(InputRequiredResult),
 }
@@ -66,11 +66,11 @@ pub(super) enum Reading<T> {
 pub(super) fn read<T: DeserializeOwned>(
     kind: ResultKind,
     mut result: Value,
-) -> serde_json::Result<Reading<T>> {
+) -> serde_json::Result<LenientResult<T>> {
     match result["resultType"].as_str() {
-        None | Some("complete") => read_complete(kind, result).map(Reading::Result),
+        None | Some("complete") => read_complete(kind, result).map(LenientResult::Result),
         Some("input_required") => match serde_json::from_value(result) {
-            Ok(needed) => Ok(Reading::InputRequired(needed)),
+            Ok(needed) => Ok(LenientResult::InputRequired(needed)),
             Err(_) => Err(serde_json::Error::custom("the server asks for input of an unknown kind or form")),
         },
         Some(other) => {
@@ -79,7 +79,7 @@ pub(super) fn read<T: DeserializeOwned>(
             if let Some(members) = result.as_object_mut() {
                 members.shift_remove("resultType");
             }
-            serde_json::from_value(result).map(Reading::Result).map_err(|_| unknown)
+            serde_json::from_value(result).map(LenientResult::Result).map_err(|_| unknown)
         }
     }
 }
@@ -279,14 +279,14 @@ mod tests {
     fn another_kind_of_result_is_not_an_empty_one() {
         let read = |result| read::<CallToolResult>(ResultKind::Call, result);
         for kind in [json!("complete"), json!(null)] {
-            assert!(matches!(read(json!({"resultType": kind})), Ok(Reading::Result(_))));
+            assert!(matches!(read(json!({"resultType": kind})), Ok(LenientResult::Result(_))));
         }
         let ask = json!({"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {
             "type": "object", "properties": {}}}});
         for requests in [json!({}), json!({"a": ask})] {
             let needed =
                 json!({"resultType": "input_required", "inputRequests": requests, "requestState": "s"});
-            let Ok(Reading::InputRequired(needed)) = read(needed) else { panic!("it needs input") };
+            let Ok(LenientResult::InputRequired(needed)) = read(needed) else { panic!("it needs input") };
             assert_eq!(needed.request_state.as_deref(), Some("s"));
         }
         for requests in [json!([ask]), json!({"a": ask, "b": {"method": "weather/get"}})] {
@@ -298,7 +298,7 @@ mod tests {
             assert!(read(result).is_err());
         }
         let of_its_own = json!({"resultType": "page", "content": [{"type": "text", "text": "1"}]});
-        assert!(matches!(read(of_its_own), Ok(Reading::Result(_))));
+        assert!(matches!(read(of_its_own), Ok(LenientResult::Result(_))));
     }
 
     #[test]

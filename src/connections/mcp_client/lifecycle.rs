@@ -1,4 +1,4 @@
-//! How a connection begins: by `initialize`, for the newest revision of the protocol that the server accepts, or with a server
+//! The beginning of a connection: by `initialize`, for the newest revision that the server accepts, or with a server
 //! that no longer has it (MCP 2026-07-28) by `server/discover`.
 //!
 //! `initialize` comes first. Nearly all servers answer it, also those of the newest revision; of the older ones, some never
@@ -19,17 +19,17 @@ use rmcp::transport::Transport;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::client::Client;
-use super::failure::Failure;
+use super::client::ClientSide;
+use super::failure::McpFailure;
 use super::handshake::Handshake;
 use super::revisions;
-use super::traced;
+use super::traced_server;
 
 /// The first request to a server.
 pub(super) const METHOD: &str = "initialize";
 /// The first request to a server that has refused that one.
 const DISCOVER: &str = "server/discover";
-/// How long such a server may take to answer.
+/// The time that such a server may take to answer.
 const DISCOVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The errors of servers that do not know `initialize`, or miss in it what belongs to all requests since then.
 const NEWER: [ErrorCode; 7] = [
@@ -45,26 +45,27 @@ const NEWER: [ErrorCode; 7] = [
 
 /// Begins a connection. `transport` makes the transport of each attempt.
 pub(super) async fn begin<T: Transport<RoleClient> + 'static>(
-    client: &Client,
+    client: &ClientSide,
     mut transport: impl FnMut() -> T,
     handshake: &Handshake,
     stop: &CancellationToken,
-) -> Result<RunningService<RoleClient, Client>, Failure> {
+) -> Result<RunningService<RoleClient, ClientSide>, McpFailure> {
     let (mut client, mut asked) = (client.clone(), Vec::new());
     let refused = loop {
         asked.push(client.revision.clone());
         let begun = attempt(&client, transport(), ClientLifecycleMode::Initialize, stop).await;
         // What rmcp does not pass on says more.
-        let said = handshake.failure().map(|reason| Failure::Unusable { reason });
+        let said = handshake.failure().map(|reason| McpFailure::Unusable { reason });
         let (service, failure) = match (begun, said) {
             (Ok(service), failure) => (Some(service), failure),
             (Err(failure), said) => (None, Some(said.unwrap_or(failure))),
         };
-        let next = failure.as_ref().and_then(Failure::answer).and_then(|said| revisions::next(said, &asked));
+        let next =
+            failure.as_ref().and_then(McpFailure::answer).and_then(|said| revisions::next(said, &asked));
         match (next, service, failure) {
             (Some(next), ..) => client.revision = next,
             (None, Some(service), _) => return Ok(service),
-            (None, None, failure) => break failure.unwrap_or(Failure::Closed),
+            (None, None, failure) => break failure.unwrap_or(McpFailure::Closed),
         }
     };
     if !may_have_discover(&refused) {
@@ -73,13 +74,13 @@ pub(super) async fn begin<T: Transport<RoleClient> + 'static>(
     let newest = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
     match timeout(DISCOVER_TIMEOUT, attempt(&client, transport(), newest, stop)).await {
         Ok(Ok(service)) => Ok(service),
-        Ok(Err(unauthorized @ Failure::Refused(_))) => Err(unauthorized),
+        Ok(Err(unauthorized @ McpFailure::Refused(_))) => Err(unauthorized),
         Ok(Err(_)) | Err(_) => Err(refused.of_handshake()),
     }
 }
 
 /// Says whether a server that refuses `initialize` so may know `server/discover`.
-fn may_have_discover(refusal: &Failure) -> bool {
+fn may_have_discover(refusal: &McpFailure) -> bool {
     const OTHERS: [StatusCode; 5] = [
         StatusCode::UNAUTHORIZED,
         StatusCode::FORBIDDEN,
@@ -88,8 +89,8 @@ fn may_have_discover(refusal: &Failure) -> bool {
         StatusCode::TOO_MANY_REQUESTS,
     ];
     match refusal {
-        Failure::Answered { code, .. } => NEWER.contains(&ErrorCode(*code)),
-        Failure::BadStatus { code, .. } => {
+        McpFailure::Answered { code, .. } => NEWER.contains(&ErrorCode(*code)),
+        McpFailure::BadStatus { code, .. } => {
             *code == StatusCode::NOT_IMPLEMENTED || code.is_client_error() && !OTHERS.contains(code)
         }
         _ => false,
@@ -97,24 +98,24 @@ fn may_have_discover(refusal: &Failure) -> bool {
 }
 
 async fn attempt<T: Transport<RoleClient> + 'static>(
-    client: &Client,
+    client: &ClientSide,
     transport: T,
     lifecycle: ClientLifecycleMode,
     stop: &CancellationToken,
-) -> Result<RunningService<RoleClient, Client>, Failure> {
+) -> Result<RunningService<RoleClient, ClientSide>, McpFailure> {
     let method = if lifecycle == ClientLifecycleMode::Initialize { METHOD } else { DISCOVER };
     let mut operation = client.traced.handshake(method);
     let context = operation.context();
     // rmcp cancels its token whenever it ends; the keeper must see whether we requested the end.
     let serving =
         serve_client_with_lifecycle_and_ct(client.clone(), transport, lifecycle, stop.child_token());
-    let served = context.around(serving).await.map_err(Failure::from);
+    let served = context.around(serving).await.map_err(McpFailure::from);
     match &served {
         Ok(service) => {
             operation.is_of_version(|| Some(service.peer().peer_info()?.protocol_version.to_string()));
             operation.succeeds();
         }
-        Err(failure) => traced::failed(&mut operation, failure),
+        Err(failure) => traced_server::failed(&mut operation, failure),
     }
     served
 }
@@ -128,7 +129,7 @@ pub(super) fn has_handshake(peer: &Peer<RoleClient>) -> bool {
 pub(super) struct Lender<T>(Arc<Mutex<Option<T>>>);
 
 /// The transport of one attempt, which returns to its lender at the end.
-pub(super) struct Lent<T> {
+pub(super) struct LentTransport<T> {
     transport: Option<T>,
     lender: Arc<Mutex<Option<T>>>,
 }
@@ -139,12 +140,12 @@ impl<T> Lender<T> {
     }
 
     /// The transport, which is closed if another attempt has it.
-    pub(super) fn lend(&self) -> Lent<T> {
-        Lent { transport: self.0.lock().take(), lender: Arc::clone(&self.0) }
+    pub(super) fn lend(&self) -> LentTransport<T> {
+        LentTransport { transport: self.0.lock().take(), lender: Arc::clone(&self.0) }
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Lent<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for LentTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -172,7 +173,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Lent<T> {
     }
 }
 
-impl<T> Drop for Lent<T> {
+impl<T> Drop for LentTransport<T> {
     fn drop(&mut self) {
         *self.lender.lock() = self.transport.take();
     }

@@ -1,4 +1,4 @@
-//! What a server lists, all pages of it: tools, resources, templates of resources, and prompts.
+//! The lists of a server, all pages of them: tools, resources, templates of resources, and prompts.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::connection::{CallError, Connection, Received};
-use super::failure::Failure;
+use super::failure::McpFailure;
 use super::output::ToolOutput;
-use super::requests::{Expected, request};
+use super::requests::{ExpectedAnswer, request};
 use super::result_kind::ResultKind;
 use super::stdio::LastWords;
-use super::{Error, Tool};
+use super::{Error, ServerTool};
 use crate::ground::budget::{ANSWERS, Lease, apart};
 
-/// How long all pages of a list may take together.
+/// The time that all pages of a list may take together.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The same for a list that a registration can do without.
 const OPTIONAL_LIST_TIMEOUT: Duration = Duration::from_secs(20);
 /// More pages than any honest list has.
 const LIST_PAGES: usize = 1_000;
-/// How much memory all pages may take together, in bytes. The longest lists have some hundred kilobytes of text.
+/// The memory that all pages may take together, in bytes. The longest lists have some hundred kilobytes of text.
 const LIST_BYTES: usize = 32 * 1024 * 1024;
 /// The code of JSON-RPC for a method that does not exist.
 const METHOD_NOT_FOUND: i32 = -32601;
@@ -53,12 +53,12 @@ impl ListKind {
 }
 
 /// A page of a list.
-trait Page: Expected {
+trait Page: ExpectedAnswer {
     type Item: Send + 'static;
 
     const METHOD: &'static str;
 
-    /// What the items are called.
+    /// The name of the items.
     const ITEMS: &'static str;
 
     fn request(cursor: Option<PaginatedRequestParams>) -> ClientRequest;
@@ -75,7 +75,7 @@ trait Page: Expected {
 
 macro_rules! page {
     ($result:ident, $request:ident, $kind:ident, $field:ident: $item:ty, $key:ident, $method:literal, $items:literal) => {
-        impl Expected for $result {
+        impl ExpectedAnswer for $result {
             type Large = Self;
 
             const KIND: ResultKind = ResultKind::$kind;
@@ -134,7 +134,7 @@ struct List<T> {
 
 /// Why a list could not be read.
 enum ListFailure {
-    Request(Failure),
+    Request(McpFailure),
     Endless,
     Large,
     Silent { after: Duration },
@@ -145,9 +145,9 @@ impl Connection {
     ///
     /// # Errors
     /// [`Error`] when the server is gone, does not answer in time, or answers with an error.
-    pub(crate) async fn list_tools(&self) -> Result<Vec<Tool>, Error> {
+    pub(crate) async fn list_tools(&self) -> Result<Vec<ServerTool>, Error> {
         let tools = self.list::<ListToolsResult>(LIST_TIMEOUT).await?;
-        Ok(tools.into_iter().map(Tool::from_rmcp).collect())
+        Ok(tools.into_iter().map(ServerTool::from_rmcp).collect())
     }
 
     /// The templates of the server's resources.
@@ -175,7 +175,7 @@ impl Connection {
         );
         match timeout(OPTIONAL_LIST_TIMEOUT, first).await {
             Ok(Ok(page)) => !page.answer.resources.is_empty() || page.answer.next_cursor.is_some(),
-            Ok(Err(Failure::Answered { code: METHOD_NOT_FOUND, .. })) => false,
+            Ok(Err(McpFailure::Answered { code: METHOD_NOT_FOUND, .. })) => false,
             _ => true,
         }
     }
@@ -184,7 +184,7 @@ impl Connection {
     async fn list<P: Page>(&self, limit: Duration) -> Result<Vec<P::Item>, Error> {
         match self.pages::<P>(limit).await {
             Ok(listed) => Ok(listed.items),
-            Err(ListFailure::Request(Failure::Answered { code: METHOD_NOT_FOUND, .. })) => Ok(Vec::new()),
+            Err(ListFailure::Request(McpFailure::Answered { code: METHOD_NOT_FOUND, .. })) => Ok(Vec::new()),
             Err(failure) => Err(self.list_error::<P>(failure).await),
         }
     }

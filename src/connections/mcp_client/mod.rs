@@ -54,17 +54,17 @@ mod tests;
 mod texts;
 mod throttle;
 mod tool;
-mod traced;
+mod traced_server;
 
-pub(crate) use connect::{Connector, LoginError, Progress};
+pub(crate) use connect::{Connector, LoginError, StartProgress};
 pub(crate) use connection::{CallError, Connection, Received};
-pub(crate) use elicitation::{Asker, NotAnswered, Question};
+pub(crate) use elicitation::{Asker, ElicitationQuestion, NotAnswered};
 pub(crate) use fields::kind;
 pub(crate) use guard::Guard;
-pub(crate) use http_failure::Refusal;
+pub(crate) use http_failure::AccessRefusal;
 pub(crate) use launcher::chosen as chosen_arguments;
 pub(crate) use lists::ListKind;
-pub(crate) use output::{Body, Content, ToolOutput};
+pub(crate) use output::{ResourceBody, ToolContent, ToolOutput};
 pub(crate) use parameters::{
     HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters, TRUST_WORKSPACE,
 };
@@ -72,7 +72,7 @@ pub(crate) use parameters_error::ParametersError;
 pub(crate) use pasted::{DISABLED, ENABLED, is_comment_entry, servers_in};
 pub(crate) use rmcp::model::{Prompt, Resource, ResourceTemplate};
 pub(crate) use stdio::LastWords;
-pub(crate) use tool::{Hints, Identity, Tool, is_for_apps};
+pub(crate) use tool::{Hints, Identity, ServerTool, is_for_apps};
 
 use crate::ground::env::{IPYBOX_DOTENV, MissingVariable};
 
@@ -107,7 +107,7 @@ pub(crate) enum Error {
         key: String,
         /// The variable.
         name: String,
-        /// What `.env` does or does not.
+        /// The reason in `.env`.
         why: &'static str,
     },
     /// The parameters turned out wrong once their placeholders were filled.
@@ -144,7 +144,7 @@ pub(crate) enum Error {
         key: String,
         /// Its value, secrets redacted.
         value: String,
-        /// Where it leads.
+        /// The place that it leads to.
         place: PathBuf,
     },
     /// A relative path: servers do not start in the workspace.
@@ -167,7 +167,7 @@ pub(crate) enum Error {
     Surrounded {
         /// The directory.
         directory: PathBuf,
-        /// What is open.
+        /// The open place.
         place: PathBuf,
     },
     /// The program could not be started.
@@ -187,9 +187,9 @@ pub(crate) enum Error {
     /// The server ended, or closed its connection, before it had answered.
     #[error("the server ended before it had answered `{method}`{last_words}")]
     Ended {
-        /// What it was asked.
+        /// The method of the request.
         method: &'static str,
-        /// How it ended.
+        /// The end of the server.
         last_words: LastWords,
     },
     /// The server lives and does not answer.
@@ -199,11 +199,11 @@ pub(crate) enum Error {
         after.as_secs_f32()
     )]
     Silent {
-        /// What it was asked.
+        /// The method of the request.
         method: &'static str,
-        /// How long it was waited for.
+        /// The time that it was waited for.
         after: Duration,
-        /// What it wrote meanwhile.
+        /// The output meanwhile.
         last_words: LastWords,
     },
     /// The program is not ready yet, and goes on to start.
@@ -214,9 +214,9 @@ pub(crate) enum Error {
         after.as_secs_f32()
     )]
     StillStarting {
-        /// How long it was waited for.
+        /// The time that it was waited for.
         after: Duration,
-        /// What it wrote meanwhile.
+        /// The output meanwhile.
         last_words: LastWords,
     },
     /// The start was ended by another caller.
@@ -225,7 +225,7 @@ pub(crate) enum Error {
     /// The server answered with an error.
     #[error("the server answered `{method}` with an error: {message} (code {code})")]
     Refused {
-        /// What it was asked.
+        /// The method of the request.
         method: &'static str,
         /// The code of the JSON-RPC error.
         code: i32,
@@ -235,33 +235,33 @@ pub(crate) enum Error {
     /// The server refuses the credentials, or a request without any.
     #[error("{refusal}")]
     Unauthorized {
-        /// What it answered.
-        refusal: Refusal,
+        /// The refusal in its answer.
+        refusal: AccessRefusal,
     },
     /// The server could not be reached, or its answer is not MCP.
     #[error("`{method}` failed: {reason}{last_words}")]
     Unusable {
-        /// What the server was asked.
+        /// The method of the request.
         method: &'static str,
-        /// What went wrong, secrets redacted.
+        /// The fault, secrets redacted.
         reason: String,
-        /// What it wrote meanwhile.
+        /// The output meanwhile.
         last_words: LastWords,
     },
     /// A list does not end.
     #[error("the list of {items} has no end: {pages} pages were read")]
     EndlessList {
-        /// What is listed.
+        /// The name of the listed items.
         items: &'static str,
-        /// How many pages were read.
+        /// The number of pages that were read.
         pages: usize,
     },
     /// A list takes too much memory.
     #[error("the list of {items} is refused: its pages would take more than {} MiB of memory", limit_bytes >> 20)]
     LargeList {
-        /// What is listed.
+        /// The name of the listed items.
         items: &'static str,
-        /// How much it may take.
+        /// The memory that it may take.
         limit_bytes: usize,
     },
 }

@@ -42,7 +42,7 @@ pub(crate) enum Login {
     With(Map<String, Value>),
 }
 
-/// How tokens are got, by the value of `grant`.
+/// The way to get tokens, by the value of `grant`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum GrantKind {
     Code,
@@ -101,7 +101,7 @@ impl Login {
         Ok(if parameters.is_empty() { Self::Default } else { Self::With(parameters) })
     }
 
-    /// What [`parse`](Self::parse) reads as this, if it is not the default.
+    /// The text that [`parse`](Self::parse) reads as this, if it is not the default.
     pub(super) fn to_json(&self) -> Option<Value> {
         match self {
             Self::Default => None,
@@ -133,9 +133,8 @@ fn check(parameters: &Map<String, Value>) -> Result<(), ParametersError> {
         let expected = "`ES256`, `ES384`, `RS256`, `RS384` or `RS512`";
         return Err(ParametersError::Choice { key: "oauth.signing_algorithm", found, expected });
     }
-    let only_with = |key: &'static str, grant: &'static str| match fields.has(key) {
-        true => Err(ParametersError::OnlyWith { key, grant }),
-        false => Ok(()),
+    let only_with = |key: &'static str, grant: &'static str| {
+        if fields.has(key) { Err(ParametersError::OnlyWith { key, grant }) } else { Ok(()) }
     };
     let grant = GrantKind::of(parameters)?;
     if grant != GrantKind::Client {
@@ -154,13 +153,16 @@ fn check(parameters: &Map<String, Value>) -> Result<(), ParametersError> {
         required("oauth.client_id")?;
     }
     match grant {
-        GrantKind::Client if fields.has("oauth.private_key") => match fields.has("oauth.client_secret") {
-            true => Err(ParametersError::Contradiction {
-                first: "oauth.client_secret".to_owned(),
-                second: "oauth.private_key".to_owned(),
-            }),
-            false => Ok(()),
-        },
+        GrantKind::Client if fields.has("oauth.private_key") => {
+            if fields.has("oauth.client_secret") {
+                Err(ParametersError::Contradiction {
+                    first: "oauth.client_secret".to_owned(),
+                    second: "oauth.private_key".to_owned(),
+                })
+            } else {
+                Ok(())
+            }
+        }
         GrantKind::Client => required("oauth.client_secret"),
         GrantKind::Enterprise => check_provider(parameters.get("identity_provider")),
         GrantKind::Code => Ok(()),

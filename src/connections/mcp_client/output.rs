@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 use super::encoded::{Encoded, UNKNOWN};
 use super::odd_content::ROLES;
 
-/// What a tool returned, or a resource holds.
+/// The content that a tool returned, or a resource holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ToolOutput {
     /// The structured result, if there is one.
     pub(crate) structured: Option<Value>,
     /// The content, in the server's order.
-    pub(crate) content: Vec<Content>,
+    pub(crate) content: Vec<ToolContent>,
 }
 
 /// A piece of content.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Content {
+pub(crate) enum ToolContent {
     Text(String),
     Image {
         media_type: String,
@@ -35,7 +35,7 @@ pub(crate) enum Content {
     Resource {
         uri: String,
         media_type: Option<String>,
-        body: Body,
+        body: ResourceBody,
     },
     /// A resource that has to be read.
     Link(Box<Resource>),
@@ -45,7 +45,7 @@ pub(crate) enum Content {
 
 /// The content of a resource.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Body {
+pub(crate) enum ResourceBody {
     Text(String),
     Bytes(Vec<u8>),
 }
@@ -55,9 +55,9 @@ impl ToolOutput {
     pub(crate) fn has_text(&self) -> bool {
         match self.content.as_slice() {
             [] => false,
-            [Content::Text(text)] => !text.is_empty(),
-            [Content::Resource { body: Body::Text(text), .. }] => !text.is_empty(),
-            [Content::Link(resource)] => !resource.uri.is_empty(),
+            [ToolContent::Text(text)] => !text.is_empty(),
+            [ToolContent::Resource { body: ResourceBody::Text(text), .. }] => !text.is_empty(),
+            [ToolContent::Link(resource)] => !resource.uri.is_empty(),
             _ => true,
         }
     }
@@ -82,17 +82,19 @@ impl fmt::Display for ToolOutput {
     }
 }
 
-impl fmt::Display for Content {
+impl fmt::Display for ToolContent {
     /// Text as it is; all else by its type and size, in brackets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut note = |what: &str, media_type: &str, data: &[u8]| {
             write!(formatter, "[{what}: {media_type}, {} bytes]", data.len())
         };
         match self {
-            Self::Text(text) | Self::Resource { body: Body::Text(text), .. } => formatter.write_str(text),
+            Self::Text(text) | Self::Resource { body: ResourceBody::Text(text), .. } => {
+                formatter.write_str(text)
+            }
             Self::Image { media_type, data } => note("image", media_type, data),
             Self::Audio { media_type, data } => note("audio", media_type, data),
-            Self::Resource { uri, media_type, body: Body::Bytes(data) } => {
+            Self::Resource { uri, media_type, body: ResourceBody::Bytes(data) } => {
                 let name = if uri.is_empty() { "resource" } else { uri };
                 note(name, media_type.as_deref().unwrap_or(UNKNOWN), data)
             }
@@ -102,12 +104,12 @@ impl fmt::Display for Content {
     }
 }
 
-impl Content {
+impl ToolContent {
     /// Its binary data, if it is any.
     pub(crate) fn data(&self) -> Option<&[u8]> {
         match self {
             Self::Image { data, .. } | Self::Audio { data, .. } => Some(data),
-            Self::Resource { body: Body::Bytes(data), .. } => Some(data),
+            Self::Resource { body: ResourceBody::Bytes(data), .. } => Some(data),
             _ => None,
         }
     }
@@ -136,13 +138,13 @@ impl Content {
     fn read_resource(contents: ResourceContents) -> Self {
         match contents {
             ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
-                Self::Resource { uri, media_type: mime_type, body: Body::Text(text) }
+                Self::Resource { uri, media_type: mime_type, body: ResourceBody::Text(text) }
             }
             ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => match Encoded::read(&blob)
             {
                 Some(read) => {
                     let media_type = read.media_type(mime_type.as_deref()).or(mime_type);
-                    Self::Resource { uri, media_type, body: Body::Bytes(read.data) }
+                    Self::Resource { uri, media_type, body: ResourceBody::Bytes(read.data) }
                 }
                 None => Self::not_base64(&uri),
             },
@@ -161,7 +163,7 @@ pub(super) fn read(result: CallToolResult) -> Result<ToolOutput, String> {
     let output = ToolOutput {
         // Some servers write `null` for a structured result that they do not have.
         structured: result.structured_content.filter(|value| !value.is_null()),
-        content: result.content.into_iter().map(Content::read).collect(),
+        content: result.content.into_iter().map(ToolContent::read).collect(),
     };
     if !is_error {
         return Ok(output);
@@ -182,21 +184,21 @@ pub(super) fn read_prompt(result: GetPromptResult) -> ToolOutput {
     let odd = odd.filter(|roles| roles.len() == known.len() && roles.iter().all(Value::is_string));
     ToolOutput {
         structured: Some(odd.map_or_else(|| json!({ "roles": known }), |roles| json!({ "roles": roles }))),
-        content: result.messages.into_iter().map(|message| Content::read(message.content)).collect(),
+        content: result.messages.into_iter().map(|message| ToolContent::read(message.content)).collect(),
     }
 }
 
 /// The contents of the resource at `uri`, which they have where they have none of their own.
 pub(super) fn read_resource(result: ReadResourceResult, uri: &str) -> ToolOutput {
-    let named = |mut content: Content| {
-        if let Content::Resource { uri: own, .. } = &mut content
+    let named = |mut content: ToolContent| {
+        if let ToolContent::Resource { uri: own, .. } = &mut content
             && own.is_empty()
         {
             uri.clone_into(own);
         }
         content
     };
-    let content = result.contents.into_iter().map(Content::read_resource).map(named).collect();
+    let content = result.contents.into_iter().map(ToolContent::read_resource).map(named).collect();
     ToolOutput { structured: None, content }
 }
 
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_content(block: Value, expected: Content, described: &str) {
+    fn check_content(block: Value, expected: ToolContent, described: &str) {
         let output = output(json!({"content": [block]})).unwrap();
         assert_eq!(output.content, [expected]);
         assert_eq!(output.to_string(), described);
@@ -229,7 +231,7 @@ mod tests {
         check_value(json!({"content": [], "structuredContent": {}}), json!({}));
         check_value(json!({"content": content, "structuredContent": null}), json!("x"));
         let both = output(json!({"content": content, "structuredContent": {"a": 1}})).unwrap();
-        assert_eq!(both.content, [Content::Text("x".to_owned())]);
+        assert_eq!(both.content, [ToolContent::Text("x".to_owned())]);
     }
 
     #[test]
@@ -243,17 +245,19 @@ mod tests {
     #[test]
     fn binary_content_is_decoded() {
         let image = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
-        let png = |data: &[u8]| Content::Image { media_type: "image/png".to_owned(), data: data.to_vec() };
+        let png =
+            |data: &[u8]| ToolContent::Image { media_type: "image/png".to_owned(), data: data.to_vec() };
         check_content(image("AAA="), png(&[0, 0]), "[image: image/png, 2 bytes]");
         check_content(image("AAA"), png(&[0, 0]), "[image: image/png, 2 bytes]");
         check_content(image("AA\nA="), png(&[0, 0]), "[image: image/png, 2 bytes]");
         check_content(image("data:image/png;base64,AAA="), png(&[0, 0]), "[image: image/png, 2 bytes]");
         let jpeg = json!({"type": "image", "data": "_9j_", "mimeType": ""});
-        let expected = Content::Image { media_type: "image/jpeg".to_owned(), data: vec![0xff, 0xd8, 0xff] };
+        let expected =
+            ToolContent::Image { media_type: "image/jpeg".to_owned(), data: vec![0xff, 0xd8, 0xff] };
         check_content(jpeg, expected, "[image: image/jpeg, 3 bytes]");
-        let unusable = Content::Unusable("image: image/png, whose data is not Base64".to_owned());
+        let unusable = ToolContent::Unusable("image: image/png, whose data is not Base64".to_owned());
         check_content(image("?"), unusable, "[image: image/png, whose data is not Base64]");
-        let audio = Content::Audio { media_type: "audio/wav".to_owned(), data: Vec::new() };
+        let audio = ToolContent::Audio { media_type: "audio/wav".to_owned(), data: Vec::new() };
         let block = json!({"type": "audio", "data": "", "mimeType": "audio/wav"});
         check_content(block, audio, "[audio: audio/wav, 0 bytes]");
     }
@@ -261,28 +265,28 @@ mod tests {
     #[test]
     fn resources_keep_their_uri_and_type() {
         let embedded = |resource: Value| json!({"type": "resource", "resource": resource});
-        let resource = |uri: &str, media_type: Option<&str>, body| Content::Resource {
+        let resource = |uri: &str, media_type: Option<&str>, body| ToolContent::Resource {
             uri: uri.to_owned(),
             media_type: media_type.map(str::to_owned),
             body,
         };
         let text = embedded(json!({"uri": "file:///a", "text": "inside"}));
-        check_content(text, resource("file:///a", None, Body::Text("inside".to_owned())), "inside");
+        check_content(text, resource("file:///a", None, ResourceBody::Text("inside".to_owned())), "inside");
         let blob = embedded(json!({"uri": "file:///b", "blob": "AAAA", "mimeType": "application/pdf"}));
-        let expected = resource("file:///b", Some("application/pdf"), Body::Bytes(vec![0; 3]));
+        let expected = resource("file:///b", Some("application/pdf"), ResourceBody::Bytes(vec![0; 3]));
         check_content(blob, expected, "[file:///b: application/pdf, 3 bytes]");
         let link = json!({"type": "resource_link", "uri": "https://a/b", "name": "b"});
-        check_content(link, Content::Link(Box::new(Resource::new("https://a/b", "b"))), "https://a/b");
+        check_content(link, ToolContent::Link(Box::new(Resource::new("https://a/b", "b"))), "https://a/b");
     }
 
     #[test]
     fn contents_without_a_uri_have_that_of_the_request() {
         let contents = json!([{"uri": "", "text": "a"}, {"uri": "b://c", "text": "b"}]);
         let result = serde_json::from_value(json!({"contents": contents})).unwrap();
-        let resource = |uri: &str, text: &str| Content::Resource {
+        let resource = |uri: &str, text: &str| ToolContent::Resource {
             uri: uri.to_owned(),
             media_type: None,
-            body: Body::Text(text.to_owned()),
+            body: ResourceBody::Text(text.to_owned()),
         };
         assert_eq!(read_resource(result, "a://b").content, [resource("a://b", "a"), resource("b://c", "b")]);
     }

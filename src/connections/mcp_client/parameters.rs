@@ -1,4 +1,4 @@
-//! How to reach an MCP server, as the user wrote it: placeholders unresolved, shape checked.
+//! Parameters of an MCP server, as the user wrote them: placeholders unresolved, shape checked.
 //!
 //! It does not fill placeholders and does not connect; see [`filled`](super::filled) for the first.
 
@@ -18,13 +18,13 @@ use crate::ground::text::without_user;
 /// The parameters of an MCP server; `${NAME}` placeholders are unfilled.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ServerParameters {
-    /// How to reach it.
+    /// The way to reach it.
     pub(crate) reach: Reach,
     /// The timeout for it to be ready. Default: the connector's.
     pub(crate) timeout: Option<Duration>,
 }
 
-/// How to reach an MCP server.
+/// The way to reach an MCP server.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// A program that we start and that speaks MCP on its stdin and stdout.
@@ -58,11 +58,11 @@ pub(crate) struct HttpParameters {
     pub(crate) transport: Option<HttpTransport>,
     /// Headers that every request carries.
     pub(crate) headers: BTreeMap<String, String>,
-    /// How ipybox logs in to it.
+    /// The login of ipybox to it.
     pub(crate) login: Login,
 }
 
-/// How MCP travels over HTTP.
+/// The transport of MCP over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpTransport {
     /// Streamable HTTP, since protocol revision 2025-03-26.

@@ -1,4 +1,4 @@
-//! What can be wrong with the parameters of an MCP server.
+//! Faults of the parameters of an MCP server.
 
 use crate::ground::text::backticked;
 
@@ -25,9 +25,9 @@ pub(crate) enum ParametersError {
     WrongType {
         /// The key, for example `args[1]` or `env.PORT`.
         key: String,
-        /// What it must be.
+        /// The kind that it must be.
         expected: &'static str,
-        /// What it is.
+        /// The kind that it is.
         found: &'static str,
     },
     /// An empty value.
@@ -57,7 +57,7 @@ pub(crate) enum ParametersError {
     Misspelt {
         /// The key.
         key: String,
-        /// What it is likely meant to be.
+        /// The key that is likely meant.
         known: String,
     },
     /// A command line that takes a shell.
@@ -85,7 +85,7 @@ pub(crate) enum ParametersError {
     UnknownKey {
         /// The key.
         key: String,
-        /// What kind of server it is.
+        /// The kind of server.
         kind: &'static str,
         /// The keys it has.
         known: &'static [&'static str],
@@ -93,15 +93,15 @@ pub(crate) enum ParametersError {
     /// A `type` that is no transport of this kind of server.
     #[error("`type` must be {expected} here, not `{found}`")]
     UnknownTransport {
-        /// What was given.
+        /// The given value.
         found: String,
-        /// What may be given.
+        /// The values that may be given.
         expected: &'static str,
     },
     /// An invalid timeout.
     #[error("`timeout` must be more than 0 and at most {LONGEST_TIMEOUT_SECS} seconds, not {seconds}")]
     Timeout {
-        /// What was given.
+        /// The given value.
         seconds: String,
     },
     /// The HTTP transport is unknown.
@@ -127,9 +127,9 @@ pub(crate) enum ParametersError {
     Choice {
         /// The key.
         key: &'static str,
-        /// What was given.
+        /// The given value.
         found: String,
-        /// What may be given.
+        /// The values that may be given.
         expected: &'static str,
     },
     /// A value that cannot be used.

@@ -15,7 +15,7 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::JoinHandle;
 
 use super::answers::Answers;
-use super::incoming::{Incoming, READ_BYTES};
+use super::incoming::{IncompleteMessage, READ_BYTES};
 use super::outgoing;
 use crate::ground::text::Secrets;
 
@@ -23,9 +23,9 @@ use crate::ground::text::Secrets;
 pub(super) const READ_AHEAD: usize = 4;
 /// The size of a read: a pipe's capacity on Linux.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// How much of stdout's beginning is kept, to show the output of a program that is no MCP server.
+/// The part of stdout's beginning that is kept, to show the output of a program that is no MCP server.
 const OPENING_BYTES: usize = 4_000;
-/// How much of it is shown. Less than is kept: a truncated secret would not be recognised.
+/// The part of it that is shown. Less than is kept: a truncated secret would not be recognised.
 const OPENING_CHARS: usize = 300;
 
 /// The pipes of a stdio server, as rmcp wants them.
@@ -35,9 +35,9 @@ pub(super) struct Pipes {
     reader: JoinHandle<()>,
 }
 
-/// How a server's stdout begins, and what is wrong with it. Clones share it.
+/// The beginning of a server's stdout, and what is wrong with it. Clones share it.
 #[derive(Clone, Default)]
-pub(super) struct Opening(Arc<Mutex<Beginning>>);
+pub(super) struct StdoutOpening(Arc<Mutex<Beginning>>);
 
 #[derive(Default)]
 struct Beginning {
@@ -46,7 +46,12 @@ struct Beginning {
 }
 
 impl Pipes {
-    pub(super) fn new(stdout: ChildStdout, stdin: ChildStdin, opening: Opening, answers: Answers) -> Self {
+    pub(super) fn new(
+        stdout: ChildStdout,
+        stdin: ChildStdin,
+        opening: StdoutOpening,
+        answers: Answers,
+    ) -> Self {
         let (sender, messages) = mpsc::channel(READ_AHEAD);
         let reader = tokio::spawn(read(stdout, opening, answers, sender));
         Self { stdin: Arc::new(AsyncMutex::new(Some(stdin))), messages, reader }
@@ -56,12 +61,12 @@ impl Pipes {
 /// Reads until the server closes its stdout or writes an endless line, or the receiver is dropped.
 async fn read(
     mut stdout: ChildStdout,
-    opening: Opening,
+    opening: StdoutOpening,
     answers: Answers,
     sender: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
 ) {
     let mut buffer = vec![0; CHUNK_BYTES];
-    let mut incoming = Incoming::default();
+    let mut incoming = IncompleteMessage::default();
     while let Ok(count @ 1..) = stdout.read(&mut buffer).await {
         opening.take(&buffer[..count]);
         for piece in buffer[..count].split_inclusive(|&byte| byte == b'\n') {
@@ -116,7 +121,7 @@ impl Drop for Pipes {
     }
 }
 
-impl Opening {
+impl StdoutOpening {
     fn take(&self, read: &[u8]) {
         let bytes = &mut self.0.lock().bytes;
         let room = OPENING_BYTES - bytes.len();
@@ -127,7 +132,7 @@ impl Opening {
         self.0.lock().is_endless = true;
     }
 
-    /// What is wrong with it, if anything is.
+    /// The fault of it, if there is one.
     pub(super) fn note(&self, secrets: &Secrets) -> Option<String> {
         let beginning = self.0.lock();
         if beginning.is_endless {

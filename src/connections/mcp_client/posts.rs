@@ -28,9 +28,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::answers::Answers;
 use super::authorized::Authorized;
-use super::events::{Event, events};
+use super::events::{StreamEvent, events};
 use super::http_failure::{self, BadStatus, HttpError, RequestFailure};
-use super::incoming::Incoming;
+use super::incoming::IncompleteMessage;
 use super::lost_session;
 use super::outgoing;
 
@@ -41,7 +41,7 @@ const ACCEPTED: &str = "application/json, text/event-stream";
 const SAID_BYTES: usize = 16 * 1024;
 /// Types that servers give JSON, beside its own and none.
 const OTHERS_OF_JSON: [&str; 3] = ["text/plain", "text/json", "application/octet-stream"];
-/// How long after the beginning of a stream the next one is opened in its place at the earliest.
+/// The shortest time between the beginning of a stream and the opening of the next one in its place.
 pub(super) const REOPEN_DELAY: Duration = Duration::from_millis(500);
 
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -129,7 +129,7 @@ impl Posts {
         mut response: Response,
         kind: Option<&str>,
     ) -> Result<ServerJsonRpcMessage, HttpError> {
-        let mut incoming = Incoming::default();
+        let mut incoming = IncompleteMessage::default();
         while let Some(chunk) = response.chunk().await.map_err(discreet)? {
             incoming.push(&chunk).await;
             if incoming.is_endless() {
@@ -241,9 +241,10 @@ impl StreamableHttpClient for Posts {
         }
         let response = response.error_for_status().map_err(discreet)?;
         let kind = header(&response, CONTENT_TYPE.as_str());
-        match is(kind.as_deref(), EVENT_STREAM_MIME_TYPE) {
-            true => Ok(lasting(self.events(response, None))),
-            false => Err(StreamableHttpError::UnexpectedContentType(kind)),
+        if is(kind.as_deref(), EVENT_STREAM_MIME_TYPE) {
+            Ok(lasting(self.events(response, None)))
+        } else {
+            Err(StreamableHttpError::UnexpectedContentType(kind))
         }
     }
 }
@@ -332,7 +333,7 @@ fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-fn sse(event: Event, answers: &Answers, asked: Option<RequestId>) -> Sse {
+fn sse(event: StreamEvent, answers: &Answers, asked: Option<RequestId>) -> Sse {
     let is_message = event.is_message();
     let mut message = event.data.filter(|_| is_message).and_then(|data| answers.admit(data));
     if let Some(JsonRpcMessage::Error(error)) = &mut message

@@ -8,10 +8,10 @@ use memchr::{memchr2, memmem};
 
 use crate::ground::text::replace_lone_surrogates;
 
-/// How many digits an integer has at least that 64 bits do not hold.
+/// The least number of digits of an integer that 64 bits do not hold.
 const LONG_DIGITS: usize = 19;
 
-/// How many significant digits JavaScript writes of a number at most: followed by zeros, they name a float.
+/// The most significant digits that JavaScript writes of a number: followed by zeros, they name a float.
 const FLOAT_DIGITS: usize = 17;
 
 /// The byte order mark with which some servers begin.
@@ -94,7 +94,7 @@ fn changes(token: &[u8]) -> bool {
     text.parse::<i64>().is_err() && text.parse::<u64>().is_err() && !text.parse().is_ok_and(is_float)
 }
 
-/// How long a string is, with its closing quote, that began before `text`.
+/// The length of a string, with its closing quote, that began before `text`.
 fn end_of_string(text: &[u8]) -> usize {
     let mut at = 0;
     while let Some(found) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {

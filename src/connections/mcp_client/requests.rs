@@ -10,17 +10,17 @@ use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 
-use super::answers::{AnswerPlace, Arrived, Envelope};
-use super::failure::Failure;
-use super::incoming::Document;
-use super::lenient::Reading;
+use super::answers::{AnswerPlace, ArrivedAnswer, Envelope};
+use super::failure::McpFailure;
+use super::incoming::JsonDocument;
+use super::lenient::LenientResult;
 use super::result_kind::ResultKind;
-use super::traced::{self, Traced};
+use super::traced_server::{self, TracedServer};
 use crate::ground::budget::{ANSWERS, Lease, apart};
 use crate::ground::telemetry::Operation;
 
 /// An answer that a request may have.
-pub(super) trait Expected: Sized + Send + 'static {
+pub(super) trait ExpectedAnswer: Sized + Send + 'static {
     /// The form that a large answer has.
     type Large: DeserializeOwned + Into<Self> + Send + 'static;
 
@@ -30,14 +30,14 @@ pub(super) trait Expected: Sized + Send + 'static {
     /// Converts rmcp's parsed result.
     fn from_result(result: ServerResult) -> Option<Self>;
 
-    /// What the server needs before it can answer, if this is no answer yet.
+    /// The server's needs before it can answer, if this is no answer yet.
     fn input_required(&self) -> Option<InputRequiredResult> {
         None
     }
 }
 
 /// An answer, its weight, and its memory lease.
-pub(super) struct Answered<T> {
+pub(super) struct AnsweredRequest<T> {
     pub(super) answer: T,
     pub(super) weight: usize,
     pub(super) lease: Lease,
@@ -48,7 +48,7 @@ pub(super) struct Answered<T> {
 /// The answers to requests for which a server may need input first, and other answers to one of them.
 macro_rules! response {
     ($response:ident, $result:ident, $kind:ident $(, $other:ident: $variant:ident)*) => {
-        impl Expected for $response {
+        impl ExpectedAnswer for $response {
             type Large = $result;
 
             const KIND: ResultKind = ResultKind::$kind;
@@ -77,29 +77,29 @@ response!(ReadResourceResponse, ReadResourceResult, Resource);
 response!(GetPromptResponse, GetPromptResult, Prompt);
 
 /// Makes `request` and waits for its answer. Dropping the future cancels the request at the server.
-pub(super) async fn request<T: Expected>(
+pub(super) async fn request<T: ExpectedAnswer>(
     peer: &Peer<RoleClient>,
-    traced: &Traced,
+    traced: &TracedServer,
     mut request: ClientRequest,
-) -> Result<Answered<T>, Failure> {
+) -> Result<AnsweredRequest<T>, McpFailure> {
     let mut operation = traced.begin(peer, &mut request);
     match answered(peer, request, &operation).await {
         Ok((answer, weight, lease)) => {
             operation.succeeds();
-            Ok(Answered { answer, weight, lease, operation })
+            Ok(AnsweredRequest { answer, weight, lease, operation })
         }
         Err(failure) => {
-            traced::failed(&mut operation, &failure);
+            traced_server::failed(&mut operation, &failure);
             Err(failure)
         }
     }
 }
 
-async fn answered<T: Expected>(
+async fn answered<T: ExpectedAnswer>(
     peer: &Peer<RoleClient>,
     mut request: ClientRequest,
     operation: &Operation,
-) -> Result<(T, usize, Lease), Failure> {
+) -> Result<(T, usize, Lease), McpFailure> {
     let place = AnswerPlace::new(T::KIND);
     request.extensions_mut().insert(place.clone());
     let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
@@ -108,9 +108,9 @@ async fn answered<T: Expected>(
     let result = handle.await_response().await;
     abandoned.id = None;
     let (weight, lease) = match place.take() {
-        Some(Arrived::Here(document)) => return read(document).await,
-        Some(Arrived::Refused(reason)) => return Err(Failure::Unusable { reason }),
-        Some(Arrived::WithRmcp { weight, lease }) => (weight, lease),
+        Some(ArrivedAnswer::Here(document)) => return read(document).await,
+        Some(ArrivedAnswer::Refused(reason)) => return Err(McpFailure::Unusable { reason }),
+        Some(ArrivedAnswer::WithRmcp { weight, lease }) => (weight, lease),
         // The transport has failed, or received no valid answer.
         None => (0, ANSWERS.lease()),
     };
@@ -118,10 +118,10 @@ async fn answered<T: Expected>(
     Ok((answer, weight, lease))
 }
 
-async fn read<T: Expected>(document: Document) -> Result<(T, usize, Lease), Failure> {
+async fn read<T: ExpectedAnswer>(document: JsonDocument) -> Result<(T, usize, Lease), McpFailure> {
     let weight = document.weight;
     let unusable =
-        |why: String| Failure::Unusable { reason: format!("the server's answer cannot be read: {why}") };
+        |why: String| McpFailure::Unusable { reason: format!("the server's answer cannot be read: {why}") };
     let reading = apart(weight, move || {
         let read = document.read::<T::Large>(T::KIND);
         (read, document.lease)
@@ -129,8 +129,8 @@ async fn read<T: Expected>(document: Document) -> Result<(T, usize, Lease), Fail
     let (read, lease) = reading.await.map_err(|error| unusable(error.to_string()))?;
     match read.map_err(|error| unusable(error.to_string()))? {
         Envelope { error: Some(error), .. } => Err(ServiceError::McpError(error).into()),
-        Envelope { result: Some(Reading::Result(answer)), .. } => Ok((answer.into(), weight, lease)),
-        Envelope { result: Some(Reading::InputRequired(needed)), .. } => {
+        Envelope { result: Some(LenientResult::Result(answer)), .. } => Ok((answer.into(), weight, lease)),
+        Envelope { result: Some(LenientResult::InputRequired(needed)), .. } => {
             let answer = T::from_result(ServerResult::InputRequiredResult(needed));
             Ok((answer.ok_or(ServiceError::UnexpectedResponse)?, weight, lease))
         }

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::answers::Answers;
 use super::authorized::Authorized;
-use super::events::{Broken, Event, events};
+use super::events::{Broken, StreamEvent, events};
 use super::filled::FilledHttp;
 use super::http_failure::{self, BadStatus, RequestFailure};
 use super::outgoing;
@@ -29,7 +29,7 @@ pub(super) struct SseTransport {
     reader: JoinHandle<()>,
 }
 
-/// What can go wrong with HTTP+SSE. No variant holds a URL.
+/// A failure of HTTP+SSE. No variant holds a URL.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SseFailure {
     #[error(transparent)]
@@ -133,7 +133,7 @@ impl Drop for SseTransport {
 
 /// Waits for the event that names the endpoint, which must be of the origin of `base`.
 async fn endpoint(
-    events: &mut (impl Stream<Item = Result<Event, Broken>> + Unpin),
+    events: &mut (impl Stream<Item = Result<StreamEvent, Broken>> + Unpin),
     base: &Url,
 ) -> Result<Url, SseFailure> {
     while let Some(event) = events.try_next().await? {

@@ -11,21 +11,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connection::Connection;
-use super::stdio::Account;
+use super::stdio::ServerOutput;
 use super::{Error, StdioParameters};
 
 /// The starts of one [`Connector`](super::Connector). Dropping them ends what they have started, in the background.
 #[derive(Default)]
 pub(super) struct Starts {
-    running: Mutex<Vec<Arc<Start>>>,
+    running: Mutex<Vec<Arc<ServerStart>>>,
     tasks: TaskTracker,
 }
 
 /// The start of one server.
-pub(super) struct Start {
+pub(super) struct ServerStart {
     name: String,
     parameters: StdioParameters,
-    account: Account,
+    account: ServerOutput,
     outcome: Mutex<Option<Result<Connection, Error>>>,
     /// Cancelled when there is an outcome.
     done: CancellationToken,
@@ -39,7 +39,7 @@ pub(super) struct Start {
 
 impl Starts {
     /// The start of this server that is under way, or has ended and was not reported yet.
-    pub(super) fn find(&self, name: &str, parameters: &StdioParameters) -> Option<Arc<Start>> {
+    pub(super) fn find(&self, name: &str, parameters: &StdioParameters) -> Option<Arc<ServerStart>> {
         let mut running = self.running.lock();
         let position =
             running.iter().position(|start| start.name == name && start.parameters == *parameters)?;
@@ -55,13 +55,13 @@ impl Starts {
         &self,
         name: &str,
         parameters: &StdioParameters,
-        account: Account,
+        account: ServerOutput,
         connecting: impl FnOnce(CancellationToken) -> F,
-    ) -> Arc<Start>
+    ) -> Arc<ServerStart>
     where
         F: Future<Output = Result<Connection, Error>> + Send + 'static,
     {
-        let start = Arc::new(Start {
+        let start = Arc::new(ServerStart {
             name: name.to_owned(),
             parameters: parameters.clone(),
             account,
@@ -77,7 +77,7 @@ impl Starts {
     }
 
     /// Takes the outcome of a start that is done; `None` if another caller has it.
-    pub(super) fn take(&self, start: &Arc<Start>) -> Option<Result<Connection, Error>> {
+    pub(super) fn take(&self, start: &Arc<ServerStart>) -> Option<Result<Connection, Error>> {
         self.running.lock().retain(|other| !Arc::ptr_eq(other, start));
         let outcome = start.outcome.lock().take();
         start.stop.cancel();
@@ -113,7 +113,7 @@ impl Drop for Starts {
     }
 }
 
-impl Start {
+impl ServerStart {
     /// Waits until there is an outcome, or the start is ended. Cancellation safe.
     pub(super) async fn done(&self) {
         tokio::select! {
@@ -139,7 +139,7 @@ impl Start {
     }
 
     /// The server's output.
-    pub(super) fn account(&self) -> &Account {
+    pub(super) fn account(&self) -> &ServerOutput {
         &self.account
     }
 

@@ -16,36 +16,36 @@ use tokio::time::timeout;
 
 use super::answers::Answers;
 use super::filled::FilledStdio;
-use super::guard::{Guard, Start};
-use super::pipes::{Opening, Pipes};
+use super::guard::{Guard, ProgramStart};
+use super::pipes::{Pipes, StdoutOpening};
 use super::telling::telling;
 use super::{Error, diagnosis};
 use crate::ground::env::Variables;
 use crate::ground::process::{GroupLeader, Tail};
 use crate::ground::text::Secrets;
 
-/// How long a server may take to end once its stdin is closed, as the protocol asks it to.
+/// The time that a server may take to end once its stdin is closed, as the protocol asks it to.
 const STDIN_GRACE: Duration = Duration::from_secs(2);
-/// How long it may take after SIGTERM.
+/// The time that it may take after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_secs(1);
-/// How long a server that is still starting may take after SIGTERM. `npx` finishes the downloads that it has
+/// The time that a server which is still starting may take after SIGTERM. `npx` finishes the downloads that it has
 /// begun, then removes them; killed before, it leaves a copy of the server behind that never runs.
 const START_GRACE: Duration = Duration::from_secs(60);
-/// How long stderr is read after the group was killed: only a process that left it can hold it open.
+/// The time that stderr is read after the group was killed: only a process that left it can hold it open.
 const STDERR_GRACE: Duration = Duration::from_millis(200);
 
 /// The process of a stdio server; dropping it kills the process and what it started.
-pub(super) struct Process {
+pub(super) struct ServerProcess {
     leader: GroupLeader,
     stderr_task: JoinHandle<()>,
-    account: Account,
+    account: ServerOutput,
 }
 
 /// The kept output of a server. Clones share it.
 #[derive(Clone)]
-pub(super) struct Account {
+pub(super) struct ServerOutput {
     stderr: Tail,
-    opening: Opening,
+    opening: StdoutOpening,
     secrets: Secrets,
     /// The names of its variables.
     variables: Arc<[String]>,
@@ -60,7 +60,7 @@ pub(crate) struct LastWords {
     hint: Option<String>,
 }
 
-impl Process {
+impl ServerProcess {
     /// Starts the server `name`, in a process group of its own. `place` has the workspace, which its
     /// `cwd` is relative to.
     pub(super) fn start(
@@ -71,7 +71,7 @@ impl Process {
         secrets: Secrets,
         answers: Answers,
     ) -> Result<(Self, Pipes), Error> {
-        let (Start { program, directory }, environment) =
+        let (ProgramStart { program, directory }, environment) =
             Self::prepare(name, parameters, place, variables, &secrets)?;
         let mut command = Command::new(&program);
         command
@@ -96,9 +96,9 @@ impl Process {
         let edit = secrets.clone();
         let (stderr, stderr_task) =
             Tail::follow_edited(stderr, name.to_owned(), move |line| edit.redact(&line));
-        let opening = Opening::default();
+        let opening = StdoutOpening::default();
         let pipes = Pipes::new(stdout, stdin, opening.clone(), answers);
-        let account = Account { stderr, opening, secrets, variables: environment.into_keys().collect() };
+        let account = ServerOutput { stderr, opening, secrets, variables: environment.into_keys().collect() };
         Ok((Self { leader, stderr_task, account }, pipes))
     }
 
@@ -109,7 +109,7 @@ impl Process {
         (workspace, guard): (&Path, &Guard),
         variables: &Variables,
         secrets: &Secrets,
-    ) -> Result<(Start, BTreeMap<String, String>), Error> {
+    ) -> Result<(ProgramStart, BTreeMap<String, String>), Error> {
         let mut environment = guard.inherited(variables.for_mcp_server());
         environment.extend(parameters.env.clone());
         let start = guard.start(name, parameters, workspace, &environment, secrets)?;
@@ -121,7 +121,7 @@ impl Process {
     }
 
     /// Its output.
-    pub(super) fn account(&self) -> &Account {
+    pub(super) fn account(&self) -> &ServerOutput {
         &self.account
     }
 
@@ -170,7 +170,7 @@ impl Process {
     }
 }
 
-impl Account {
+impl ServerOutput {
     /// Its output so far.
     pub(super) fn words(&self) -> LastWords {
         let stderr = self.stderr.text();

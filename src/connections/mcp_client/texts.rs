@@ -2,12 +2,12 @@
 
 use std::fmt::{self, Write};
 
-use super::output::{Body, Content, ToolOutput};
+use super::output::{ResourceBody, ToolContent, ToolOutput};
 
-/// How long a part of binary data is that is looked at by itself, in bytes: an even number, for UTF-16.
+/// The length of a part of binary data that is looked at by itself, in bytes: an even number, for UTF-16.
 const PART: usize = 1024;
 
-/// How many bytes in a row are a text at least.
+/// The least number of bytes in a row that are a text.
 const SHORTEST: usize = 8;
 
 impl ToolOutput {
@@ -18,21 +18,21 @@ impl ToolOutput {
         }
         for content in &self.content {
             match content {
-                Content::Resource { uri, media_type, body } => {
+                ToolContent::Resource { uri, media_type, body } => {
                     writeln!(to, "{uri}\n{}", media_type.as_deref().unwrap_or_default())?;
                     match body {
-                        Body::Text(text) => writeln!(to, "{text}"),
-                        Body::Bytes(data) => write_data(data, to),
+                        ResourceBody::Text(text) => writeln!(to, "{text}"),
+                        ResourceBody::Bytes(data) => write_data(data, to),
                     }
                 }
-                Content::Image { media_type, data } | Content::Audio { media_type, data } => {
+                ToolContent::Image { media_type, data } | ToolContent::Audio { media_type, data } => {
                     writeln!(to, "{media_type}")?;
                     write_data(data, to)
                 }
-                Content::Link(resource) => {
+                ToolContent::Link(resource) => {
                     writeln!(to, "{}", serde_json::to_string(resource).unwrap_or_default())
                 }
-                Content::Text(_) | Content::Unusable(_) => writeln!(to, "{content}"),
+                ToolContent::Text(_) | ToolContent::Unusable(_) => writeln!(to, "{content}"),
             }?;
         }
         Ok(())
@@ -102,7 +102,7 @@ fn write_utf16(data: &[u8], unit: impl Fn([u8; 2]) -> u16, to: &mut dyn Write) -
     to.write_char('\n')
 }
 
-/// What a byte is in the encoding of western Europe, which has Latin-1 in it.
+/// The meaning of a byte in the encoding of western Europe, which has Latin-1 in it.
 fn windows_1252(byte: u8) -> char {
     match byte {
         // Signs but for these, which are no letters or digits.
@@ -127,7 +127,7 @@ mod tests {
 
     fn written(data: &[u8]) -> String {
         let content =
-            vec![Content::Image { media_type: "image/x-ticket-4711".to_owned(), data: data.to_vec() }];
+            vec![ToolContent::Image { media_type: "image/x-ticket-4711".to_owned(), data: data.to_vec() }];
         let mut text = String::new();
         ToolOutput { structured: None, content }.write_texts(&mut text).unwrap();
         text

@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 /// A tool, as its server describes it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Tool {
+pub(crate) struct ServerTool {
     /// The name to call it by.
     pub(crate) name: String,
     /// A name for people.
     pub(crate) title: Option<String>,
-    /// What it does.
+    /// The description that the server gives.
     pub(crate) description: Option<String>,
     /// The JSON schema of its arguments.
     pub(crate) input_schema: Map<String, Value>,
@@ -42,7 +42,7 @@ pub(crate) struct Identity {
     pub(crate) title: Option<String>,
     /// Its version; empty if unknown.
     pub(crate) version: String,
-    /// How it wants to be used.
+    /// The server's instructions for its use.
     pub(crate) instructions: Option<String>,
     /// The negotiated protocol revision.
     pub(crate) protocol_version: String,
@@ -52,7 +52,7 @@ pub(crate) struct Identity {
     pub(crate) has_prompts: bool,
 }
 
-impl Tool {
+impl ServerTool {
     pub(super) fn from_rmcp(tool: rmcp::model::Tool) -> Self {
         let annotations = tool.annotations.unwrap_or_default();
         let is_for_apps = tool.meta.is_some_and(|meta| is_for_apps(&Value::Object(meta.0)));

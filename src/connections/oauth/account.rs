@@ -13,15 +13,15 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::task::TaskTracker;
 
 use super::published::is_same_issuer;
-use super::server::{KeptClient, Server};
-use super::store::{Refused, Secret, Store, blocking};
-use super::token::Token;
-use super::{Error, Settings, foreign, machine, registration, with_causes};
+use super::server::{KeptClient, ProtectedServer};
+use super::store::{LoginStore, RefusedAccess, Secret, blocking};
+use super::token::AccessToken;
+use super::{Error, OauthSettings, foreign, machine, registration, with_causes};
 use crate::ground::files::Stamp;
 use crate::ground::text::Redactor;
 use crate::ground::web::bare;
 
-/// How long a failure to get a token holds for further calls.
+/// The time that a failure to get a token holds for further calls.
 const FAILURE_HOLDS: Duration = Duration::from_secs(3);
 
 /// The accounts of a workspace.
@@ -30,13 +30,13 @@ pub(crate) struct Accounts {
     /// Learns each token, so that no error or log line has one.
     redactor: Redactor,
     open: Mutex<HashMap<String, Arc<Account>>>,
-    /// What renews tokens.
+    /// The tasks that renew tokens.
     tasks: TaskTracker,
 }
 
 /// An account with one server.
 pub(crate) struct Account {
-    pub(super) server: Server,
+    pub(super) server: ProtectedServer,
     redactor: Redactor,
     tasks: TaskTracker,
     /// Held while a user logs in: others wait for it.
@@ -48,7 +48,7 @@ pub(crate) struct Account {
 /// The token in memory.
 #[derive(Default)]
 struct Current {
-    token: Option<Token>,
+    token: Option<AccessToken>,
     /// Whether it was looked for: if there is none then, a user has to log in.
     is_known: bool,
     /// Of which version of the store it is.
@@ -59,13 +59,13 @@ struct Current {
 
 /// A token that was got, and of which version of the store it is.
 struct Got {
-    token: Token,
+    token: AccessToken,
     version: Option<Stamp>,
 }
 
-impl From<Token> for Got {
+impl From<AccessToken> for Got {
     /// Of a client by itself, whose token is not kept.
-    fn from(token: Token) -> Self {
+    fn from(token: AccessToken) -> Self {
         Self { token, version: None }
     }
 }
@@ -73,7 +73,7 @@ impl From<Token> for Got {
 impl Accounts {
     /// Accounts that are kept in a state directory, or in memory alone.
     pub(crate) fn new(directory: Option<PathBuf>, redactor: Redactor) -> Self {
-        if let Some(Err(error)) = directory.as_deref().map(Store::settle) {
+        if let Some(Err(error)) = directory.as_deref().map(LoginStore::settle) {
             tracing::warn!(error = %error, "a login of an earlier process is not complete yet");
         }
         Self { directory, redactor, open: Mutex::default(), tasks: TaskTracker::new() }
@@ -88,16 +88,16 @@ impl Accounts {
 
     /// The account with the server at `url`. Its user name, password and query, which the authorization server must not see,
     /// are no part of it.
-    pub(crate) fn with(&self, url: &Url, settings: Settings) -> Arc<Account> {
+    pub(crate) fn with(&self, url: &Url, settings: OauthSettings) -> Arc<Account> {
         let server = bare(url);
         let key = settings.key(&server);
         let mut open = self.open.lock();
         match open.get(&key) {
             Some(account) if account.server.settings == settings => Arc::clone(account),
             _ => {
-                let store = Store::new(key.clone(), server.to_string(), self.directory.as_deref());
+                let store = LoginStore::new(key.clone(), server.to_string(), self.directory.as_deref());
                 let account = Arc::new(Account {
-                    server: Server::new(server, settings, store, self.redactor.clone()),
+                    server: ProtectedServer::new(server, settings, store, self.redactor.clone()),
                     redactor: self.redactor.clone(),
                     tasks: self.tasks.clone(),
                     logging_in: AsyncMutex::default(),
@@ -125,7 +125,7 @@ impl Account {
     ///
     /// # Errors
     /// There was one, and it cannot be renewed; or the client gets none.
-    pub(crate) async fn token(self: &Arc<Self>) -> Result<Option<Token>, Error> {
+    pub(crate) async fn token(self: &Arc<Self>) -> Result<Option<AccessToken>, Error> {
         let mut current = self.current.lock().await;
         if let Some(token) = self.in_memory(&mut current).filter(|token| token.is_fresh()) {
             return Ok(Some(token.clone()));
@@ -160,9 +160,9 @@ impl Account {
     /// As for [`token`](Self::token).
     pub(crate) async fn another(
         self: &Arc<Self>,
-        refused: Option<&Token>,
+        refused: Option<&AccessToken>,
         challenge: &str,
-    ) -> Result<Option<Token>, Error> {
+    ) -> Result<Option<AccessToken>, Error> {
         let mut current = self.current.lock().await;
         if let Some(token) =
             self.in_memory(&mut current).filter(|token| Some(*token) != refused && token.is_fresh())
@@ -186,14 +186,14 @@ impl Account {
     }
 
     /// Whether there is a token that the server has not refused: another call has logged in meanwhile.
-    pub(super) async fn has_other_than(&self, refused: Option<&Token>) -> Result<bool, Error> {
-        let secret = blocking(&self.server.store, Store::load).await?;
-        let token = secret.and_then(|secret| Token::of(&secret.credentials));
+    pub(super) async fn has_other_than(&self, refused: Option<&AccessToken>) -> Result<bool, Error> {
+        let secret = blocking(&self.server.store, LoginStore::load).await?;
+        let token = secret.and_then(|secret| AccessToken::of(&secret.credentials));
         Ok(token.is_some_and(|token| Some(&token) != refused && token.is_fresh()))
     }
 
     /// Notes a request that was refused for want of a login, for `ipybox login`.
-    pub(crate) async fn note(&self, mut refused: Refused) {
+    pub(crate) async fn note(&self, mut refused: RefusedAccess) {
         // It may repeat the token.
         refused.challenge = refused.challenge.map(|text| self.redactor.redact(&text).into_owned());
         if let Err(error) = blocking(&self.server.store, |store| store.note(refused)).await {
@@ -212,8 +212,8 @@ impl Account {
         let mut current = self.current.lock().await;
         *current = Current::default();
         // A renewal in another process would write what is to be forgotten.
-        let _lock = blocking(&self.server.store, Store::lock).await?;
-        blocking(&self.server.store, Store::clear).await
+        let _lock = blocking(&self.server.store, LoginStore::lock).await?;
+        blocking(&self.server.store, LoginStore::clear).await
     }
 
     /// Forgets the login that is kept; a token in memory is of an earlier version then. Returns whether there was one. Blocks.
@@ -236,7 +236,7 @@ impl Account {
     }
 
     /// The token in memory, if it is still what is kept.
-    fn in_memory<'a>(&self, current: &'a mut Current) -> Option<&'a Token> {
+    fn in_memory<'a>(&self, current: &'a mut Current) -> Option<&'a AccessToken> {
         let version = self.server.store.stamp();
         if self.server.settings.needs_user() && version != current.version {
             *current = Current { version, ..Current::default() };
@@ -244,7 +244,11 @@ impl Account {
         current.token.as_ref()
     }
 
-    fn keep(&self, current: &mut Current, got: Result<Option<Got>, Error>) -> Result<Option<Token>, Error> {
+    fn keep(
+        &self,
+        current: &mut Current,
+        got: Result<Option<Got>, Error>,
+    ) -> Result<Option<AccessToken>, Error> {
         if let Ok(Some(Got { token, .. })) = &got {
             self.redact(&token.secret);
         }
@@ -265,32 +269,33 @@ impl Account {
     }
 
     /// Renews a token in a task of its own: a call that is cancelled meanwhile does not lose the new one.
-    async fn renew(self: &Arc<Self>, stale: &Token) -> Result<Got, Error> {
+    async fn renew(self: &Arc<Self>, stale: &AccessToken) -> Result<Got, Error> {
         let (account, stale) = (Arc::clone(self), stale.clone());
         let renewing = self.tasks.spawn(async move { account.renew_now(&stale).await });
         renewing.await.unwrap_or_else(|error| Err(Error::Unavailable(error.to_string())))
     }
 
     /// Renews a token by the refresh token, unless another process has done so.
-    async fn renew_now(&self, stale: &Token) -> Result<Got, Error> {
-        let _lock = blocking(&self.server.store, Store::lock).await?;
+    async fn renew_now(&self, stale: &AccessToken) -> Result<Got, Error> {
+        let _lock = blocking(&self.server.store, LoginStore::lock).await?;
         let version = self.server.store.stamp();
-        let secret = blocking(&self.server.store, Store::load).await?;
+        let secret = blocking(&self.server.store, LoginStore::load).await?;
         let Some(secret) = secret else { return Err(ended("it was logged out")) };
-        if let Some(token) = Token::of(&secret.credentials).filter(|token| token != stale && token.is_fresh())
+        if let Some(token) =
+            AccessToken::of(&secret.credentials).filter(|token| token != stale && token.is_fresh())
         {
             return Ok(Got { token, version });
         }
         let renewed = self.refreshed(secret).await;
         if let Err(Error::Ended(_)) = &renewed {
             // Nothing that is kept is of use any more.
-            blocking(&self.server.store, Store::end).await?;
+            blocking(&self.server.store, LoginStore::end).await?;
         }
         // Nobody else writes it as long as we have its lock.
         renewed.map(|token| Got { token, version: self.server.store.stamp() })
     }
 
-    async fn refreshed(&self, secret: Secret) -> Result<Token, Error> {
+    async fn refreshed(&self, secret: Secret) -> Result<AccessToken, Error> {
         let Secret { credentials, client_secret, method, token_endpoint } = secret;
         if credentials.token_response.as_ref().and_then(|tokens| tokens.refresh_token()).is_none() {
             return Err(ended("the token has expired or was revoked, and there is none to renew it with"));
@@ -324,15 +329,15 @@ impl Account {
             error => Error::Unavailable(with_causes(&error)),
         })?;
         tracing::info!(server = %super::http::shown(&self.server.url), "the token for an MCP server was renewed");
-        Ok(Token::lasting(renewed.access_token().secret().clone(), renewed.expires_in()))
+        Ok(AccessToken::lasting(renewed.access_token().secret().clone(), renewed.expires_in()))
     }
 }
 
 /// The token that is kept. The version comes first: should another process write in between, the next call looks again.
-fn kept_token(store: &Store) -> std::io::Result<(Option<Stamp>, Option<Token>)> {
+fn kept_token(store: &LoginStore) -> std::io::Result<(Option<Stamp>, Option<AccessToken>)> {
     let version = store.stamp();
     let secret = store.load()?;
-    Ok((version, secret.and_then(|secret| Token::of(&secret.credentials))))
+    Ok((version, secret.and_then(|secret| AccessToken::of(&secret.credentials))))
 }
 
 fn ended(why: &str) -> Error {

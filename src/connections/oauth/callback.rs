@@ -16,28 +16,28 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::{Error, foreign};
-use crate::ground::web::listener::{self, Busy, Limits};
+use crate::ground::web::listener::{self, Busy, ListenerLimits};
 
-/// How often a free port is looked for: it has to be free for both addresses of `localhost`.
+/// The attempts to find a free port: it has to be free for both addresses of `localhost`.
 const PORTS: usize = 16;
-/// How long the browser's page waits to say how the login has ended.
+/// The time that the browser's page waits to say how the login has ended.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(45);
-/// How long the end of a login waits for the browser to take its page. No connection outlives it.
+/// The time that the end of a login waits for the browser to take its page. No connection outlives it.
 const LAST_PAGE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many answers may wait to be looked at.
+/// The number of answers that may wait to be looked at.
 const WAITING: usize = 4;
 
 /// The answer that the browser brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct CallbackAnswer {
     pub(super) code: String,
     pub(super) state: String,
     pub(super) issuer: Option<String>,
 }
 
 /// An answer, and the sender of the login's result to the browser's page.
-pub(super) struct Arrived {
-    pub(super) answer: Result<Answer, Error>,
+pub(super) struct ArrivedCallback {
+    pub(super) answer: Result<CallbackAnswer, Error>,
     pub(super) page: oneshot::Sender<Result<(), String>>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Arrived {
 pub(super) struct Callback {
     /// The redirect URI, with its port.
     pub(super) uri: String,
-    arriving: mpsc::Receiver<Arrived>,
+    arriving: mpsc::Receiver<ArrivedCallback>,
     expected: Arc<std::sync::OnceLock<String>>,
     listening: TaskTracker,
     stop: DropGuard,
@@ -56,7 +56,7 @@ struct Page {
     hosts: Arc<Vec<String>>,
     path: Arc<str>,
     expected: Arc<std::sync::OnceLock<String>>,
-    arrived: mpsc::Sender<Arrived>,
+    arrived: mpsc::Sender<ArrivedCallback>,
 }
 
 impl Callback {
@@ -78,7 +78,7 @@ impl Callback {
         let router = Router::new().fallback(answered).with_state(page);
         let (stop, listening) = (CancellationToken::new(), TaskTracker::new());
         // Both addresses share their connections.
-        let limits = Limits::of_browsers("listener for a login", LAST_PAGE_TIMEOUT);
+        let limits = ListenerLimits::of_browsers("listener for a login", LAST_PAGE_TIMEOUT);
         for listener in listeners {
             listening.spawn(listener::serve(listener, router.clone(), limits.clone(), stop.clone()));
         }
@@ -98,7 +98,7 @@ impl Callback {
         self.listening.wait().await;
     }
 
-    pub(super) async fn answer(&mut self) -> Option<Arrived> {
+    pub(super) async fn answer(&mut self) -> Option<ArrivedCallback> {
         self.arriving.recv().await
     }
 }
@@ -111,9 +111,10 @@ pub(crate) fn check_redirect_uri(uri: &str) -> Result<Url, &'static str> {
     let url = Url::parse(uri).map_err(|_| "it is not a URL; write `http://localhost:PORT/callback`")?;
     let is_here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none();
-    match url.scheme() == "http" && is_here && is_bare && url.fragment().is_none() && url.port() != Some(0) {
-        true => Ok(url),
-        false => Err("the browser brings the answer to this machine; write `http://localhost:PORT/callback`"),
+    if url.scheme() == "http" && is_here && is_bare && url.fragment().is_none() && url.port() != Some(0) {
+        Ok(url)
+    } else {
+        Err("the browser brings the answer to this machine; write `http://localhost:PORT/callback`")
     }
 }
 
@@ -138,7 +139,7 @@ async fn bind(port: u16) -> std::io::Result<(Vec<TcpListener>, u16)> {
 }
 
 /// Reads the answer from the query of a redirect URI.
-pub(super) fn read(query: &str, expected: &str) -> Result<Answer, Option<Error>> {
+pub(super) fn read(query: &str, expected: &str) -> Result<CallbackAnswer, Option<Error>> {
     let pairs = || url::form_urlencoded::parse(query.as_bytes());
     let states: Vec<_> = pairs().filter(|(name, _)| name == "state").map(|(_, state)| state).collect();
     if states != [expected] {
@@ -157,7 +158,7 @@ pub(super) fn read(query: &str, expected: &str) -> Result<Answer, Option<Error>>
         return Err(Some(Error::Refused(foreign(&text))));
     }
     match fields.remove("code").filter(|code| !code.is_empty()) {
-        Some(code) => Ok(Answer { code, state: expected.to_owned(), issuer: fields.remove("iss") }),
+        Some(code) => Ok(CallbackAnswer { code, state: expected.to_owned(), issuer: fields.remove("iss") }),
         None => Err(Some(Error::Answer("there is no `code` in it".to_owned()))),
     }
 }
@@ -186,9 +187,9 @@ async fn answered(State(page): State<Page>, request: Request) -> Response {
 }
 
 /// Passes the answer on, and waits for the page that says how the login has ended.
-async fn outcome(page: &Page, answer: Result<Answer, Error>) -> Response {
+async fn outcome(page: &Page, answer: Result<CallbackAnswer, Error>) -> Response {
     let (sender, outcome) = oneshot::channel();
-    if page.arrived.send(Arrived { answer, page: sender }).await.is_err() {
+    if page.arrived.send(ArrivedCallback { answer, page: sender }).await.is_err() {
         return shown(StatusCode::GONE, "This login is over.");
     }
     match tokio::time::timeout(PAGE_TIMEOUT, outcome).await {

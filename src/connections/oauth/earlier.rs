@@ -37,7 +37,7 @@ pub(super) async fn metadata(
     found.filter(|metadata| metadata.issuer.as_ref() == Some(received_issuer)).ok_or(error)
 }
 
-/// What is published at the path of the server, if anything is.
+/// The document at the path of the server, if there is one.
 pub(super) async fn get(http: &Http, server: &Url, path: &str) -> Option<Vec<u8>> {
     let url = server.join(path).ok()?;
     let request = http::Request::get(url.as_str()).body(Vec::new()).ok()?;

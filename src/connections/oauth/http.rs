@@ -13,7 +13,7 @@ use super::published::{self, Published};
 use super::token_request::TokenRequest;
 use super::{Error, foreign, with_causes};
 use crate::ground::text::Redactor;
-use crate::ground::web::{self, Closed, Proxies, closed, literal};
+use crate::ground::web::{self, ClosedAddress, Proxies, closed, literal};
 
 /// The timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -30,15 +30,16 @@ pub(super) struct Reachable {
 
 impl Reachable {
     pub(super) fn from(server: &Url, private_addresses: bool) -> Self {
-        let is_private = literal(server).is_some_and(|address| closed(address) == Some(Closed::Private));
+        let is_private =
+            literal(server).is_some_and(|address| closed(address) == Some(ClosedAddress::Private));
         Self { loopback: web::is_loopback(server), private: private_addresses || is_private }
     }
 
     fn allows(self, address: IpAddr) -> bool {
         match closed(address) {
             None => true,
-            Some(Closed::Loopback) => self.loopback,
-            Some(Closed::Private) => self.private,
+            Some(ClosedAddress::Loopback) => self.loopback,
+            Some(ClosedAddress::Private) => self.private,
             Some(_) => false,
         }
     }
@@ -50,7 +51,8 @@ impl Reachable {
 
     /// Whether the URL has a private address that may be reached.
     pub(super) fn is_private(self, url: &Url) -> bool {
-        literal(url).is_some_and(|address| closed(address) == Some(Closed::Private) && self.allows(address))
+        literal(url)
+            .is_some_and(|address| closed(address) == Some(ClosedAddress::Private) && self.allows(address))
     }
 
     /// Why a secret may not be sent to `url`, nor a user; the reason follows "which".
@@ -99,7 +101,7 @@ pub(super) struct Http {
     reachable: Reachable,
     redactor: Redactor,
     failure: Mutex<Option<String>>,
-    /// What is read of metadata.
+    /// The documents of metadata.
     pub(super) published: Published,
     /// Whether requests for tokens leave out the parameter `resource`.
     omits_resource: bool,
@@ -290,16 +292,16 @@ struct Guarded {
 impl Resolve for Guarded {
     fn resolve(&self, name: Name) -> Resolving {
         let (reachable, is_encrypted) = (self.reachable, self.is_encrypted);
-        let allows = move |address| match is_encrypted {
-            true => reachable.allows(address),
-            false => reachable.allows_unencrypted(address),
+        let allows = move |address| {
+            if is_encrypted { reachable.allows(address) } else { reachable.allows_unencrypted(address) }
         };
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let addresses: Vec<SocketAddr> = found.filter(|address| allows(address.ip())).collect();
-            match addresses.is_empty() {
-                true => Err(Unsent::Name(name.as_str().to_owned()).into()),
-                false => Ok(Box::new(addresses.into_iter()) as Addrs),
+            if addresses.is_empty() {
+                Err(Unsent::Name(name.as_str().to_owned()).into())
+            } else {
+                Ok(Box::new(addresses.into_iter()) as Addrs)
             }
         })
     }

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::{Error, SigningAlgorithm};
 
-/// How long an assertion holds, in seconds.
+/// The lifetime of an assertion, in seconds.
 const LIFETIME_SECS: u64 = 300;
 
 /// An assertion for the authorization server `audience`.

@@ -11,13 +11,13 @@ use rmcp::transport::auth::{AuthError, AuthorizationManager, OAuthClientConfig};
 use serde_json::json;
 
 use super::account::Account;
-use super::callback::{self, Answer, Arrived, Callback};
+use super::callback::{self, ArrivedCallback, Callback, CallbackAnswer};
 use super::published::is_same_issuer;
 use super::registration::{self, CLIENT_NAME};
-use super::server::{Found, KeptClient};
-use super::store::{ForClient, Store, blocking};
-use super::token::Token;
-use super::{Error, Grant, with_causes};
+use super::server::{AuthorizationServer, KeptClient};
+use super::store::{ForClient, LoginStore, blocking};
+use super::token::AccessToken;
+use super::{Error, TokenGrant, with_causes};
 use crate::ground::text::describe;
 
 /// The longest scopes that are asked for, in bytes: all are in the page's address.
@@ -36,12 +36,12 @@ pub(crate) trait Opener: Send + Sync {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RefusedRequest<'a> {
     /// The token that it had.
-    pub(crate) token: Option<&'a Token>,
+    pub(crate) token: Option<&'a AccessToken>,
     /// The header `WWW-Authenticate` of the answer.
     pub(crate) challenge: Option<&'a str>,
 }
 
-/// What came of a visit.
+/// The result of a visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Visited {
     /// The user was sent there, and the browser brings the answer.
@@ -68,7 +68,8 @@ impl Account {
         timeout: Duration,
     ) -> Result<(), Error> {
         let challenge = refused.and_then(|refused| refused.challenge);
-        let Grant::Code { client, client_metadata_url, redirect_uri } = &self.server.settings.grant else {
+        let TokenGrant::Code { client, client_metadata_url, redirect_uri } = &self.server.settings.grant
+        else {
             // Others need no user; whether they get a token shows at once.
             return self.another(None, challenge.unwrap_or_default()).await.map(drop);
         };
@@ -78,7 +79,7 @@ impl Account {
         {
             return Ok(());
         }
-        blocking(&self.server.store, Store::check).await?;
+        blocking(&self.server.store, LoginStore::check).await?;
         let probed = match challenge {
             Some(challenge) => Some(challenge.to_owned()),
             None => self.probe().await?,
@@ -116,7 +117,7 @@ impl Account {
     async fn configure(
         &self,
         manager: &mut AuthorizationManager,
-        resolved: &Found,
+        resolved: &AuthorizationServer,
         client: Option<(String, Option<String>)>,
         redirect_uri: &str,
         scopes: &[String],
@@ -147,7 +148,7 @@ impl Account {
     async fn ask(
         &self,
         manager: &AuthorizationManager,
-        resolved: &Found,
+        resolved: &AuthorizationServer,
         callback: &mut Callback,
         url: &Url,
         opener: &dyn Opener,
@@ -162,7 +163,7 @@ impl Account {
             };
             let (answer, page) = tokio::select! {
                 arrived = callback.answer() => match arrived {
-                    Some(Arrived { answer, page }) => (answer, Some(page)),
+                    Some(ArrivedCallback { answer, page }) => (answer, Some(page)),
                     None => return Err(Error::Answer("the listener for it has ended".to_owned())),
                 },
                 opened = opened => match opened.map_err(Error::NotOpened)? {
@@ -188,15 +189,15 @@ impl Account {
     async fn exchange(
         &self,
         manager: &AuthorizationManager,
-        resolved: &Found,
-        answer: Answer,
+        resolved: &AuthorizationServer,
+        answer: CallbackAnswer,
     ) -> Result<(), Error> {
-        let Answer { code, state, issuer } = answer;
+        let CallbackAnswer { code, state, issuer } = answer;
         let known = resolved.metadata.issuer.as_ref();
         let issuer =
             issuer.map(|now| known.filter(|known| is_same_issuer(known, &now)).cloned().unwrap_or(now));
         // A renewal that goes on would write over it.
-        let _lock = blocking(&self.server.store, Store::lock).await?;
+        let _lock = blocking(&self.server.store, LoginStore::lock).await?;
         let exchanged = manager.exchange_code_for_token_with_issuer(&code, &state, issuer.as_deref()).await;
         let tokens = exchanged.map_err(|error| match error {
             AuthError::TokenExchangeFailed(why) => Error::Token(resolved.http.why(&why)),
@@ -214,10 +215,10 @@ impl Account {
     async fn scopes(
         &self,
         manager: &AuthorizationManager,
-        resolved: &Found,
+        resolved: &AuthorizationServer,
         wanted: &[String],
     ) -> Result<Vec<String>, Error> {
-        let known = blocking(&self.server.store, Store::look).await?.unwrap_or_default();
+        let known = blocking(&self.server.store, LoginStore::look).await?.unwrap_or_default();
         let refused = known.refused.map(|refused| refused.scopes).unwrap_or_default();
         let more = !wanted.is_empty() || !refused.is_empty();
         let mut scopes: Vec<String> = Vec::new();
@@ -247,7 +248,7 @@ impl Account {
         Ok(scopes)
     }
 
-    /// What the server says without a token: the challenge of its refusal, empty if it has none. `None` if it does not
+    /// The server's words without a token: the challenge of its refusal, empty if it has none. `None` if it does not
     /// refuse.
     async fn probe(&self) -> Result<Option<String>, Error> {
         let body = json!({
@@ -279,7 +280,7 @@ impl Account {
 }
 
 /// Whether the authorization server takes the URL of a metadata document for a client's identifier.
-fn takes_documents(resolved: &Found) -> bool {
+fn takes_documents(resolved: &AuthorizationServer) -> bool {
     let field = resolved.metadata.additional_fields.get("client_id_metadata_document_supported");
     field.and_then(serde_json::Value::as_bool).unwrap_or_default()
 }
@@ -299,7 +300,7 @@ fn parameter(url: &Url, name: &str) -> String {
 }
 
 /// The answer in a redirect URI that a user has pasted, or in its query alone.
-fn pasted_answer(pasted: &str, state: &str) -> Result<Answer, Error> {
+fn pasted_answer(pasted: &str, state: &str) -> Result<CallbackAnswer, Error> {
     let pasted = pasted.trim();
     let query = match Url::parse(pasted) {
         Ok(url) => url.query().unwrap_or_default().to_owned(),

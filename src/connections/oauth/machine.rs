@@ -11,16 +11,16 @@ use serde_json::Value;
 use url::form_urlencoded;
 
 use super::http::Http;
-use super::server::{Found, KeptClient, Server};
-use super::token::{Token, now};
-use super::{Error, Grant, IdentityProvider, MachineClient, foreign, jwt, with_causes};
+use super::server::{AuthorizationServer, KeptClient, ProtectedServer};
+use super::token::{AccessToken, now};
+use super::{Error, IdentityProvider, MachineClient, TokenGrant, foreign, jwt, with_causes};
 use crate::ground::text::describe;
 
-/// What says that the client's assertion is a JSON Web Token (RFC 7523 §2.2).
+/// The type of the client's assertion, a JSON Web Token (RFC 7523 §2.2).
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// A token without a user, for a server that has answered with `challenge`.
-pub(super) async fn token(server: &Server, challenge: Option<&str>) -> Result<Token, Error> {
+pub(super) async fn token(server: &ProtectedServer, challenge: Option<&str>) -> Result<AccessToken, Error> {
     let (mut manager, resolved) = server.discover(challenge, KeptClient::default()).await?;
     server.check_issuer(&resolved).await?;
     let scopes = match server.settings.scopes.as_slice() {
@@ -29,26 +29,26 @@ pub(super) async fn token(server: &Server, challenge: Option<&str>) -> Result<To
     };
     let metadata = &resolved.metadata;
     match &server.settings.grant {
-        Grant::Client(MachineClient::Secret { client_id, client_secret }) => {
+        TokenGrant::Client(MachineClient::Secret { client_id, client_secret }) => {
             by_secret(server, &mut manager, &resolved.http, (client_id, client_secret), scopes).await
         }
-        Grant::Client(MachineClient::Key { client_id, private_key, algorithm }) => {
+        TokenGrant::Client(MachineClient::Key { client_id, private_key, algorithm }) => {
             let audience = metadata.issuer.as_deref().unwrap_or(&metadata.token_endpoint);
             let assertion = jwt::assertion(client_id, audience, private_key, *algorithm, now())?;
             by_assertion(server, &resolved, &assertion, &scopes).await
         }
-        Grant::Enterprise(provider) => by_provider(server, &resolved, provider, scopes).await,
-        Grant::Code { .. } => Err(Error::Ended("a user has to log in".to_owned())),
+        TokenGrant::Enterprise(provider) => by_provider(server, &resolved, provider, scopes).await,
+        TokenGrant::Code { .. } => Err(Error::Ended("a user has to log in".to_owned())),
     }
 }
 
 async fn by_secret(
-    server: &Server,
+    server: &ProtectedServer,
     manager: &mut AuthorizationManager,
     http: &Http,
     (client_id, client_secret): (&str, &str),
     scopes: Vec<String>,
-) -> Result<Token, Error> {
+) -> Result<AccessToken, Error> {
     // The tokens of a client are not kept: it can have new ones at any time.
     manager.set_credential_store(rmcp::transport::auth::InMemoryCredentialStore::new());
     let config = ClientCredentialsConfig::ClientSecret {
@@ -62,15 +62,15 @@ async fn by_secret(
     manager.configure_client_credentials(&config).map_err(refused)?;
     let tokens = manager.exchange_client_credentials(&config).await;
     let tokens = tokens.map_err(|error| Error::Token(http.why(&describe(&error))))?;
-    Ok(Token::lasting(tokens.access_token().secret().clone(), tokens.expires_in()))
+    Ok(AccessToken::lasting(tokens.access_token().secret().clone(), tokens.expires_in()))
 }
 
 async fn by_assertion(
-    server: &Server,
-    resolved: &Found,
+    server: &ProtectedServer,
+    resolved: &AuthorizationServer,
     assertion: &str,
     scopes: &[String],
-) -> Result<Token, Error> {
+) -> Result<AccessToken, Error> {
     let scopes = scopes.join(" ");
     let fields = [
         ("grant_type", "client_credentials"),
@@ -92,7 +92,7 @@ async fn by_assertion(
     }
     let tokens: OAuthTokenResponse = serde_json::from_slice(answer.body())
         .map_err(|_| Error::Token("its answer is not a token response".to_owned()))?;
-    Ok(Token::lasting(tokens.access_token().secret().clone(), tokens.expires_in()))
+    Ok(AccessToken::lasting(tokens.access_token().secret().clone(), tokens.expires_in()))
 }
 
 /// An error answer (RFC 6749 §5.2) as text.
@@ -107,11 +107,11 @@ fn refusal(status: http::StatusCode, body: &[u8]) -> String {
 }
 
 async fn by_provider(
-    server: &Server,
-    resolved: &Found,
+    server: &ProtectedServer,
+    resolved: &AuthorizationServer,
     provider: &IdentityProvider,
     scopes: Vec<String>,
-) -> Result<Token, Error> {
+) -> Result<AccessToken, Error> {
     let (http, metadata) = (&*resolved.http, &resolved.metadata);
     let authentication = |secret: &Option<String>, methods: Option<&Value>| match secret {
         None => EmaClientAuthentication::None,
@@ -121,9 +121,10 @@ async fn by_provider(
                 let methods = methods.and_then(Value::as_array);
                 methods.is_some_and(|methods| methods.iter().any(|each| each == method))
             };
-            match takes("client_secret_post") && !takes("client_secret_basic") {
-                true => EmaClientAuthentication::ClientSecretPost(secret),
-                false => EmaClientAuthentication::ClientSecretBasic(secret),
+            if takes("client_secret_post") && !takes("client_secret_basic") {
+                EmaClientAuthentication::ClientSecretPost(secret)
+            } else {
+                EmaClientAuthentication::ClientSecretBasic(secret)
             }
         }
     };
@@ -141,5 +142,5 @@ async fn by_provider(
         EmaExchangeRequest::new_with_id_token(identity, resource, server.url.as_str(), &provider.id_token);
     let exchanged = exchange.with_scopes(scopes).exchange(http, http).await;
     let tokens = exchanged.map_err(|error| Error::Token(http.why(&describe(&error))))?;
-    Ok(Token::lasting(tokens.access_token.secret().clone(), tokens.expires_in))
+    Ok(AccessToken::lasting(tokens.access_token.secret().clone(), tokens.expires_in))
 }

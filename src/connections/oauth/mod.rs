@@ -35,10 +35,10 @@ pub(crate) use self::account::{Account, Accounts};
 pub(crate) use self::callback::check_redirect_uri;
 pub(crate) use self::login::{Opener, RefusedRequest, Visited};
 pub(crate) use self::settings::{
-    CLIENT_METADATA_URL, Grant, IdentityProvider, MachineClient, Settings, SigningAlgorithm,
+    CLIENT_METADATA_URL, IdentityProvider, MachineClient, OauthSettings, SigningAlgorithm, TokenGrant,
 };
-pub(crate) use self::store::{KnownLogin, Refused, Store};
-pub(crate) use self::token::Token;
+pub(crate) use self::store::{KnownLogin, LoginStore, RefusedAccess};
+pub(crate) use self::token::AccessToken;
 use crate::ground::text::visible::line;
 use crate::ground::text::{describe, one_line, shortened};
 
@@ -55,13 +55,13 @@ pub(crate) enum Error {
         what: &'static str,
         /// The URL, without its query.
         url: String,
-        /// What is wrong with it.
+        /// The fault of it.
         why: &'static str,
     },
     /// The server answers without a login.
     #[error("the server answers without a login, and says nothing of an authorization server")]
     NotNeeded,
-    /// What the server or its authorization server publish cannot be used.
+    /// The documents of the server or its authorization server cannot be used.
     #[error("the authorization server cannot be found: {0}")]
     Discovery(String),
     /// The client cannot be registered.
@@ -91,7 +91,7 @@ pub(crate) enum Error {
     /// Nothing came back from the browser.
     #[error("nobody has logged in within {} s", after.as_secs())]
     Silent {
-        /// How long it was waited for.
+        /// The time that it was waited for.
         after: Duration,
     },
     /// The authorization server gave no token.
@@ -120,7 +120,7 @@ pub(crate) enum Error {
     /// The key cannot sign.
     #[error("`private_key` cannot be used: {0}")]
     Key(String),
-    /// What is kept cannot be read or written.
+    /// The kept login cannot be read or written.
     #[error("the login cannot be kept")]
     Store(#[source] std::io::Error),
 }

@@ -37,7 +37,7 @@ fn is_of(metadata: &AuthorizationMetadata, issuer: &str) -> bool {
     found.is_some_and(|found| found.trim_end_matches('/') == issuer.trim_end_matches('/'))
 }
 
-/// Where the metadata of an issuer with this path are (RFC 8414 §3.1, OpenID Connect Discovery §4).
+/// The places of the metadata of an issuer with this path (RFC 8414 §3.1, OpenID Connect Discovery §4).
 fn places(path: &str) -> [String; 3] {
     [
         format!("/.well-known/oauth-authorization-server{path}"),
@@ -57,7 +57,7 @@ mod tests {
     use super::super::http::{Clients, Reachable};
     use super::*;
     use crate::ground::text::Redactor;
-    use crate::ground::web::{Closed, closed};
+    use crate::ground::web::{ClosedAddress, closed};
 
     /// A private address of this machine, if it has one.
     fn private_address() -> Option<IpAddr> {
@@ -65,7 +65,7 @@ mod tests {
             let socket = UdpSocket::bind(from).ok()?;
             socket.connect(to).ok()?;
             let address = socket.local_addr().ok()?.ip();
-            (closed(address) == Some(Closed::Private)).then_some(address)
+            (closed(address) == Some(ClosedAddress::Private)).then_some(address)
         })
     }
 

@@ -100,7 +100,7 @@ impl Published {
         Some(answer)
     }
 
-    /// What was passed over, to be told if no server is left.
+    /// The documents that were passed over, to be told if no server is left.
     pub(super) fn failures(&self) -> String {
         self.failures.lock().join("; ")
     }
@@ -111,7 +111,7 @@ pub(super) fn is_same_issuer(left: &str, right: &str) -> bool {
     left.trim_end_matches('/') == right.trim_end_matches('/')
 }
 
-/// Where the metadata at `url` may be as well: below the path of their issuer.
+/// The other place of the metadata at `url`: below the path of their issuer.
 pub(super) fn other_place(url: &str) -> Option<String> {
     let mut url = Url::parse(url).ok()?;
     let path = url.path().strip_prefix(SERVER_METADATA)?.trim_matches('/').to_owned();

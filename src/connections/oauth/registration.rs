@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 use rmcp::transport::auth::AuthorizationManager;
 use serde_json::{Map, Value, json};
 
-use super::server::Found;
+use super::server::AuthorizationServer;
 use super::{Error, with_causes};
 
 /// The name under which ipybox is registered.
@@ -14,20 +14,24 @@ pub(super) const CLIENT_NAME: &str = "ipybox";
 /// The member of metadata that lists how clients authenticate.
 const METHODS: &str = "token_endpoint_auth_methods_supported";
 
-/// How a client authenticates, the best first: a program on a user's machine keeps no secret, and one in the body of a
+/// The methods of a client's authentication, the best first: a program on a user's machine keeps no secret; one in the body of a
 /// request needs no escaping.
 const PREFERRED: [&str; 3] = ["none", "client_secret_post", "client_secret_basic"];
 
 /// A client that was registered.
-pub(super) struct Registered {
+pub(super) struct RegisteredClient {
     pub(super) client_id: String,
     pub(super) client_secret: Option<String>,
-    /// How it authenticates, by its name in RFC 7591.
+    /// The method by which it authenticates, by its name in RFC 7591.
     pub(super) method: String,
 }
 
 /// Has the client of `manager` authenticate in this way, whichever others the authorization server has.
-pub(super) fn authenticate_by(method: Option<&str>, found: &Found, manager: &mut AuthorizationManager) {
+pub(super) fn authenticate_by(
+    method: Option<&str>,
+    found: &AuthorizationServer,
+    manager: &mut AuthorizationManager,
+) {
     let Some(method) = method else { return };
     let mut metadata = found.metadata.clone();
     metadata.additional_fields.insert(METHODS.to_owned(), json!([method]));
@@ -36,10 +40,10 @@ pub(super) fn authenticate_by(method: Option<&str>, found: &Found, manager: &mut
 
 /// Registers a client. An authorization server that does not say which ways it has is asked for one after the other.
 pub(super) async fn register(
-    found: &Found,
+    found: &AuthorizationServer,
     redirect_uri: &str,
     scopes: &[String],
-) -> Result<Registered, Error> {
+) -> Result<RegisteredClient, Error> {
     let Some(endpoint) = &found.metadata.registration_endpoint else {
         return Err(Error::Registration("Dynamic client registration not supported".to_owned()));
     };
@@ -62,7 +66,7 @@ pub(super) async fn register(
 }
 
 /// The ways to ask for, in their order.
-fn methods(found: &Found) -> Vec<&'static str> {
+fn methods(found: &AuthorizationServer) -> Vec<&'static str> {
     let Some(published) = found.metadata.additional_fields.get(METHODS).and_then(Value::as_array) else {
         return PREFERRED.to_vec();
     };
@@ -97,7 +101,7 @@ fn request(
 }
 
 /// Reads the answer, which may name another way than was asked for.
-fn read(answer: &Response<Vec<u8>>, asked: &str) -> Result<Registered, Error> {
+fn read(answer: &Response<Vec<u8>>, asked: &str) -> Result<RegisteredClient, Error> {
     let members: Map<String, Value> = serde_json::from_slice(answer.body()).unwrap_or_default();
     let text = |name: &str| members.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let Some(client_id) = text("client_id") else {
@@ -112,5 +116,5 @@ fn read(answer: &Response<Vec<u8>>, asked: &str) -> Result<Registered, Error> {
         (_, Some(_)) => asked,
     };
     let client_secret = client_secret.filter(|_| method != "none");
-    Ok(Registered { client_id: client_id.to_owned(), client_secret, method: method.to_owned() })
+    Ok(RegisteredClient { client_id: client_id.to_owned(), client_secret, method: method.to_owned() })
 }

@@ -9,26 +9,26 @@ use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetada
 
 use super::http::{Clients, Http, Reachable};
 use super::published::is_same_issuer;
-use super::store::{ForClient, Store, blocking};
-use super::{Error, Settings, earlier, foreign, private, with_causes};
+use super::store::{ForClient, LoginStore, blocking};
+use super::{Error, OauthSettings, earlier, foreign, private, with_causes};
 use crate::ground::text::Redactor;
 
 /// Metadata is read within this time: a hostile server may have many pages for us, each of them slow.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An MCP server behind a login.
-pub(super) struct Server {
+pub(super) struct ProtectedServer {
     /// Its URL without user name, password and query, which may be secrets.
     pub(super) url: Url,
-    pub(super) settings: Settings,
-    pub(super) store: Arc<Store>,
+    pub(super) settings: OauthSettings,
+    pub(super) store: Arc<LoginStore>,
     redactor: Redactor,
     /// Made at the first request: reading the machine's certificates takes some milliseconds.
     clients: Mutex<Option<Clients>>,
 }
 
 /// The authorization server of an MCP server.
-pub(super) struct Found {
+pub(super) struct AuthorizationServer {
     pub(super) metadata: AuthorizationMetadata,
     /// Whether it was published, rather than guessed as servers of revision 2025-03-26 have it.
     pub(super) is_published: bool,
@@ -36,7 +36,7 @@ pub(super) struct Found {
     pub(super) http: Arc<Http>,
 }
 
-/// What is kept with a login of the client, and of whom its tokens are.
+/// The client that is kept with a login, and the server whose tokens they are.
 #[derive(Default)]
 pub(super) struct KeptClient {
     pub(super) client_secret: Option<String>,
@@ -44,18 +44,18 @@ pub(super) struct KeptClient {
     pub(super) issuer: Option<String>,
 }
 
-impl Server {
-    pub(super) fn new(url: Url, settings: Settings, store: Store, redactor: Redactor) -> Self {
+impl ProtectedServer {
+    pub(super) fn new(url: Url, settings: OauthSettings, store: LoginStore, redactor: Redactor) -> Self {
         Self { url, settings, store: Arc::new(store), redactor, clients: Mutex::default() }
     }
 
     /// Checks that the authorization server is the one that the user names, or that a client's own secret went to before.
-    pub(super) async fn check_issuer(&self, found: &Found) -> Result<(), Error> {
+    pub(super) async fn check_issuer(&self, found: &AuthorizationServer) -> Result<(), Error> {
         let now = found.metadata.issuer.clone();
         let expected = match &self.settings.issuer {
             Some(issuer) => Some(issuer.clone()),
             None if self.settings.has_secret() => {
-                blocking(&self.store, Store::look).await?.and_then(|login| login.issuer)
+                blocking(&self.store, LoginStore::look).await?.and_then(|login| login.issuer)
             }
             None => None,
         };
@@ -77,7 +77,7 @@ impl Server {
         &self,
         challenge: Option<&str>,
         kept: KeptClient,
-    ) -> Result<(AuthorizationManager, Found), Error> {
+    ) -> Result<(AuthorizationManager, AuthorizationServer), Error> {
         let KeptClient { client_secret, method, issuer } = kept;
         let http = self.http()?;
         http.reachable().check("the server's URL", self.url.as_str())?;
@@ -104,7 +104,7 @@ impl Server {
         let (is_published, mut metadata) =
             resolved.map_err(slow)?.map_err(|error: AuthError| Error::Discovery(told(&error, &http)))?;
         metadata.issuer = http.published.own_spelling(metadata.issuer);
-        let resolved = Found { metadata, is_published, http: Arc::clone(&http) };
+        let resolved = AuthorizationServer { metadata, is_published, http: Arc::clone(&http) };
         http.reachable().check("its token endpoint", &resolved.metadata.token_endpoint)?;
         let methods = resolved.metadata.code_challenge_methods_supported.as_deref();
         // MCP 2025-11-25: without it there is no saying whether the code is proven to be ours. Microsoft Entra, which does

@@ -1,4 +1,4 @@
-//! How ipybox is known to the authorization server of one MCP server.
+//! The settings by which ipybox is known to the authorization server of one MCP server.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -9,9 +9,9 @@ pub(crate) const CLIENT_METADATA_URL: &str =
 
 /// The `oauth` parameters of a server, placeholders filled. It has no `Debug`: it holds secrets.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Settings {
-    /// How tokens are got.
-    pub(crate) grant: Grant,
+pub(crate) struct OauthSettings {
+    /// The way to get tokens.
+    pub(crate) grant: TokenGrant,
     /// The scopes to ask for; if empty, those that the server names.
     pub(crate) scopes: Vec<String>,
     /// The authorization server; any that the server names if it is `None`.
@@ -22,16 +22,16 @@ pub(crate) struct Settings {
     pub(crate) omits_resource: bool,
 }
 
-/// How tokens are got.
+/// The way to get tokens.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Grant {
+pub(crate) enum TokenGrant {
     /// A user logs in.
     Code {
         /// The client that is registered already, and its secret.
         client: Option<(String, Option<String>)>,
         /// The client's metadata document; `None` to use none.
         client_metadata_url: Option<String>,
-        /// Where the browser is sent afterwards; on a free port if it is `None`.
+        /// The address to which the browser is sent afterwards; on a free port if it is `None`.
         redirect_uri: Option<String>,
     },
     /// The client logs in as itself.
@@ -73,42 +73,44 @@ pub(crate) struct IdentityProvider {
     pub(crate) resource_client_secret: Option<String>,
 }
 
-impl Default for Settings {
+impl Default for OauthSettings {
     fn default() -> Self {
         let client_metadata_url = Some(CLIENT_METADATA_URL.to_owned());
-        let grant = Grant::Code { client: None, client_metadata_url, redirect_uri: None };
+        let grant = TokenGrant::Code { client: None, client_metadata_url, redirect_uri: None };
         Self { grant, scopes: Vec::new(), issuer: None, private_addresses: false, omits_resource: false }
     }
 }
 
-impl Settings {
+impl OauthSettings {
     /// Whether a user has to log in.
     pub(crate) fn needs_user(&self) -> bool {
-        matches!(self.grant, Grant::Code { .. })
+        matches!(self.grant, TokenGrant::Code { .. })
     }
 
     /// Whether a secret of the user's goes to the authorization server.
     pub(super) fn has_secret(&self) -> bool {
-        !matches!(&self.grant, Grant::Code { client: None | Some((_, None)), .. })
+        !matches!(&self.grant, TokenGrant::Code { client: None | Some((_, None)), .. })
     }
 
     /// The secret of a client that is registered already.
     pub(super) fn client_secret(&self) -> Option<String> {
         match &self.grant {
-            Grant::Code { client: Some((_, secret)), .. } => secret.clone(),
+            TokenGrant::Code { client: Some((_, secret)), .. } => secret.clone(),
             _ => None,
         }
     }
 
-    /// What distinguishes the accounts of one server, as a part of a file name: who the client is.
+    /// The mark that distinguishes the accounts of one server, as a part of a file name: who the client is.
     pub(super) fn key(&self, server: &reqwest::Url) -> String {
         let client: Value = match &self.grant {
-            Grant::Code { client: None, .. } => Value::Null,
-            Grant::Code { client: Some((id, _)), .. } => json!(id),
-            Grant::Client(MachineClient::Secret { client_id, .. } | MachineClient::Key { client_id, .. }) => {
+            TokenGrant::Code { client: None, .. } => Value::Null,
+            TokenGrant::Code { client: Some((id, _)), .. } => json!(id),
+            TokenGrant::Client(
+                MachineClient::Secret { client_id, .. } | MachineClient::Key { client_id, .. },
+            ) => {
                 json!(["client", client_id])
             }
-            Grant::Enterprise(provider) => json!(["enterprise", provider.issuer, provider.client_id]),
+            TokenGrant::Enterprise(provider) => json!(["enterprise", provider.issuer, provider.client_id]),
         };
         let digest = Sha256::digest(json!([server.as_str(), client]).to_string());
         format!("{digest:x}").chars().take(32).collect()

@@ -1,4 +1,4 @@
-//! Where logins are kept: tokens in the vault, what is no secret in `logins.json` of the state directory.
+//! The store of logins: tokens are in the vault, the rest, no secret, in `logins.json` of the state directory.
 //!
 //! Several processes may use the same login: each reads it anew before it renews a token, under a lock.
 
@@ -22,7 +22,7 @@ use crate::ground::env::vault::Vault;
 use crate::ground::files::{Journal, JournalNote, Stamp, StateFile, create_private_directory, lock};
 use crate::ground::web::bare;
 
-/// How long to wait for another process that renews the same token.
+/// The time to wait for another process that renews the same token.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The secrets of a login.
@@ -33,15 +33,15 @@ pub(super) struct Secret {
     /// The client's secret, if it was given one when it was registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client_secret: Option<String>,
-    /// How the client authenticates, if it was registered for one way.
+    /// The method by which the client authenticates, if it was registered for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) method: Option<String>,
-    /// Where the tokens came from.
+    /// The endpoint that the tokens came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) token_endpoint: Option<String>,
 }
 
-/// What is known of a login, without its secrets.
+/// The description of a login, without its secrets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct KnownLogin {
     /// The server's URL, without user name, password and query.
@@ -61,14 +61,14 @@ pub(crate) struct KnownLogin {
     /// The scopes that were granted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) scopes: Vec<String>,
-    /// What the server refused last, until the next login.
+    /// The request that the server refused last, until the next login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) refused: Option<Refused>,
+    pub(crate) refused: Option<RefusedAccess>,
 }
 
 /// A request that a server has refused for want of a login, or of scopes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedAccess {
     /// The name under which it is registered, or was to be.
     pub(crate) name: String,
     /// Its parameters; placeholders are not filled.
@@ -92,8 +92,8 @@ struct LoginChange {
     key: String,
 }
 
-/// Where one login is kept. Its methods block.
-pub(crate) struct Store {
+/// The store of one login. Its methods block.
+pub(crate) struct LoginStore {
     key: String,
     server: String,
     place: Place,
@@ -104,7 +104,7 @@ enum Place {
     Memory(Mutex<Option<Box<Secret>>>),
 }
 
-impl Store {
+impl LoginStore {
     pub(super) fn new(key: String, server: String, directory: Option<&Path>) -> Self {
         let place = directory
             .map_or_else(|| Place::Memory(Mutex::default()), |path| Place::Directory(path.to_owned()));
@@ -204,7 +204,7 @@ impl Store {
         }
     }
 
-    /// What is known of the login.
+    /// Reads the description of the login.
     pub(super) fn look(&self) -> io::Result<Option<KnownLogin>> {
         match &self.place {
             Place::Directory(directory) => {
@@ -215,7 +215,7 @@ impl Store {
     }
 
     /// Notes what the server has refused, for `ipybox login` in another process.
-    pub(super) fn note(&self, refused: Refused) -> io::Result<()> {
+    pub(super) fn note(&self, refused: RefusedAccess) -> io::Result<()> {
         let Place::Directory(directory) = &self.place else { return Ok(()) };
         let is_known = self.look()?.and_then(|login| login.refused).as_ref() == Some(&refused);
         if is_known {
@@ -290,22 +290,22 @@ fn file_of(directory: &Path) -> StateFile {
 /// The store as rmcp wants it, for one client.
 #[derive(Clone)]
 pub(super) struct ForClient {
-    pub(super) store: Arc<Store>,
+    pub(super) store: Arc<LoginStore>,
     pub(super) client_secret: Option<String>,
     pub(super) method: Option<String>,
-    /// Where tokens come from; if it is `None`, from where those before came.
+    /// The endpoint that tokens come from; if it is `None`, from where those before came.
     pub(super) token_endpoint: Option<String>,
 }
 
 #[async_trait]
 impl CredentialStore for ForClient {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        Ok(blocking(&self.store, Store::load).await.map_err(failed)?.map(|secret| secret.credentials))
+        Ok(blocking(&self.store, LoginStore::load).await.map_err(failed)?.map(|secret| secret.credentials))
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
         let Self { client_secret, method, token_endpoint, .. } = self.clone();
-        let save = |store: &Store| {
+        let save = |store: &LoginStore| {
             let before = || store.load().ok().flatten().and_then(|secret| secret.token_endpoint);
             let token_endpoint = token_endpoint.or_else(before);
             store.save(Secret { credentials, client_secret, method, token_endpoint })
@@ -314,7 +314,7 @@ impl CredentialStore for ForClient {
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
-        blocking(&self.store, Store::clear).await.map(drop).map_err(failed)
+        blocking(&self.store, LoginStore::clear).await.map(drop).map_err(failed)
     }
 }
 
@@ -324,8 +324,8 @@ fn failed(error: Error) -> AuthError {
 
 /// Does `work` off the runtime's threads.
 pub(super) async fn blocking<T: Send + 'static>(
-    store: &Arc<Store>,
-    work: impl FnOnce(&Store) -> io::Result<T> + Send + 'static,
+    store: &Arc<LoginStore>,
+    work: impl FnOnce(&LoginStore) -> io::Result<T> + Send + 'static,
 ) -> Result<T, Error> {
     let store = Arc::clone(store);
     let done = tokio::task::spawn_blocking(move || work(&store)).await;
@@ -351,22 +351,22 @@ mod tests {
     fn tokens_that_a_process_left_when_it_died_are_removed_unless_they_are_of_a_login() {
         let directory = tempfile::tempdir().unwrap();
         let state = directory.path();
-        let store = Store::new("key".to_owned(), "https://a.example/".to_owned(), Some(state));
+        let store = LoginStore::new("key".to_owned(), "https://a.example/".to_owned(), Some(state));
         let kept = || Vault::in_directory(state).get("login key").unwrap();
         // It died between the vault and the document.
         drop(store.note_change(state).unwrap());
         Vault::in_directory(state).put("login key", "t0").unwrap();
-        Store::settle(state).unwrap();
+        LoginStore::settle(state).unwrap();
         assert_eq!(kept(), None);
         // After the document.
         store.save(secret()).unwrap();
         drop(store.note_change(state).unwrap());
-        Store::settle(state).unwrap();
+        LoginStore::settle(state).unwrap();
         assert!(kept().is_some() && store.load().unwrap().is_some());
         // Between the document and the vault, at the end.
         drop(store.note_change(state).unwrap());
         store.change(state, |login| login.is_logged_in = false).unwrap();
-        Store::settle(state).unwrap();
+        LoginStore::settle(state).unwrap();
         assert_eq!(kept(), None);
         assert!(journal_in(state).is_empty());
     }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use reqwest::Url;
 use serde_json::{Value, json};
 
-use super::{Account, Accounts, Opener, Settings, Visited};
+use super::{Account, Accounts, OauthSettings, Opener, Visited};
 use crate::ground::text::Redactor;
 
 /// What the endpoints for tokens and registrations are asked: the members of the body, and the header `Authorization`.
@@ -97,7 +97,7 @@ impl Provider {
         url.replace("{}", &self.origin)
     }
 
-    fn account(&self, settings: Settings) -> Arc<Account> {
+    fn account(&self, settings: OauthSettings) -> Arc<Account> {
         let url = Url::parse(&self.filled("{}/mcp")).unwrap();
         Accounts::new(None, Redactor::default()).with(&url, settings)
     }
@@ -196,7 +196,7 @@ async fn answers_with_tokens_are_read_as_providers_give_them() {
     ];
     for token in answers {
         let provider = Provider::start(Habits { token, ..Habits::default() }).await;
-        let account = provider.account(Settings::default());
+        let account = provider.account(OauthSettings::default());
         assert_eq!(
             provider.login(&account).await.as_deref(),
             Ok("Bearer t"),
@@ -214,7 +214,7 @@ async fn errors_with_the_status_of_success_are_errors() {
     ];
     for token in answers {
         let provider = Provider::start(Habits { token, ..Habits::default() }).await;
-        let error = provider.login(&provider.account(Settings::default())).await.unwrap_err();
+        let error = provider.login(&provider.account(OauthSettings::default())).await.unwrap_err();
         assert!(error.contains("bad_verification_code"), "{error}");
     }
 }
@@ -227,7 +227,7 @@ async fn an_empty_refresh_token_does_not_replace_the_one_that_is_kept() {
         _ => json_answer(200, json!({"access_token": "t1", "refresh_token": "r1"})),
     };
     let provider = Provider::start(Habits { token, ..Habits::default() }).await;
-    let account = provider.account(Settings::default());
+    let account = provider.account(OauthSettings::default());
     provider.login(&account).await.unwrap();
     for _ in 0..3 {
         let token = account.token().await.unwrap().unwrap();
@@ -257,11 +257,13 @@ async fn a_client_authenticates_in_the_way_for_which_it_is_registered() {
             json!({"client_id": "me", "client_secret": "x", "token_endpoint_auth_method": "none"}),
         )
     };
-    let takes_body: Endpoint =
-        |asked| match asked.get("client_secret") == SECRET && asked.authorization.is_none() {
-            true => token_of(asked),
-            false => json_answer(401, json!({"error": "invalid_client"})),
-        };
+    let takes_body: Endpoint = |asked| {
+        if asked.get("client_secret") == SECRET && asked.authorization.is_none() {
+            token_of(asked)
+        } else {
+            json_answer(401, json!({"error": "invalid_client"}))
+        }
+    };
     let takes_header: Endpoint = |asked| {
         let escape = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         match asked.pair() == format!("{}:{}", escape("m:e"), escape(SECRET)) {
@@ -289,7 +291,7 @@ async fn a_client_authenticates_in_the_way_for_which_it_is_registered() {
     ] {
         let provider =
             Provider::start(Habits { methods: methods.clone(), register, token, ..Habits::default() }).await;
-        let account = provider.account(Settings::default());
+        let account = provider.account(OauthSettings::default());
         assert_eq!(provider.login(&account).await.as_deref(), Ok("Bearer t"), "{methods}");
         let token = account.token().await.unwrap();
         account.another(token.as_ref(), "").await.unwrap().unwrap();
@@ -306,11 +308,11 @@ async fn the_parameter_resource_can_be_left_out_and_the_error_says_so() {
         }
     };
     let provider = Provider::start(Habits { token, ..Habits::default() }).await;
-    let error = provider.login(&provider.account(Settings::default())).await.unwrap_err();
+    let error = provider.login(&provider.account(OauthSettings::default())).await.unwrap_err();
     assert!(error.contains("AADSTS901002") && error.contains("`\"resource\": false` in `oauth`"), "{error}");
     assert!(provider.asked().iter().all(|asked| !asked.get("resource").is_empty()));
 
-    let account = provider.account(Settings { omits_resource: true, ..Settings::default() });
+    let account = provider.account(OauthSettings { omits_resource: true, ..OauthSettings::default() });
     assert_eq!(provider.login(&account).await.as_deref(), Ok("Bearer t"));
     let token = account.token().await.unwrap();
     account.another(token.as_ref(), "").await.unwrap().unwrap();
@@ -338,7 +340,7 @@ async fn metadata_are_found_where_and_as_providers_publish_them() {
     ] {
         let named = format!("{servers:?} {issuer} {metadata_path}");
         let provider = Provider::start(Habits { servers, issuer, metadata_path, ..Habits::default() }).await;
-        let account = provider.account(Settings::default());
+        let account = provider.account(OauthSettings::default());
         assert_eq!(provider.login(&account).await.as_deref(), Ok("Bearer t"), "{named}");
         let token = account.token().await.unwrap();
         account.another(token.as_ref(), "").await.unwrap().unwrap();
@@ -346,7 +348,7 @@ async fn metadata_are_found_where_and_as_providers_publish_them() {
     // A renewal stays with the server that has given the token, though another one stands before it now.
     let servers = vec!["http://127.0.0.1:9/", "{}"];
     let provider = Provider::start(Habits { servers, ..Habits::default() }).await;
-    let account = provider.account(Settings::default());
+    let account = provider.account(OauthSettings::default());
     provider.login(&account).await.unwrap();
     let other = Provider::start(Habits::default()).await;
     provider.named_first.lock().replace(other.origin.clone());
@@ -356,6 +358,6 @@ async fn metadata_are_found_where_and_as_providers_publish_them() {
 
     let servers = vec!["http://127.0.0.1:9/", "http://127.0.0.1:10/"];
     let provider = Provider::start(Habits { servers, ..Habits::default() }).await;
-    let error = provider.login(&provider.account(Settings::default())).await.unwrap_err();
+    let error = provider.login(&provider.account(OauthSettings::default())).await.unwrap_err();
     assert!(error.contains("http://127.0.0.1:9: ") && error.contains("http://127.0.0.1:10: "), "{error}");
 }

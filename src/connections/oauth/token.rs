@@ -12,27 +12,27 @@ const RENEWED_BEFORE: u64 = 30;
 
 /// An access token.
 #[derive(Clone)]
-pub(crate) struct Token {
+pub(crate) struct AccessToken {
     pub(super) secret: String,
     /// When to renew it, in seconds since 1970.
     renew_at: Option<u64>,
 }
 
-impl PartialEq for Token {
+impl PartialEq for AccessToken {
     fn eq(&self, other: &Self) -> bool {
         self.secret == other.secret
     }
 }
 
-impl Eq for Token {}
+impl Eq for AccessToken {}
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for AccessToken {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Token").finish_non_exhaustive()
     }
 }
 
-impl Token {
+impl AccessToken {
     /// The value of the header `Authorization`.
     pub(crate) fn header(&self) -> String {
         format!("Bearer {}", self.secret)

@@ -37,7 +37,7 @@ pub(super) fn tidy(members: &mut Map<String, Value>) {
     members.retain(|_, value| !value.is_null());
 }
 
-/// How long a token lasts, in seconds; `None` if that is not said, as by zero, which no token would be given for.
+/// The lifetime of a token, in seconds; `None` if that is not said, as by zero, which no token would be given for.
 fn lifetime(value: &Value) -> Option<u64> {
     let seconds = match value {
         Value::String(text) => text.trim().parse().ok()?,

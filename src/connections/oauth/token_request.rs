@@ -62,14 +62,14 @@ pub(super) enum NoToken {
     #[error("its token is of the type `{0}`; servers are sent tokens of the type `Bearer`")]
     Type(String),
     #[error("{0}")]
-    Token(#[from] Unusable),
+    Token(#[from] UnusableToken),
     #[error("its answer grants more than {LONGEST} bytes of scopes")]
     Scopes,
 }
 
 /// Why an access token cannot be sent to a server.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unusable {
+pub(super) enum UnusableToken {
     #[error("its access token is empty")]
     Empty,
     #[error("its access token is longer than {LONGEST} bytes")]
@@ -81,11 +81,11 @@ pub(super) enum Unusable {
 }
 
 /// Checks that a server can be sent an access token. Servers use more characters than RFC 6750 allows.
-pub(super) fn check_token(token: &str) -> Result<(), Unusable> {
+pub(super) fn check_token(token: &str) -> Result<(), UnusableToken> {
     match token.len() {
-        0 => Err(Unusable::Empty),
-        length if length > LONGEST => Err(Unusable::TooLong),
-        _ if !token.bytes().all(|byte| byte.is_ascii_graphic()) => Err(Unusable::Characters),
+        0 => Err(UnusableToken::Empty),
+        length if length > LONGEST => Err(UnusableToken::TooLong),
+        _ if !token.bytes().all(|byte| byte.is_ascii_graphic()) => Err(UnusableToken::Characters),
         _ => Ok(()),
     }
 }
@@ -355,7 +355,7 @@ mod tests {
         for token in ["t", "eyJ.a-b_c~d+e/f=", "{\"odd\"}"] {
             answer(token, "bEARER", "a b").unwrap();
         }
-        let unusable = Unusable::Characters.to_string();
+        let unusable = UnusableToken::Characters.to_string();
         for token in ["AB\r\nX-Evil: 1", "töken\u{202e}", "a b", "a\0"] {
             assert_eq!(answer(token, "Bearer", "a").unwrap_err(), unusable, "{token}");
         }

@@ -9,7 +9,7 @@ use crate::kernels::sandbox::check::{Finding, Remedy};
 /// An environment for the kernel takes 150 MB, and some packages as much each.
 const ROOM_BYTES: u64 = 500 * 1024 * 1024;
 
-/// How a path can be used.
+/// The possible use of a path.
 #[derive(Debug, PartialEq, Eq)]
 enum Use {
     Full(String),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::ground::env::Variables;
 use crate::ground::env::on_path;
-use crate::ground::process::Question;
+use crate::ground::process::ProgramQuestion;
 use crate::kernels::environment::find_uv;
 use crate::kernels::sandbox::check::{Finding, NODE, Remedy, version};
 
@@ -42,7 +42,8 @@ async fn program(
     let warning =
         |found: String| Finding::warning(name, found, consequence, Remedy::Advice(advice.to_owned()));
     let Some(program) = program else { return warning("not on PATH".to_owned()) };
-    let question = Question { program: &program, environment, directory: Path::new("/"), limit: LIMIT };
+    let question =
+        ProgramQuestion { program: &program, environment, directory: Path::new("/"), limit: LIMIT };
     let path = program.display();
     match question.ask(&["--version"]).await {
         Ok(answer) if answer.succeeded => match version(&answer.text) {

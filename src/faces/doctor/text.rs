@@ -5,11 +5,11 @@ use std::fmt;
 use super::Report;
 use crate::ground::text::Emphasis;
 use crate::kernels::sandbox::Backend;
-use crate::kernels::sandbox::check::{Finding, Status};
+use crate::kernels::sandbox::check::{Finding, FindingStatus};
 
-/// Where the text of a finding begins: after its mark and the longest name.
+/// The column at which the text of a finding begins: after its mark and the longest name.
 const INDENT: usize = 28;
-/// Where lines are broken.
+/// The column at which lines are broken.
 const WIDTH: usize = 100;
 
 impl fmt::Display for Report {
@@ -45,10 +45,10 @@ impl fmt::Display for Report {
 
 fn show(finding: &Finding, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (mark, emphasis) = match finding.status {
-        Status::Ok => ("ok", Emphasis::Good),
-        Status::Warning => ("warning", Emphasis::Warning),
-        Status::Failed => ("FAILED", Emphasis::Bad),
-        Status::NotNeeded => ("-", Emphasis::Quiet),
+        FindingStatus::Ok => ("ok", Emphasis::Good),
+        FindingStatus::Warning => ("warning", Emphasis::Warning),
+        FindingStatus::Failed => ("FAILED", Emphasis::Bad),
+        FindingStatus::NotNeeded => ("-", Emphasis::Quiet),
     };
     let mark = emphasis.within(formatter, &format!("{mark:<8}"));
     let remedy = finding.remedy.as_ref().map(|remedy| format!("→ {}", remedy.words()));

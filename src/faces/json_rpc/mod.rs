@@ -34,12 +34,12 @@ use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::requests::Requests;
-use self::sessions::Sessions;
+use self::requests::RpcRequests;
+use self::sessions::RpcSessions;
 use self::tools::Tools;
-use self::wire::{Cancelled, Failure, Incoming, read};
+use self::wire::{Cancelled, RpcFailure, RpcLine, read};
 
-/// How many log lines wait for a reader that is slow. More are dropped.
+/// The number of log lines that wait for a reader that is slow. More are dropped.
 const QUEUED_LINES: usize = 10_000;
 
 /// The longest line of the other program, in bytes: as long as a message of an MCP client.
@@ -93,21 +93,21 @@ pub async fn serve(log: LogReceiver, set_level: SetLevel) -> io::Result<()> {
     served
 }
 
-/// What one program has opened.
+/// The sessions, registries and tool servers that one program has opened.
 struct Host {
-    sessions: Sessions,
+    sessions: RpcSessions,
     tools: Tools,
-    requests: Arc<Requests>,
-    /// What drops the future of a request, by the request's id.
+    requests: Arc<RpcRequests>,
+    /// The tokens that drop the future of a request, by the request's id.
     running: Mutex<HashMap<u64, CancellationToken>>,
     set_level: SetLevel,
 }
 
 impl Host {
     fn new(set_level: SetLevel) -> Self {
-        let requests = Arc::new(Requests::default());
+        let requests = Arc::new(RpcRequests::default());
         Self {
-            sessions: Sessions::new(Arc::clone(&requests)),
+            sessions: RpcSessions::new(Arc::clone(&requests)),
             tools: Tools::new(Arc::clone(&requests)),
             requests,
             running: Mutex::default(),
@@ -129,7 +129,7 @@ impl Host {
                     Line::Whole(line) => self.hear(&line, &sender).await,
                     // A program that has gone needs no answer.
                     Line::TooLong => {
-                        drop(sender.send(wire::response(&Value::Null, Err(Failure::too_long()))))
+                        drop(sender.send(wire::response(&Value::Null, Err(RpcFailure::too_long()))))
                     }
                 }
             }
@@ -158,7 +158,7 @@ impl Host {
     async fn hear(self: &Arc<Self>, line: &[u8], responses: &mpsc::UnboundedSender<String>) {
         // A program that has gone needs no answer.
         let respond = |response| responses.send(response).is_ok();
-        let Incoming { id, method, params } = match wire::understand(line) {
+        let RpcLine { id, method, params } = match wire::understand(line) {
             Ok(incoming) => incoming,
             Err(response) => {
                 respond(response);
@@ -168,7 +168,7 @@ impl Host {
         let Some(id) = id else { return self.notice(&method, params) };
         let cancel = CancellationToken::new();
         if !self.begin(id, &cancel) {
-            respond(wire::response(&id.into(), Err(Failure::reused(id))));
+            respond(wire::response(&id.into(), Err(RpcFailure::reused(id))));
             return;
         }
         let (host, responses) = (Arc::clone(self), responses.clone());
@@ -210,7 +210,7 @@ impl Host {
         }
     }
 
-    async fn answer(&self, method: &str, params: Value) -> Result<Value, Failure> {
+    async fn answer(&self, method: &str, params: Value) -> Result<Value, RpcFailure> {
         let Self { sessions, tools, requests, set_level, .. } = self;
         match method {
             "initialize" => Ok(json!({"version": env!("CARGO_PKG_VERSION")})),
@@ -246,7 +246,7 @@ impl Host {
             "approval_client/connect" => tools.connect(read(params)?).await,
             "approval_client/next" => tools.next(read(params)?).await,
             "approval_client/disconnect" => tools.disconnect(read(params)?).await,
-            _ => Err(Failure::no_method(method)),
+            _ => Err(RpcFailure::no_method(method)),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::wire::{Failure, Seconds};
+use super::wire::{RpcFailure, Seconds};
 use crate::approval::{AuditContents, Face, Policy};
 use crate::config::{AuditSettings, SandboxBackend, UnusableNotebook};
 use crate::faces::library::{CodeExecutorBuilder, KernelClient, KernelClientBuilder};
@@ -13,7 +13,7 @@ use crate::ground::env::ProcessEnvironment;
 use crate::ground::text::describe;
 use crate::tools::registry::Registry;
 
-/// What is missing has the library's default.
+/// Options of a session. A missing one has the library's default.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SessionOptions {
@@ -97,8 +97,8 @@ impl SessionOptions {
     /// A builder for an executor. `registry_of` finds registries by their numbers.
     pub(super) fn executor(
         mut self,
-        registry_of: impl FnOnce(u64) -> Result<Registry, Failure>,
-    ) -> Result<CodeExecutorBuilder, Failure> {
+        registry_of: impl FnOnce(u64) -> Result<Registry, RpcFailure>,
+    ) -> Result<CodeExecutorBuilder, RpcFailure> {
         type B = CodeExecutorBuilder;
         let mut builder = CodeExecutorBuilder::with_kernel(self.kernel())
             .held_by(Face::PythonLibrary)
@@ -115,7 +115,7 @@ impl SessionOptions {
         builder = set(builder, self.approval_timeout, |builder, time| builder.approval_timeout(time.0));
         builder = set(builder, self.audit, |builder, audit| builder.audit(audit.into()));
         if let Some(text) = self.notebook {
-            let unusable = |error| Failure::new("settings", format!("failed to use `notebook`: {error}"));
+            let unusable = |error| RpcFailure::new("settings", format!("failed to use `notebook`: {error}"));
             builder = builder.notebook(text.parse().map_err(|error: UnusableNotebook| unusable(error))?);
         }
         if let Some(text) = self.approval_policy {
@@ -155,8 +155,8 @@ impl SessionOptions {
 }
 
 /// Reads an approval policy.
-pub(super) fn policy(text: &str) -> Result<Policy, Failure> {
+pub(super) fn policy(text: &str) -> Result<Policy, RpcFailure> {
     let unusable =
-        |error| Failure::new("settings", format!("failed to use `approval_policy`: {}", describe(&error)));
+        |error| RpcFailure::new("settings", format!("failed to use `approval_policy`: {}", describe(&error)));
     Policy::parse(text).map_err(unusable)
 }

@@ -6,12 +6,12 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::wire::Failure;
+use super::wire::RpcFailure;
 use crate::approval::{ApprovalRequest, Batch, Grant};
 
 /// The requests by number.
 #[derive(Default)]
-pub(super) struct Requests(Mutex<Numbered>);
+pub(super) struct RpcRequests(Mutex<Numbered>);
 
 #[derive(Default)]
 struct Numbered {
@@ -32,7 +32,7 @@ enum Answer {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Answered {
+pub(super) struct RpcAnswered {
     request: u64,
     answer: Answer,
     /// The values of a form, for `accept_with`.
@@ -46,7 +46,7 @@ fn batch(batch: &Batch) -> Value {
     json!({"id": batch.id(), "title": batch.title(), "size": batch.size()})
 }
 
-impl Requests {
+impl RpcRequests {
     /// Keeps the request until it is answered, and writes it.
     pub(super) fn hand_over(&self, request: ApprovalRequest) -> Value {
         let members = [
@@ -78,8 +78,8 @@ impl Requests {
     /// Answers a request; whether the answer came in time.
     pub(super) fn answer(
         &self,
-        Answered { request, answer, content, grant }: Answered,
-    ) -> Result<Value, Failure> {
+        RpcAnswered { request, answer, content, grant }: RpcAnswered,
+    ) -> Result<Value, RpcFailure> {
         let Some(request) = self.0.lock().open.remove(&request) else { return Ok(json!(false)) };
         let in_time = match answer {
             Answer::Accept => request.accept(),
@@ -88,7 +88,7 @@ impl Requests {
             Answer::AcceptWith => request.accept_with(content),
             Answer::Grant => match grant {
                 Some(grant) => {
-                    request.grant(grant).map_err(|outside| Failure::of("outside_grant", &outside))?
+                    request.grant(grant).map_err(|outside| RpcFailure::of("outside_grant", &outside))?
                 }
                 None => request.reject(),
             },

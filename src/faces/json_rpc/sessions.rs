@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
 use super::options::SessionOptions;
-use super::requests::Requests;
-use super::table::Table;
+use super::requests::RpcRequests;
+use super::table::NumberedTable;
 use super::tools::Tools;
-use super::wire::{Failure, Seconds, result};
+use super::wire::{RpcFailure, Seconds, result};
 use crate::faces::library::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
     CodeExecutor, KernelClient,
@@ -19,15 +19,15 @@ use crate::faces::library::{
 use crate::ground::telemetry::Context;
 use crate::session;
 
-/// How much output one event holds at most, apart from one chunk.
+/// The output that one event holds at most, apart from one chunk.
 const EVENT_BYTES: usize = 64 * 1024;
-/// How long the rest of a line may take.
+/// The time that the rest of a line may take.
 const LINE_WAIT: Duration = Duration::from_millis(5);
 
-pub(super) struct Sessions {
-    sessions: Table<Session>,
-    streams: Table<Arc<Mutex<Stream>>>,
-    requests: Arc<Requests>,
+pub(super) struct RpcSessions {
+    sessions: NumberedTable<Session>,
+    streams: NumberedTable<Arc<Mutex<Stream>>>,
+    requests: Arc<RpcRequests>,
 }
 
 #[derive(Clone)]
@@ -48,7 +48,7 @@ type Event = Result<CodeExecutionEvent, CodeExecutionError>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Start {
+pub(super) struct StartParams {
     session: u64,
     options: SessionOptions,
 }
@@ -67,7 +67,7 @@ pub(super) struct OneStream {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Run {
+pub(super) struct RunParams {
     session: u64,
     code: String,
     timeout: Seconds,
@@ -98,13 +98,13 @@ pub(super) struct RevokeGrant {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Register {
+pub(super) struct RegisterParams {
     session: u64,
     server_name: String,
     server_params: Value,
 }
 
-impl Run {
+impl RunParams {
     fn into_code(self) -> Code {
         let mut code = Code::new(self.code).timeout(self.timeout.0);
         if self.chunks {
@@ -117,13 +117,13 @@ impl Run {
     }
 }
 
-impl Sessions {
-    pub(super) fn new(requests: Arc<Requests>) -> Self {
-        Self { sessions: Table::new("session"), streams: Table::new("stream"), requests }
+impl RpcSessions {
+    pub(super) fn new(requests: Arc<RpcRequests>) -> Self {
+        Self { sessions: NumberedTable::new("session"), streams: NumberedTable::new("stream"), requests }
     }
 
-    pub(super) async fn start(&self, start: Start, tools: &Tools) -> Result<Value, Failure> {
-        let Start { session: number, mut options } = start;
+    pub(super) async fn start(&self, start: StartParams, tools: &Tools) -> Result<Value, RpcFailure> {
+        let StartParams { session: number, mut options } = start;
         let opening = self.sessions.begin(number)?;
         let session = if options.has_tools {
             let builder = options.executor(|registry| tools.registry(registry))?;
@@ -140,7 +140,7 @@ impl Sessions {
         Ok(started)
     }
 
-    pub(super) async fn execute(&self, run: Run) -> Result<Value, Failure> {
+    pub(super) async fn execute(&self, run: RunParams) -> Result<Value, RpcFailure> {
         let context = Context::of_meta(&run.context);
         let done = match self.sessions.get(run.session)? {
             Session::Executor(executor) => context.around(executor.execute(run.into_code())).await,
@@ -150,8 +150,8 @@ impl Sessions {
     }
 
     /// Begins to run code. Returns the first event of its stream.
-    pub(super) async fn stream(&self, run: Run) -> Result<Value, Failure> {
-        let Some(number) = run.stream else { return Err(Failure::closed("stream")) };
+    pub(super) async fn stream(&self, run: RunParams) -> Result<Value, RpcFailure> {
+        let Some(number) = run.stream else { return Err(RpcFailure::closed("stream")) };
         let opening = self.streams.begin(number)?;
         let context = Context::of_meta(&run.context);
         let execution = match self.sessions.get(run.session)? {
@@ -164,7 +164,7 @@ impl Sessions {
     }
 
     /// The next event of a stream; nothing follows a result.
-    pub(super) async fn next(&self, OneStream { stream: number }: OneStream) -> Result<Value, Failure> {
+    pub(super) async fn next(&self, OneStream { stream: number }: OneStream) -> Result<Value, RpcFailure> {
         let stream = self.streams.get(number)?;
         let event = stream.lock().await.next().await;
         if !goes_on(event.as_ref()) {
@@ -174,22 +174,22 @@ impl Sessions {
     }
 
     /// Ends a stream; the code is cancelled if it runs.
-    pub(super) fn close_stream(&self, OneStream { stream }: OneStream) -> Result<Value, Failure> {
+    pub(super) fn close_stream(&self, OneStream { stream }: OneStream) -> Result<Value, RpcFailure> {
         self.streams.take(stream);
         Ok(Value::Null)
     }
 
-    fn event(&self, event: Option<Event>) -> Result<Value, Failure> {
+    fn event(&self, event: Option<Event>) -> Result<Value, RpcFailure> {
         match event {
             Some(Ok(CodeExecutionEvent::ApprovalRequest(request))) => Ok(self.requests.hand_over(request)),
             Some(Ok(CodeExecutionEvent::Chunk(chunk))) => Ok(json!({"type": "chunk", "text": chunk.text})),
             Some(Ok(CodeExecutionEvent::Result(done))) => Ok(last_event(&done)),
             Some(Err(error)) => Err(error.into()),
-            None => Err(Failure::closed("stream")),
+            None => Err(RpcFailure::closed("stream")),
         }
     }
 
-    pub(super) async fn reset(&self, OneSession { session }: OneSession) -> Result<Value, Failure> {
+    pub(super) async fn reset(&self, OneSession { session }: OneSession) -> Result<Value, RpcFailure> {
         match self.sessions.get(session)? {
             Session::Executor(executor) => executor.reset().await?,
             Session::Kernel(kernel) => kernel.reset().await?,
@@ -197,7 +197,7 @@ impl Sessions {
         Ok(Value::Null)
     }
 
-    pub(super) fn cancel(&self, OneSession { session }: OneSession) -> Result<Value, Failure> {
+    pub(super) fn cancel(&self, OneSession { session }: OneSession) -> Result<Value, RpcFailure> {
         match self.sessions.get(session)? {
             Session::Executor(executor) => executor.cancel(),
             Session::Kernel(kernel) => kernel.cancel(),
@@ -205,17 +205,17 @@ impl Sessions {
         Ok(Value::Null)
     }
 
-    pub(super) async fn install_package(&self, install: Install) -> Result<Value, Failure> {
+    pub(super) async fn install_package(&self, install: Install) -> Result<Value, RpcFailure> {
         Ok(json!(self.executor(install.session)?.install_packages(&install.package).await?))
     }
 
-    pub(super) async fn register_mcp_server(&self, register: Register) -> Result<Value, Failure> {
-        let Register { session, server_name, server_params } = register;
+    pub(super) async fn register_mcp_server(&self, register: RegisterParams) -> Result<Value, RpcFailure> {
+        let RegisterParams { session, server_name, server_params } = register;
         Ok(json!(self.executor(session)?.register_mcp_server(&server_name, &server_params).await?))
     }
 
     /// The grants of a session, each with its text.
-    pub(super) fn grants(&self, OneSession { session }: OneSession) -> Result<Value, Failure> {
+    pub(super) fn grants(&self, OneSession { session }: OneSession) -> Result<Value, RpcFailure> {
         let given = self.executor(session)?.grants();
         let written = given.iter().map(|given| {
             json!({"id": given.id, "left": given.left, "grant": &*given.grant, "text": given.grant.to_string()})
@@ -223,18 +223,18 @@ impl Sessions {
         Ok(written.collect())
     }
 
-    pub(super) fn revoke_grant(&self, RevokeGrant { session, id }: RevokeGrant) -> Result<Value, Failure> {
+    pub(super) fn revoke_grant(&self, RevokeGrant { session, id }: RevokeGrant) -> Result<Value, RpcFailure> {
         Ok(json!(self.executor(session)?.revoke_grant(id)))
     }
 
-    fn executor(&self, session: u64) -> Result<Arc<CodeExecutor>, Failure> {
+    fn executor(&self, session: u64) -> Result<Arc<CodeExecutor>, RpcFailure> {
         match self.sessions.get(session)? {
             Session::Executor(executor) => Ok(executor),
-            Session::Kernel(_) => Err(Failure::new("settings", "the kernel has no tools".to_owned())),
+            Session::Kernel(_) => Err(RpcFailure::new("settings", "the kernel has no tools".to_owned())),
         }
     }
 
-    pub(super) async fn stop(&self, OneSession { session }: OneSession) -> Result<Value, Failure> {
+    pub(super) async fn stop(&self, OneSession { session }: OneSession) -> Result<Value, RpcFailure> {
         // One that has been stopped is stopped.
         if let Some(session) = self.sessions.take(session) {
             session.stop().await;

@@ -1,15 +1,15 @@
-//! What the other program has opened, by number.
+//! The things that the other program has opened, by number.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 
 use parking_lot::Mutex;
 
-use super::wire::Failure;
+use super::wire::RpcFailure;
 
 /// Things of one kind, by the numbers that the other program gives them: it can close what it has asked for before it
 /// knows that it is open.
-pub(super) struct Table<T> {
+pub(super) struct NumberedTable<T> {
     kind: &'static str,
     entries: Mutex<HashMap<u64, Entry<T>>>,
 }
@@ -22,12 +22,12 @@ enum Entry<T> {
 }
 
 /// A number whose thing is being opened. Without [`put`](Self::put), the number is free again once this is dropped.
-pub(super) struct Opening<'a, T> {
-    table: &'a Table<T>,
+pub(super) struct ReservedNumber<'a, T> {
+    table: &'a NumberedTable<T>,
     number: u64,
 }
 
-impl<T> Table<T> {
+impl<T> NumberedTable<T> {
     pub(super) fn new(kind: &'static str) -> Self {
         Self { kind, entries: Mutex::default() }
     }
@@ -36,13 +36,13 @@ impl<T> Table<T> {
     ///
     /// # Errors
     /// Another thing has it.
-    pub(super) fn begin(&self, number: u64) -> Result<Opening<'_, T>, Failure> {
+    pub(super) fn begin(&self, number: u64) -> Result<ReservedNumber<'_, T>, RpcFailure> {
         match self.entries.lock().entry(number) {
             Slot::Vacant(slot) => {
                 slot.insert(Entry::Opening);
-                Ok(Opening { table: self, number })
+                Ok(ReservedNumber { table: self, number })
             }
-            Slot::Occupied(_) => Err(Failure::taken(self.kind, number)),
+            Slot::Occupied(_) => Err(RpcFailure::taken(self.kind, number)),
         }
     }
 
@@ -68,16 +68,16 @@ impl<T> Table<T> {
     }
 }
 
-impl<T: Clone> Table<T> {
-    pub(super) fn get(&self, number: u64) -> Result<T, Failure> {
+impl<T: Clone> NumberedTable<T> {
+    pub(super) fn get(&self, number: u64) -> Result<T, RpcFailure> {
         match self.entries.lock().get(&number) {
             Some(Entry::Open(thing)) => Ok(thing.clone()),
-            _ => Err(Failure::closed(self.kind)),
+            _ => Err(RpcFailure::closed(self.kind)),
         }
     }
 }
 
-impl<T> Opening<'_, T> {
+impl<T> ReservedNumber<'_, T> {
     /// Puts the thing in. Drops it if it has been closed already.
     pub(super) fn put(self, thing: T) {
         if let Some(entry @ Entry::Opening) = self.table.entries.lock().get_mut(&self.number) {
@@ -86,7 +86,7 @@ impl<T> Opening<'_, T> {
     }
 }
 
-impl<T> Drop for Opening<'_, T> {
+impl<T> Drop for ReservedNumber<'_, T> {
     fn drop(&mut self) {
         let mut entries = self.table.entries.lock();
         if let Some(Entry::Opening | Entry::Closed) = entries.get(&self.number) {
@@ -97,11 +97,11 @@ impl<T> Drop for Opening<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Table;
+    use super::NumberedTable;
 
     #[test]
     fn what_is_closed_before_it_is_open_is_never_open() {
-        let table = Table::new("thing");
+        let table = NumberedTable::new("thing");
         let first = table.begin(1).unwrap();
         assert_eq!(table.take(1), None);
         assert_eq!(table.take(1), None);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_number_that_is_used_again_leaves_its_thing_alone() {
-        let table = Table::new("thing");
+        let table = NumberedTable::new("thing");
         let first = table.begin(1).unwrap();
         assert!(table.begin(1).is_err());
         first.put("first");
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn numbers_without_a_thing_are_forgotten() {
-        let table = Table::<()>::new("thing");
+        let table = NumberedTable::<()>::new("thing");
         assert_eq!(table.take(1), None);
         drop(table.begin(2));
         let closed = table.begin(3).unwrap();

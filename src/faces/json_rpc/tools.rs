@@ -1,4 +1,4 @@
-//! What has to do with tools, but not with a session: registries, generated packages, tool servers and their clients.
+//! Requests about tools, not about a session: registries, generated packages, tool servers and their clients.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
 use super::options::{policy, set};
-use super::requests::Requests;
-use super::table::Table;
-use super::wire::{Failure, Seconds};
+use super::requests::RpcRequests;
+use super::table::NumberedTable;
+use super::wire::{RpcFailure, Seconds};
 use crate::config::{Config, Settings, connector_at};
 use crate::faces::doctor;
 use crate::ground::env::{ProcessEnvironment, Variables};
@@ -20,15 +20,15 @@ use crate::tools::registry::{ApigenSource, Registry, apigen, generate_mcp_source
 use crate::tools::tool_server::{ApprovalClient, ToolRunner, ToolServer, ToolServerBuilder};
 
 pub(super) struct Tools {
-    registries: Table<Registry>,
-    servers: Table<Arc<ToolServer>>,
-    clients: Table<Arc<Mutex<Option<ApprovalClient>>>>,
-    requests: Arc<Requests>,
+    registries: NumberedTable<Registry>,
+    servers: NumberedTable<Arc<ToolServer>>,
+    clients: NumberedTable<Arc<Mutex<Option<ApprovalClient>>>>,
+    requests: Arc<RpcRequests>,
 }
 
-/// Where the other program is, and its environment.
+/// The place of the other program, and its environment.
 #[derive(Deserialize)]
-pub(super) struct Place {
+pub(super) struct ProgramPlace {
     directory: PathBuf,
     environment: ProcessEnvironment,
     state_dir: Option<PathBuf>,
@@ -45,13 +45,13 @@ pub(super) struct One {
 #[serde(deny_unknown_fields)]
 pub(super) struct OpenRegistry {
     number: u64,
-    place: Place,
+    place: ProgramPlace,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Generate {
-    place: Place,
+    place: ProgramPlace,
     server_name: String,
     server_params: Value,
     root_dir: PathBuf,
@@ -61,7 +61,7 @@ pub(super) struct Generate {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Apigen {
-    place: Place,
+    place: ProgramPlace,
     server_name: String,
     root_dir: PathBuf,
     server_params: Option<Map<String, Value>>,
@@ -75,15 +75,15 @@ pub(super) struct Apigen {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Doctor {
-    place: Place,
+    place: ProgramPlace,
     python: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StartServer {
+pub(super) struct StartServerParams {
     number: u64,
-    place: Place,
+    place: ProgramPlace,
     host: String,
     port: u16,
     approval_required: bool,
@@ -106,7 +106,7 @@ pub(super) struct At {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Call {
+pub(super) struct CallParams {
     at: At,
     tool_name: String,
     tool_args: Value,
@@ -114,7 +114,7 @@ pub(super) struct Call {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Register {
+pub(super) struct RegisterToolsParams {
     at: At,
     server_params: Value,
 }
@@ -128,7 +128,7 @@ pub(super) struct Connect {
     host_token: String,
 }
 
-impl Place {
+impl ProgramPlace {
     fn settings(self) -> Settings {
         let mut settings = Settings {
             workspace: self.directory,
@@ -142,8 +142,8 @@ impl Place {
         settings
     }
 
-    fn config(self) -> Result<Config, Failure> {
-        Config::new(self.settings()).map_err(|error| Failure::failed("settings", &error))
+    fn config(self) -> Result<Config, RpcFailure> {
+        Config::new(self.settings()).map_err(|error| RpcFailure::failed("settings", &error))
     }
 }
 
@@ -156,33 +156,33 @@ impl At {
 }
 
 impl Tools {
-    pub(super) fn new(requests: Arc<Requests>) -> Self {
+    pub(super) fn new(requests: Arc<RpcRequests>) -> Self {
         Self {
-            registries: Table::new("registry"),
-            servers: Table::new("tool server"),
-            clients: Table::new("approval client"),
+            registries: NumberedTable::new("registry"),
+            servers: NumberedTable::new("tool server"),
+            clients: NumberedTable::new("approval client"),
             requests,
         }
     }
 
     /// A registry in memory.
-    pub(super) fn open_registry(&self, open: OpenRegistry) -> Result<Value, Failure> {
+    pub(super) fn open_registry(&self, open: OpenRegistry) -> Result<Value, RpcFailure> {
         let opening = self.registries.begin(open.number)?;
         opening.put(Registry::in_memory(open.place.config()?.connector()));
         Ok(Value::Null)
     }
 
-    pub(super) fn close_registry(&self, One { number }: One) -> Result<Value, Failure> {
+    pub(super) fn close_registry(&self, One { number }: One) -> Result<Value, RpcFailure> {
         self.registries.take(number);
         Ok(Value::Null)
     }
 
-    pub(super) fn registry(&self, number: u64) -> Result<Registry, Failure> {
+    pub(super) fn registry(&self, number: u64) -> Result<Registry, RpcFailure> {
         self.registries.get(number)
     }
 
     /// Without a registry, the server is registered for the directories from which code can import its package.
-    pub(super) async fn generate_mcp_sources(&self, generate: Generate) -> Result<Value, Failure> {
+    pub(super) async fn generate_mcp_sources(&self, generate: Generate) -> Result<Value, RpcFailure> {
         let Generate { place, server_name, server_params, root_dir, registry } = generate;
         if let Some(number) = registry {
             let registry = self.registries.get(number)?;
@@ -193,8 +193,8 @@ impl Tools {
         let config = place.config()?;
         let registry_of = |directory: &Path| {
             let state = config.create_state_dir_of(directory);
-            let state = state.map_err(|error| Failure::failed("settings", &error))?;
-            Ok::<_, Failure>(Registry::in_directory(&state, config.connector()))
+            let state = state.map_err(|error| RpcFailure::failed("settings", &error))?;
+            Ok::<_, RpcFailure>(Registry::in_directory(&state, config.connector()))
         };
         let (parent, root) = import_directories(&root_dir, config.workspace());
         let registry = registry_of(&parent)?;
@@ -202,19 +202,19 @@ impl Tools {
         if root != parent {
             let other = registry_of(&root)?;
             let copying = tokio::task::spawn_blocking(move || registry.copy_to(&other, &server_name));
-            copying.await.map_err(|error| Failure::failed("generate", &error))??;
+            copying.await.map_err(|error| RpcFailure::failed("generate", &error))??;
         }
         Ok(json!(modules))
     }
 
-    pub(super) async fn apigen(&self, params: Apigen) -> Result<Value, Failure> {
+    pub(super) async fn apigen(&self, params: Apigen) -> Result<Value, RpcFailure> {
         let Apigen { place, server_name, root_dir, server_params, tools, results, is_async } = params;
         let source = match (server_params, tools) {
             (Some(parameters), None) => ApigenSource::Server(parameters),
             (None, Some(file)) => ApigenSource::ToolsFile(file),
             _ => {
                 let message = "give either `server_params` or `tools`".to_owned();
-                return Err(Failure::new("settings", message));
+                return Err(RpcFailure::new("settings", message));
             }
         };
         let form = if is_async { codegen::RunForm::Async } else { codegen::RunForm::Sync };
@@ -224,18 +224,18 @@ impl Tools {
         Ok(json!({"modules": report.modules, "warnings": report.warnings}))
     }
 
-    pub(super) async fn doctor(&self, Doctor { place, python }: Doctor) -> Result<Value, Failure> {
+    pub(super) async fn doctor(&self, Doctor { place, python }: Doctor) -> Result<Value, RpcFailure> {
         let mut settings = place.settings();
         settings.kernel.python = python;
         let report = doctor::examine(&settings).await;
         let text = report.to_string();
-        let report = serde_json::to_value(report).map_err(|error| Failure::of("invalid", &error))?;
+        let report = serde_json::to_value(report).map_err(|error| RpcFailure::of("invalid", &error))?;
         Ok(json!({"report": report, "text": text}))
     }
 
-    pub(super) async fn start_server(&self, start: StartServer) -> Result<Value, Failure> {
+    pub(super) async fn start_server(&self, start: StartServerParams) -> Result<Value, RpcFailure> {
         let opening = self.servers.begin(start.number)?;
-        let StartServer { place, host, port, approval_required, .. } = start;
+        let StartServerParams { place, host, port, approval_required, .. } = start;
         let variables = Variables::of(Some(&place.environment), &place.directory);
         let mut builder = ToolServer::builder()
             .connector(connector_at(place.directory, Arc::new(variables)))
@@ -256,34 +256,40 @@ impl Tools {
         Ok(json!({"port": port, "token": token, "host_token": host_token}))
     }
 
-    pub(super) async fn join_server(&self, One { number }: One) -> Result<Value, Failure> {
+    pub(super) async fn join_server(&self, One { number }: One) -> Result<Value, RpcFailure> {
         self.servers.get(number)?.join().await;
         Ok(Value::Null)
     }
 
-    pub(super) async fn stop_server(&self, One { number }: One) -> Result<Value, Failure> {
+    pub(super) async fn stop_server(&self, One { number }: One) -> Result<Value, RpcFailure> {
         if let Some(server) = self.servers.take(number) {
             server.stop().await;
         }
         Ok(Value::Null)
     }
 
-    pub(super) async fn run(&self, Call { at, tool_name, tool_args }: Call) -> Result<Value, Failure> {
+    pub(super) async fn run(
+        &self,
+        CallParams { at, tool_name, tool_args }: CallParams,
+    ) -> Result<Value, RpcFailure> {
         let done = at.runner().call(&tool_name, &tool_args).await?;
         Ok(json!({"value": done.value, "content": done.content}))
     }
 
-    pub(super) async fn register(&self, Register { at, server_params }: Register) -> Result<Value, Failure> {
+    pub(super) async fn register(
+        &self,
+        RegisterToolsParams { at, server_params }: RegisterToolsParams,
+    ) -> Result<Value, RpcFailure> {
         at.runner().register(&server_params).await?;
         Ok(Value::Null)
     }
 
-    pub(super) async fn reset(&self, at: At) -> Result<Value, Failure> {
+    pub(super) async fn reset(&self, at: At) -> Result<Value, RpcFailure> {
         at.runner().reset().await?;
         Ok(Value::Null)
     }
 
-    pub(super) async fn connect(&self, connect: Connect) -> Result<Value, Failure> {
+    pub(super) async fn connect(&self, connect: Connect) -> Result<Value, RpcFailure> {
         let Connect { number, host, port, host_token } = connect;
         let opening = self.clients.begin(number)?;
         let client = ApprovalClient::connect(&host, port, &host_token).await?;
@@ -292,7 +298,7 @@ impl Tools {
     }
 
     /// The next approval request of a client; `null` once the tool server has stopped.
-    pub(super) async fn next(&self, One { number }: One) -> Result<Value, Failure> {
+    pub(super) async fn next(&self, One { number }: One) -> Result<Value, RpcFailure> {
         let client = self.clients.get(number)?;
         let mut client = client.lock().await;
         let next = match client.as_mut() {
@@ -302,7 +308,7 @@ impl Tools {
         next.transpose()?.map_or(Ok(Value::Null), |request| Ok(self.requests.hand_over(request)))
     }
 
-    pub(super) async fn disconnect(&self, One { number }: One) -> Result<Value, Failure> {
+    pub(super) async fn disconnect(&self, One { number }: One) -> Result<Value, RpcFailure> {
         if let Some(client) = self.clients.take(number)
             && let Some(client) = client.lock().await.take()
         {

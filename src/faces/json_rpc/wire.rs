@@ -23,7 +23,7 @@ const FAILED: i32 = -32000;
 
 /// A line from the other program.
 #[derive(Deserialize)]
-pub(super) struct Incoming {
+pub(super) struct RpcLine {
     /// A notification has none, and is not answered.
     pub(super) id: Option<u64>,
     pub(super) method: String,
@@ -43,7 +43,7 @@ pub(super) struct Level {
 }
 
 /// Reads a line. The error is the response to one that is no message.
-pub(super) fn understand(line: &[u8]) -> Result<Incoming, String> {
+pub(super) fn understand(line: &[u8]) -> Result<RpcLine, String> {
     /// Numbers and texts that cannot be read are passed over, so that a wrong parameter does not hide the id.
     #[derive(Deserialize)]
     struct Identified {
@@ -53,20 +53,20 @@ pub(super) fn understand(line: &[u8]) -> Result<Incoming, String> {
     serde_json::from_slice(line).map_err(|error| {
         let id = serde_json::from_slice(line).map(|Identified { id }| id).ok();
         let id = id.filter(|id| id.is_number() || id.is_string()).unwrap_or_default();
-        response(&id, Err(Failure::unreadable(&error)))
+        response(&id, Err(RpcFailure::unreadable(&error)))
     })
 }
 
 /// Reads the parameters of a method.
-pub(super) fn read<'de, T: Deserialize<'de>>(params: Value) -> Result<T, Failure> {
+pub(super) fn read<'de, T: Deserialize<'de>>(params: Value) -> Result<T, RpcFailure> {
     serde_path_to_error::deserialize(params)
-        .map_err(|error| Failure { code: INVALID_PARAMS, ..Failure::new("invalid", error.to_string()) })
+        .map_err(|error| RpcFailure { code: INVALID_PARAMS, ..RpcFailure::new("invalid", error.to_string()) })
 }
 
-pub(super) fn response(id: &Value, answer: Result<Value, Failure>) -> String {
+pub(super) fn response(id: &Value, answer: Result<Value, RpcFailure>) -> String {
     match answer {
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
-        Err(Failure { code, message, data }) => {
+        Err(RpcFailure { code, message, data }) => {
             json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message, "data": data}})
         }
     }
@@ -75,13 +75,13 @@ pub(super) fn response(id: &Value, answer: Result<Value, Failure>) -> String {
 
 /// An error for the other program. `kind` in its data says which of the library's errors it is.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct RpcFailure {
     code: i32,
     message: String,
     data: Map<String, Value>,
 }
 
-impl Failure {
+impl RpcFailure {
     pub(super) fn new(kind: &str, message: String) -> Self {
         let data = Map::from_iter([("kind".to_owned(), kind.into())]);
         Self { code: FAILED, message, data }
@@ -133,7 +133,7 @@ impl Failure {
     }
 }
 
-impl From<CodeExecutionError> for Failure {
+impl From<CodeExecutionError> for RpcFailure {
     fn from(error: CodeExecutionError) -> Self {
         let message = error.to_string();
         let ended = |kind, state, output: &CodeExecutionResult| {
@@ -153,7 +153,7 @@ impl From<CodeExecutionError> for Failure {
     }
 }
 
-impl From<StartError> for Failure {
+impl From<StartError> for RpcFailure {
     fn from(error: StartError) -> Self {
         use config::Error::{NoGateway, NoHome, Sandbox, StateDir, Workspace};
 
@@ -169,7 +169,7 @@ impl From<StartError> for Failure {
     }
 }
 
-impl From<GenerateError> for Failure {
+impl From<GenerateError> for RpcFailure {
     fn from(error: GenerateError) -> Self {
         let kind = match &error {
             GenerateError::NotAnObject | GenerateError::Unusable(_) => "settings",
@@ -179,7 +179,7 @@ impl From<GenerateError> for Failure {
     }
 }
 
-impl From<ApigenError> for Failure {
+impl From<ApigenError> for RpcFailure {
     fn from(error: ApigenError) -> Self {
         let kind = match &error {
             ApigenError::Name(_) | ApigenError::UnknownTool { .. } => "settings",
@@ -189,7 +189,7 @@ impl From<ApigenError> for Failure {
     }
 }
 
-impl From<ToolRunnerError> for Failure {
+impl From<ToolRunnerError> for RpcFailure {
     fn from(error: ToolRunnerError) -> Self {
         let kind = match &error {
             ToolRunnerError::Rejected(_) => "rejected",
@@ -200,13 +200,13 @@ impl From<ToolRunnerError> for Failure {
     }
 }
 
-impl From<ApprovalClientError> for Failure {
+impl From<ApprovalClientError> for RpcFailure {
     fn from(error: ApprovalClientError) -> Self {
         Self::failed("approval_client", &error)
     }
 }
 
-impl From<tool_server::Error> for Failure {
+impl From<tool_server::Error> for RpcFailure {
     fn from(error: tool_server::Error) -> Self {
         let kind = match &error {
             tool_server::Error::Token { .. } | tool_server::Error::SameTokens => "settings",

@@ -4,12 +4,13 @@ use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 
-/// What stands in messages, and what is right in a library. Longer ones come first.
+/// The words of messages, and the right ones in a library. Longer ones come first.
 const WORDS: &[(&str, &str)] = &[
     ("`--sandbox --sandbox-backend bwrap`", "`sandbox=True, sandbox_backend=\"bwrap\"`"),
     ("`--sandbox-backend bwrap`", "`sandbox_backend=\"bwrap\"`"),
     ("`--sandbox-backend`", "`sandbox_backend`"),
     ("`--sandbox-config`", "`sandbox_config`"),
+    ("`--sandbox-workspace-config`", "`sandbox_workspace_config`"),
     ("`--sandbox-install-domain ", "`sandbox_install_domains` with `"),
     ("`--sandbox`", "`sandbox`"),
     ("`--allow-home-workspace`", "`allow_home_workspace`"),

@@ -16,21 +16,21 @@ use crate::ground::files::{check_private, create_private_directory, if_there, lo
 /// The longest path of a socket: 104 bytes on macOS and 108 on Linux, with the byte that ends it.
 const SOCKET_BYTES: usize = 103;
 
-/// How long it may take to lock an entry that is new.
+/// The time that it may take to lock an entry that is new.
 const LOCK_TIME: Duration = Duration::from_secs(5);
 
 /// The entry of a session, which may have ended.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct SessionEntry {
     path: PathBuf,
 }
 
-/// What an entry says of its session.
+/// An entry's description of its session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Description {
     /// The workspace, as text.
     pub(super) workspace: PathBuf,
-    /// How the session was begun.
+    /// The conditions that the session was begun under.
     pub(super) likeness: Likeness,
     /// The process that holds it.
     pub(super) process: u32,
@@ -39,7 +39,7 @@ pub(super) struct Description {
     /// Since when no client attends it, in milliseconds since 1970.
     #[serde(default)]
     pub(super) alone_since: Option<u64>,
-    /// How long it waits for a client, in seconds.
+    /// The time that it waits for a client, in seconds.
     pub(super) keep_seconds: u64,
     /// Its notebook.
     #[serde(default)]
@@ -49,7 +49,7 @@ pub(super) struct Description {
     pub(super) ended: Option<String>,
 }
 
-impl Entry {
+impl SessionEntry {
     /// The entry with this path.
     pub(super) fn at(path: PathBuf) -> Self {
         Self { path }
@@ -121,7 +121,7 @@ impl Entry {
         replace(&directory, name, PRIVATE, &serde_json::to_vec(description)?)
     }
 
-    /// What the entry says; `None` if it is new or nothing that ipybox has written.
+    /// The description in the entry; `None` if it is new or nothing that ipybox has written.
     pub(super) fn read(&self) -> Option<Description> {
         serde_json::from_slice(&small::read(&self.description(), JSON_BYTES as u64).ok()?).ok()
     }
@@ -157,8 +157,8 @@ mod tests {
     use super::*;
 
     /// An entry of a session whose process has ended.
-    fn ended(states: &Path) -> Entry {
-        let entry = Entry::create(states).unwrap();
+    fn ended(states: &Path) -> SessionEntry {
+        let entry = SessionEntry::create(states).unwrap();
         drop(entry.hold().unwrap());
         entry
     }
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn an_entry_that_others_look_at_is_removed_whole() {
         let states = tempfile::tempdir().unwrap();
-        let entries: Vec<Entry> = (0..500).map(|_| ended(states.path())).collect();
+        let entries: Vec<SessionEntry> = (0..500).map(|_| ended(states.path())).collect();
         std::thread::scope(|scope| {
             for entry in &entries {
                 scope.spawn(|| (0..200).filter(|_| entry.is_held()).count());

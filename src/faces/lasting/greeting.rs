@@ -7,23 +7,23 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::GREETING_TIME;
-use super::entry::Entry;
+use super::entry::SessionEntry;
 use super::likeness::{JSON_BYTES, Likeness};
 
 /// The longest line.
 pub(super) const LINE_BYTES: usize = JSON_BYTES;
 
-/// What a process wants of a keeper.
+/// A process's wish to a keeper.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "want", rename_all = "snake_case")]
 pub(super) enum Wish {
     /// To be its client: bytes of MCP follow.
     Attend {
-        /// How the process would begin a session itself.
+        /// The conditions under which the process would begin a session itself.
         likeness: Likeness,
         /// A note for the client, with the first answer.
         note: Option<String>,
-        /// How long the session then waits for the next client.
+        /// The time that the session then waits for the next client.
         keep_seconds: f64,
     },
     /// To be a person's prompt beside the client: lines of JSON follow.
@@ -44,10 +44,10 @@ pub(super) enum Wish {
     },
 }
 
-/// What a keeper answers.
+/// The answer of a keeper.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub(super) enum Answer {
+pub(super) enum KeeperAnswer {
     /// The process is its client now.
     Attended,
     /// Another process is.
@@ -59,21 +59,21 @@ pub(super) enum Answer {
         /// Why.
         why: String,
     },
-    /// What it is doing.
-    Status(Status),
+    /// Its activity.
+    Status(KeeperStatus),
     /// It is ending.
     Ending,
 }
 
-/// What a keeper is doing.
+/// The activity of a keeper.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Status {
+pub(super) struct KeeperStatus {
     pub(super) is_attended: bool,
     /// When it ends without a client, in seconds from now.
     pub(super) seconds_left: Option<u64>,
     pub(super) seconds: u64,
     pub(super) open_cells: usize,
-    /// How many people are at prompts.
+    /// The number of people at prompts.
     #[serde(default)]
     pub(super) people: usize,
     pub(super) left: Vec<String>,
@@ -94,7 +94,7 @@ pub(super) fn understand<T: DeserializeOwned>(line: &[u8]) -> io::Result<T> {
 }
 
 /// Connects to a keeper, whose answers are waited for as long as a greeting may take. Blocks.
-pub(super) fn connect(entry: &Entry) -> io::Result<UnixStream> {
+pub(super) fn connect(entry: &SessionEntry) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(entry.socket())?;
     // The directory is this user's alone; the process behind the socket has to be, too.
     if peer(&stream)? != rustix::process::geteuid().as_raw() {
@@ -119,7 +119,7 @@ pub(super) fn greet(
     says: &mut UnixStream,
     lines: &mut BufReader<UnixStream>,
     wish: &Wish,
-) -> io::Result<Option<Answer>> {
+) -> io::Result<Option<KeeperAnswer>> {
     says.write_all(&line(wish)?)?;
     let mut words = Vec::new();
     lines.take(LINE_BYTES as u64).read_until(b'\n', &mut words)?;

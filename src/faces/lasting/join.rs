@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use super::Error;
-use super::greeting::{Answer, Wish, connect, greet, line, understand};
+use super::greeting::{KeeperAnswer, Wish, connect, greet, line, understand};
 use super::likeness::program;
 use super::list::{KeptSession, KeptSessions};
 use crate::config::workspace_state_dir;
@@ -33,9 +33,9 @@ pub struct Joined {
     pub workspace: PathBuf,
     /// The file for what people type.
     pub history: PathBuf,
-    /// What is said to it.
+    /// The end for what is said to it.
     pub says: Says,
-    /// What it says.
+    /// The end for what it says.
     pub hears: Hears,
 }
 
@@ -78,8 +78,8 @@ pub fn join(
     let answer = greet(&mut says, &mut lines, &wish).map_err(failed)?;
     let refused = |why: String| Err(Error::NotJoined { id: id.clone(), why });
     match answer {
-        Some(Answer::Joined) => {}
-        Some(Answer::Refused { why }) => return refused(why),
+        Some(KeeperAnswer::Joined) => {}
+        Some(KeeperAnswer::Refused { why }) => return refused(why),
         Some(_) => return refused("it gave an unknown answer".to_owned()),
         // One that does not know the wish hangs up.
         None => return refused("another version of ipybox has begun it".to_owned()),

@@ -13,8 +13,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::entry::{Description, Entry, now};
-use super::greeting::{Answer, LINE_BYTES, Status, Wish, line, understand};
+use super::entry::{Description, SessionEntry, now};
+use super::greeting::{KeeperAnswer, KeeperStatus, LINE_BYTES, Wish, line, understand};
 use super::likeness::Likeness;
 use super::list::end_more_than_may_be_kept;
 use super::{Error, GREETING_TIME, Keep};
@@ -23,22 +23,22 @@ use crate::faces::mcp_server::{Codes, Error as ServeError, Serving, end_on_signa
 use crate::ground::process::{descends_from, memory_of_family, memory_of_machine};
 use crate::ground::text::readable;
 
-/// How long the first client may take: the relay that has started us attends at once.
+/// The time that the first client may take: the relay that has started us attends at once.
 const FIRST_CLIENT: Duration = Duration::from_secs(30);
 
 /// The longest time that a session is kept: ten years.
 const LONGEST_SECS: f64 = 10.0 * 365.0 * 24.0 * 3600.0;
 
-/// How many connections are heard at the same time.
+/// The number of connections that are heard at the same time.
 const CONNECTIONS: usize = 16;
 
-/// How many people may be at prompts; there is room for a client beside them.
+/// The number of people that may be at prompts; there is room for a client beside them.
 const PEOPLE: usize = 8;
 
-/// How long it takes at most to notice that a client is gone.
+/// The longest time that it takes to notice that a client is gone.
 const NOTICE: Duration = Duration::from_millis(50);
 
-/// How often the memory of a session without a client is looked at.
+/// The interval of looks at the memory of a session without a client.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The part of the machine's memory that a session without a client may use: one in so many.
@@ -47,20 +47,20 @@ const MEMORY_PART: u64 = 4;
 /// The size at which the log is begun anew when a client goes, in bytes.
 const LOG_BYTES: u64 = 4 * 1024 * 1024;
 
-/// How long a client may take to read the last answers once the kernel and the connections are gone.
+/// The time that a client may take to read the last answers once the kernel and the connections are gone.
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 struct Keeper {
     serving: Serving,
-    entry: Entry,
+    entry: SessionEntry,
     likeness: Likeness,
-    /// How long the session waits for a client: as the newest one says.
+    /// The time that the session waits for a client: as the newest one says.
     keep: Mutex<Duration>,
     /// Cancelled by signals.
     asked_to_end: CancellationToken,
     /// Since when nobody attends the session; `None` while somebody does.
     alone_since: watch::Sender<Option<Instant>>,
-    /// How many people are at prompts.
+    /// The number of people at prompts.
     people: watch::Sender<usize>,
     /// Cancelled when the newest client is gone.
     closed: Mutex<CancellationToken>,
@@ -80,7 +80,7 @@ struct Keeper {
 pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
     // The client may kill the group of processes, or its terminal may end.
     rustix::process::setsid().map_err(|error| Error::Start(error.into()))?;
-    let entry = Entry::at(keep.entry);
+    let entry = SessionEntry::at(keep.entry);
     let unusable = |source| Error::Directory { path: entry.path().to_owned(), source };
     let _held = entry.hold().map_err(unusable)?;
     let likeness = Likeness::of(&settings);
@@ -197,11 +197,11 @@ impl Keeper {
                 let process = peer.pid().and_then(|process| u32::try_from(process).ok());
                 if process.is_some_and(|process| descends_from(process, std::process::id())) {
                     let why = "code of a session cannot answer for its user".to_owned();
-                    return answer(&mut output, &Answer::Refused { why }).await;
+                    return answer(&mut output, &KeeperAnswer::Refused { why }).await;
                 }
                 self.join(&program, can_answer, (input, output)).await
             }
-            Wish::Status => answer(&mut output, &Answer::Status(self.status())).await,
+            Wish::Status => answer(&mut output, &KeeperAnswer::Status(self.status())).await,
             Wish::End { why, only_alone } => self.end_if_wished(why, only_alone, &mut output).await,
         }
     }
@@ -215,16 +215,16 @@ impl Keeper {
     ) -> io::Result<()> {
         if only_alone {
             if *self.people.borrow() > 0 {
-                return answer(output, &Answer::Taken).await;
+                return answer(output, &KeeperAnswer::Taken).await;
             }
             let Some(attended) = self.attend_after_another().await else {
-                return answer(output, &Answer::Taken).await;
+                return answer(output, &KeeperAnswer::Taken).await;
             };
             // Nobody attends it any more.
             std::mem::forget(attended);
         }
         self.set_reason(why);
-        let answered = answer(output, &Answer::Ending).await;
+        let answered = answer(output, &KeeperAnswer::Ending).await;
         // Also if the asker is gone: a session whose reason is set has no client any more.
         self.stop.cancel();
         answered
@@ -239,13 +239,13 @@ impl Keeper {
         (input, mut output): (BufReader<OwnedReadHalf>, OwnedWriteHalf),
     ) -> io::Result<()> {
         if let Some(why) = self.refusal(likeness) {
-            return answer(&mut output, &Answer::Refused { why }).await;
+            return answer(&mut output, &KeeperAnswer::Refused { why }).await;
         }
         let Some(attended) = self.attend_after_another().await else {
-            return answer(&mut output, &Answer::Taken).await;
+            return answer(&mut output, &KeeperAnswer::Taken).await;
         };
         self.keep_for(keep);
-        answer(&mut output, &Answer::Attended).await?;
+        answer(&mut output, &KeeperAnswer::Attended).await?;
         if self.serving.has_served() {
             self.serving.note_takeover(attended.alone_for);
         }
@@ -279,7 +279,7 @@ impl Keeper {
             let why = format!(
                 "it was begun by another ipybox, of version {version}; use that one, or end the session"
             );
-            return answer(&mut output, &Answer::Refused { why }).await;
+            return answer(&mut output, &KeeperAnswer::Refused { why }).await;
         }
         let is_admitted = self.people.send_if_modified(|people| {
             let is_admitted = *people < PEOPLE;
@@ -288,10 +288,10 @@ impl Keeper {
         });
         if !is_admitted {
             let why = format!("{PEOPLE} prompts are attached to it already");
-            return answer(&mut output, &Answer::Refused { why }).await;
+            return answer(&mut output, &KeeperAnswer::Refused { why }).await;
         }
         let _present = Present(Arc::clone(self));
-        answer(&mut output, &Answer::Joined).await?;
+        answer(&mut output, &KeeperAnswer::Joined).await?;
         Box::pin(self.serving.person((input, output), can_answer, self.stop.child_token())).await
     }
 
@@ -386,7 +386,7 @@ impl Keeper {
         }
     }
 
-    /// What is due when a client is gone.
+    /// The duties when a client is gone.
     async fn now_alone(&self) {
         let (entry, states) = (self.entry.clone(), self.entry.states().map(ToOwned::to_owned));
         let housekeeping = tokio::task::spawn_blocking(move || {
@@ -405,10 +405,10 @@ impl Keeper {
         }
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> KeeperStatus {
         let activity = self.serving.activity();
         let (alone_since, people) = (*self.alone_since.borrow(), *self.people.borrow());
-        Status {
+        KeeperStatus {
             is_attended: alone_since.is_none(),
             seconds_left: alone_since
                 .filter(|_| people == 0)
@@ -462,7 +462,7 @@ impl Keeper {
     }
 }
 
-async fn answer(output: &mut OwnedWriteHalf, answer: &Answer) -> io::Result<()> {
+async fn answer(output: &mut OwnedWriteHalf, answer: &KeeperAnswer) -> io::Result<()> {
     output.write_all(&line(answer)?).await
 }
 

@@ -16,7 +16,7 @@ const FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// The longest JSON with a likeness, in bytes. Each variable of the environment takes some 100, and there may be thousands.
 pub(super) const JSON_BYTES: usize = 16 * 1024 * 1024;
 
-/// What must be the same. Digests, since values are secrets.
+/// The conditions that must be the same. Digests, since values are secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Likeness {
     /// The program: its version, and the file as it was when it was started.

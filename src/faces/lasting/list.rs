@@ -8,24 +8,24 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::Error;
-use super::entry::{Entry, now};
-use super::greeting::{Answer, Status, Wish, connect, greet};
+use super::entry::{SessionEntry, now};
+use super::greeting::{KeeperAnswer, KeeperStatus, Wish, connect, greet};
 use super::likeness::Likeness;
 use crate::config::states_dir;
 use crate::ground::env::Variables;
 use crate::ground::process::memory_of_family;
 use crate::ground::text::readable;
 
-/// How many sessions without a client are kept.
+/// The number of sessions without a client that are kept.
 const MOST_KEPT: usize = 8;
 
-/// How long the entry of a session that has ended is kept, so that the next client learns why it ended.
+/// The time that the entry of a session that has ended is kept, so that the next client learns why it ended.
 const KEPT_AFTER_END: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long an entry may have no description: its session is starting.
+/// The time that an entry may have no description: its session is starting.
 const STARTING: Duration = Duration::from_secs(120);
 
-/// How long a session may take to end: the processes of MCP servers get time.
+/// The time that a session may take to end: the processes of MCP servers get time.
 const ENDING: Duration = Duration::from_secs(60);
 
 /// The kept sessions of a user, in one directory of states.
@@ -52,9 +52,9 @@ pub struct KeptSession {
     pub is_attended: bool,
     /// When it ends without a client, in seconds from now.
     pub seconds_left: Option<u64>,
-    /// How many cells run or wait.
+    /// The number of cells that run or wait.
     pub open_cells: usize,
-    /// How many people are attached to it, at the prompt of `ipybox attach`.
+    /// The number of people that are attached to it, at the prompt of `ipybox attach`.
     pub people: usize,
     /// The calls for which no client waits, in words.
     pub calls: Vec<String>,
@@ -102,7 +102,7 @@ impl KeptSessions {
     }
 
     /// The entry of the session with this id.
-    pub(super) fn entry(&self, id: &str) -> Result<Entry, Error> {
+    pub(super) fn entry(&self, id: &str) -> Result<SessionEntry, Error> {
         let entry = entries(&self.states)?.into_iter().find(|entry| entry.id() == id);
         entry.ok_or_else(|| Error::Unknown { id: id.to_owned(), known: Vec::new() })
     }
@@ -119,7 +119,7 @@ impl KeptSessions {
         let failed = |source| Error::Connection { id: id.to_owned(), source };
         let why = "the user ended it".to_owned();
         match ask(&entry, &Wish::End { why: why.clone(), only_alone }) {
-            Ok(Answer::Taken) => return Ok(false),
+            Ok(KeeperAnswer::Taken) => return Ok(false),
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(%error, session = %id, "the session does not answer; killing its process");
@@ -139,7 +139,7 @@ impl KeptSessions {
 }
 
 /// Kills the process of a session. Its guardian kills what it has started.
-fn kill(entry: &Entry, why: String) -> std::io::Result<()> {
+fn kill(entry: &SessionEntry, why: String) -> std::io::Result<()> {
     let Some(mut description) = entry.read().filter(|_| entry.is_held()) else { return Ok(()) };
     let process = i32::try_from(description.process).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(process) = process {
@@ -150,13 +150,13 @@ fn kill(entry: &Entry, why: String) -> std::io::Result<()> {
 }
 
 /// The entries of sessions; those of sessions that nobody asks about any more are removed.
-fn entries(states: &Path) -> Result<Vec<Entry>, Error> {
-    let all = Entry::all(states);
+fn entries(states: &Path) -> Result<Vec<SessionEntry>, Error> {
+    let all = SessionEntry::all(states);
     let all = all.map_err(|source| Error::Directory { path: states.to_owned(), source })?;
     Ok(all.into_iter().filter(|entry| !remove_if_forgotten(entry)).collect())
 }
 
-fn remove_if_forgotten(entry: &Entry) -> bool {
+fn remove_if_forgotten(entry: &SessionEntry) -> bool {
     if entry.is_held() {
         return false;
     }
@@ -172,7 +172,7 @@ fn remove_if_forgotten(entry: &Entry) -> bool {
 }
 
 /// The session of an entry; `None` if it has ended or is starting or ending.
-fn session_of(entry: &Entry) -> Option<KeptSession> {
+fn session_of(entry: &SessionEntry) -> Option<KeptSession> {
     let description = entry.read().filter(|_| entry.is_held())?;
     let answers = status_of(entry);
     let status = answers.as_ref();
@@ -194,9 +194,9 @@ fn session_of(entry: &Entry) -> Option<KeptSession> {
     })
 }
 
-fn status_of(entry: &Entry) -> Option<Status> {
+fn status_of(entry: &SessionEntry) -> Option<KeeperStatus> {
     match ask(entry, &Wish::Status) {
-        Ok(Answer::Status(status)) => Some(status),
+        Ok(KeeperAnswer::Status(status)) => Some(status),
         Ok(_) => None,
         Err(error) => {
             tracing::debug!(%error, session = %entry.id(), "a session does not answer");
@@ -206,7 +206,7 @@ fn status_of(entry: &Entry) -> Option<Status> {
 }
 
 /// Asks a keeper something that it answers by one line.
-fn ask(entry: &Entry, wish: &Wish) -> std::io::Result<Answer> {
+fn ask(entry: &SessionEntry, wish: &Wish) -> std::io::Result<KeeperAnswer> {
     let mut stream = connect(entry)?;
     let mut lines = BufReader::new(stream.try_clone()?);
     greet(&mut stream, &mut lines, wish)?.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
@@ -215,8 +215,9 @@ fn ask(entry: &Entry, wish: &Wish) -> std::io::Result<Answer> {
 /// Ends the sessions that have been without a client for longest, if there are too many.
 pub(super) fn end_more_than_may_be_kept(states: &Path) {
     let Ok(entries) = entries(states) else { return };
-    let alone = |entry: Entry| Some((entry.read()?.alone_since?, entry));
-    let mut kept: Vec<(u64, Entry)> = entries.into_iter().filter(Entry::is_held).filter_map(alone).collect();
+    let alone = |entry: SessionEntry| Some((entry.read()?.alone_since?, entry));
+    let mut kept: Vec<(u64, SessionEntry)> =
+        entries.into_iter().filter(SessionEntry::is_held).filter_map(alone).collect();
     kept.sort_by_key(|(since, _)| *since);
     let surplus = kept.len().saturating_sub(MOST_KEPT);
     for (_, entry) in kept.into_iter().take(surplus) {
@@ -229,17 +230,17 @@ pub(super) fn end_more_than_may_be_kept(states: &Path) {
 }
 
 /// The sessions of a workspace as a new client finds them.
-pub(super) struct Found {
+pub(super) struct FoundSessions {
     /// Those that it may take over, the last one left first.
-    pub(super) alike: Vec<Entry>,
-    /// What it should know of others.
+    pub(super) alike: Vec<SessionEntry>,
+    /// The notes about other sessions.
     pub(super) notes: Vec<String>,
-    /// How the last one that could have been taken over has ended.
+    /// The end of the last one that could have been taken over.
     pub(super) ended: Option<String>,
 }
 
 /// Looks for sessions that a client which would begin one in this way can take over.
-pub(super) fn find(states: &Path, workspace: &Path, likeness: &Likeness) -> Result<Found, Error> {
+pub(super) fn find(states: &Path, workspace: &Path, likeness: &Likeness) -> Result<FoundSessions, Error> {
     let (mut alike, mut others, mut ended) = (Vec::new(), BTreeMap::<_, Vec<String>>::new(), None);
     let workspace = readable(workspace);
     for entry in entries(states)? {
@@ -255,9 +256,10 @@ pub(super) fn find(states: &Path, workspace: &Path, likeness: &Likeness) -> Resu
                 alike.push((since.unwrap_or_default(), entry));
             }
             (true, Some(_)) => {
-                let difference = match has_same_settings {
-                    true => "another version of ipybox",
-                    false => "other flags, files or variables",
+                let difference = if has_same_settings {
+                    "another version of ipybox"
+                } else {
+                    "other flags, files or variables"
                 };
                 others.entry(difference).or_default().push(entry.id());
             }
@@ -281,7 +283,7 @@ pub(super) fn find(states: &Path, workspace: &Path, likeness: &Likeness) -> Resu
         format!("which was left {ago} ago, has ended, because {why}. Its variables are gone.")
     });
     alike.sort_by_key(|(since, _)| std::cmp::Reverse(*since));
-    Ok(Found { alike: alike.into_iter().map(|(_, entry)| entry).collect(), notes, ended })
+    Ok(FoundSessions { alike: alike.into_iter().map(|(_, entry)| entry).collect(), notes, ended })
 }
 
 /// A note about sessions that were begun with something else.
@@ -317,9 +319,9 @@ mod tests {
         }
     }
 
-    /// What a client finds of a session that ends at this moment.
+    /// A client's findings about a session that ends at this moment.
     fn end_while_found(root: &Path, likeness: &Likeness) -> String {
-        let entry = Entry::create(root).unwrap();
+        let entry = SessionEntry::create(root).unwrap();
         let held = entry.hold().unwrap();
         let mut description = description(root, likeness);
         entry.describe(&description).unwrap();

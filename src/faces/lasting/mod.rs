@@ -24,7 +24,7 @@ pub use self::join::{Hears, Joined, Says, join};
 pub use self::keeper::keep_session;
 pub use self::list::{KeptSession, KeptSessions};
 pub use self::relay::relay;
-pub use crate::faces::mcp_server::{By, Heard, PromptAnswer, Said, named_rows};
+pub use crate::faces::mcp_server::{CellAuthor, Heard, PromptAnswer, Said, named_rows};
 
 /// Why a lasting session cannot be served, or reached.
 #[derive(Debug, thiserror::Error)]
@@ -136,11 +136,11 @@ fn there_are(known: &[String]) -> String {
     }
 }
 
-/// How a session is kept.
+/// The rules for keeping a session.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Keep {
-    /// How long it waits for a client.
+    /// The time that it waits for a client.
     pub time: Duration,
     /// Its entry in the directory of sessions.
     pub entry: PathBuf,
@@ -153,5 +153,5 @@ impl Keep {
     }
 }
 
-/// How long the processes wait for each other's first words.
+/// The time that the processes wait for each other's first words.
 const GREETING_TIME: Duration = Duration::from_secs(5);

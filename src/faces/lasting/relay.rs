@@ -1,4 +1,4 @@
-//! What an MCP client starts: passes bytes between its stdin and stdout and the process that holds the session.
+//! The process that an MCP client starts: it passes bytes between its stdin and stdout and the process that holds the session.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,31 +18,31 @@ use tokio::sync::oneshot;
 use tokio_util::io::InspectWriter;
 use tokio_util::sync::CancellationToken;
 
-use super::entry::Entry;
-use super::greeting::{Answer, LINE_BYTES, Wish, line, understand};
+use super::entry::SessionEntry;
+use super::greeting::{KeeperAnswer, LINE_BYTES, Wish, line, understand};
 use super::likeness::Likeness;
-use super::list::{Found, find};
+use super::list::{FoundSessions, find};
 use super::{Error, GREETING_TIME};
 use crate::config::{Settings, create_in, create_workspace, sessions_dir, states_dir};
 use crate::faces::mcp_server::{Error as ServeError, end_on_signals, receipt};
 use crate::ground::env::Variables;
 
-/// How much is passed on at once.
+/// The number of bytes that are passed on at once.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// How long a session that is ending gets to write why.
+/// The time that a session which is ending gets to write why.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// How long a client that has ended its input may take to read what is left.
+/// The time that a client that has ended its input may take to read what is left.
 const LAST_READING: Duration = Duration::from_secs(2);
 
-/// How long a client that dies may take to close all that it has open.
+/// The time that a client that dies may take to close all that it has open.
 const CLOSING: Duration = Duration::from_millis(5);
 
-/// How often the log of the session is looked at, for messages to show.
+/// The interval of looks at the log of the session, for messages to show.
 const LOG_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long the last messages may take: a client that does not read them gets none.
+/// The time that the last messages may take: a client that does not read them gets none.
 const LAST_MESSAGES: Duration = Duration::from_millis(500);
 
 /// Serves a client with a kept session, or with a new one that is kept. `arguments` are those of the command that holds
@@ -72,7 +72,7 @@ pub async fn relay(settings: Settings, keep: Duration, arguments: Vec<OsString>)
 
 /// A connection to the process that holds the session.
 struct Attended {
-    entry: Entry,
+    entry: SessionEntry,
     input: BufReader<OwnedReadHalf>,
     output: OwnedWriteHalf,
     log: Log,
@@ -85,7 +85,7 @@ async fn take_over(
     likeness: &Likeness,
     keep: Duration,
 ) -> Result<Result<Attended, Vec<String>>, Error> {
-    let Found { alike, mut notes, ended } = find(states, workspace, likeness)?;
+    let FoundSessions { alike, mut notes, ended } = find(states, workspace, likeness)?;
     let mut failed = Vec::new();
     for entry in alike {
         let (id, entry_again) = (entry.id(), entry.clone());
@@ -112,10 +112,10 @@ async fn take_over(
     if !failed.is_empty() {
         // What has ended meanwhile says why.
         let deadline = tokio::time::Instant::now() + ENDING;
-        while failed.iter().any(Entry::is_held) && tokio::time::Instant::now() < deadline {
+        while failed.iter().any(SessionEntry::is_held) && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(ENDING / 50).await;
         }
-        let Found { notes: later, ended, .. } = find(states, workspace, likeness)?;
+        let FoundSessions { notes: later, ended, .. } = find(states, workspace, likeness)?;
         let later = later.into_iter().chain(ended.map(new_after));
         notes.extend(later.filter(|note| !notes.contains(note)).collect::<Vec<_>>());
         notes.extend(failed.iter().filter(|entry| entry.is_held()).map(|entry| {
@@ -132,7 +132,7 @@ async fn take_over(
     Ok(Err(notes))
 }
 
-/// What a new session says of the one before.
+/// A new session's words about the one before.
 fn new_after(ended: String) -> String {
     format!("This is a new session: the one before, {ended}")
 }
@@ -145,7 +145,7 @@ async fn begin(
     notes: Vec<String>,
     arguments: Vec<OsString>,
 ) -> Result<Attended, Error> {
-    let entry = Entry::create(states)?;
+    let entry = SessionEntry::create(states)?;
     let begun = start(&entry, arguments).await;
     if begun.is_err() {
         Log::open(&entry).show();
@@ -162,7 +162,7 @@ async fn begin(
     }
 }
 
-async fn start(entry: &Entry, arguments: Vec<OsString>) -> Result<(), Error> {
+async fn start(entry: &SessionEntry, arguments: Vec<OsString>) -> Result<(), Error> {
     let log = File::options().append(true).create(true).open(entry.log()).map_err(Error::Start)?;
     let program = std::env::current_exe().map_err(Error::Start)?;
     let mut child = Command::new(program)
@@ -186,7 +186,7 @@ async fn start(entry: &Entry, arguments: Vec<OsString>) -> Result<(), Error> {
 
 /// Becomes the client of a session; `None` if there is one. The inner error says why it cannot.
 async fn attend(
-    entry: Entry,
+    entry: SessionEntry,
     likeness: &Likeness,
     keep: Duration,
     note: Option<String>,
@@ -207,13 +207,15 @@ async fn attend(
     };
     let (answer, input, output) = tokio::time::timeout(GREETING_TIME, greeting).await??;
     Ok(match answer {
-        Answer::Attended => {
+        KeeperAnswer::Attended => {
             let log = Log::open(&entry);
             Ok(Some(Attended { entry, input, output, log }))
         }
-        Answer::Taken => Ok(None),
-        Answer::Refused { why } => Err(why),
-        Answer::Joined | Answer::Status(_) | Answer::Ending => Err("it gave an unknown answer".to_owned()),
+        KeeperAnswer::Taken => Ok(None),
+        KeeperAnswer::Refused { why } => Err(why),
+        KeeperAnswer::Joined | KeeperAnswer::Status(_) | KeeperAnswer::Ending => {
+            Err("it gave an unknown answer".to_owned())
+        }
     })
 }
 
@@ -298,7 +300,7 @@ fn is_all_read() -> bool {
 struct Log(Option<File>);
 
 impl Log {
-    fn open(entry: &Entry) -> Self {
+    fn open(entry: &SessionEntry) -> Self {
         Self(File::open(entry.log()).ok())
     }
 

@@ -21,7 +21,7 @@ pub struct CodeExecutorBuilder {
     /// `None`: the default policy, by the fields for tool calls and shell commands.
     policy: Option<Policy>,
     asks_for_tool_calls: bool,
-    /// Who holds the session, for the audit log.
+    /// The face that holds the session, for the audit log.
     pub(super) face: Face,
 }
 
@@ -48,13 +48,13 @@ effect = "ask"
 kernel_options!(CodeExecutorBuilder);
 
 impl CodeExecutorBuilder {
-    /// How much memory the kernel, and each process that it starts, may use, in bytes; Linux only. Default: no limit.
+    /// The memory that the kernel, and each process that it starts, may use, in bytes; Linux only. Default: no limit.
     pub fn kernel_memory_limit(mut self, bytes: u64) -> Self {
         self.kernel.settings.kernel.memory_limit = Some(bytes);
         self
     }
 
-    /// How many processes and threads the kernel may add to those that its user runs; Linux only, without effect on root.
+    /// The most processes and threads that the kernel may add to those that its user runs; Linux only, without effect on root.
     /// Default: no limit.
     pub fn kernel_max_processes(mut self, count: u32) -> Self {
         self.kernel.settings.kernel.max_processes = Some(count);
@@ -87,7 +87,7 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// How long a registration or a tool call waits for an MCP server to start; default: 120 seconds. One
+    /// The time that a registration or a tool call waits for an MCP server to start; default: 120 seconds. One
     /// that is not ready then goes on to start, and the next call for it waits for it. `timeout` in a
     /// server's parameters wins. A [`registry`](Self::registry) of your own has [its
     /// own](Registry::connect_timeout) for registrations.
@@ -142,7 +142,7 @@ impl CodeExecutorBuilder {
         self
     }
 
-    /// How long an [`ApprovalRequest`](crate::ApprovalRequest) waits for its answer; default: 60 seconds. The call fails
+    /// The time that an [`ApprovalRequest`](crate::ApprovalRequest) waits for its answer; default: 60 seconds. The call fails
     /// then with `ApprovalTimeoutError`.
     pub fn approval_timeout(mut self, timeout: Duration) -> Self {
         self.kernel.settings.approval.timeout = timeout;

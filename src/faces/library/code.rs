@@ -36,7 +36,7 @@ impl Code {
         }
     }
 
-    /// How long it may run before it is interrupted; default: 120 seconds. Waiting for other code to end, for the kernel
+    /// The time that it may run before it is interrupted; default: 120 seconds. Waiting for other code to end, for the kernel
     /// to start and for approval does not count.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -50,7 +50,7 @@ impl Code {
         self
     }
 
-    /// How many characters of its output the result holds; default: 1,000,000. Of more, it holds the beginning and the
+    /// The number of characters of its output that the result holds; default: 1,000,000. Of more, it holds the beginning and the
     /// end, and the path of a file with all of it.
     pub fn max_output_chars(mut self, count: usize) -> Self {
         self.max_output_chars = count;

@@ -19,31 +19,31 @@ pub enum CodeExecutionError {
         value: String,
         /// The traceback as IPython formats it, without colours.
         traceback: String,
-        /// What was shown before.
+        /// The output before.
         output: Box<CodeExecutionResult>,
     },
     /// The code ran longer than it was allowed to and was interrupted.
     #[error("{words}")]
     #[non_exhaustive]
     TimedOut {
-        /// How long it was allowed to run.
+        /// The time that it was allowed to run.
         after: Duration,
-        /// What became of the variables.
+        /// The state of the variables.
         kernel: KernelState,
         /// The full report, with the position of the code.
         words: String,
-        /// What was shown before.
+        /// The output before.
         output: Box<CodeExecutionResult>,
     },
     /// The code was cancelled, or never begun because it was cancelled.
     #[error("{words}")]
     #[non_exhaustive]
     Cancelled {
-        /// What became of the variables.
+        /// The state of the variables.
         kernel: KernelState,
         /// All that there is to say.
         words: String,
-        /// What was shown before.
+        /// The output before.
         output: Box<CodeExecutionResult>,
     },
     /// The kernel was lost while the code ran: it was reset, it died, the connection to it failed. The next
@@ -51,11 +51,11 @@ pub enum CodeExecutionError {
     #[error("{words}")]
     #[non_exhaustive]
     Lost {
-        /// What became of the variables.
+        /// The state of the variables.
         kernel: KernelState,
         /// All that there is to say.
         words: String,
-        /// What was shown before.
+        /// The output before.
         output: Box<CodeExecutionResult>,
     },
     /// The code could not be run at all: there is no kernel, and none can be started.

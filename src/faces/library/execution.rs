@@ -13,7 +13,7 @@ use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
 use crate::session::{Author, Cell, Error, Outcome, Session};
 
-/// How many unread chunks of output are queued before the kernel has to wait.
+/// The number of unread chunks of output that are queued before the kernel has to wait.
 const CHUNKS_CAPACITY: usize = 64;
 
 /// An event of running code.
@@ -74,12 +74,11 @@ impl CodeExecution {
         requests: mpsc::Receiver<ApprovalRequest>,
     ) -> Self {
         let cancel = session.cell_token();
-        let (sender, chunks) = match code.has_chunks {
-            true => {
-                let (sender, receiver) = mpsc::channel(CHUNKS_CAPACITY);
-                (Some(sender), Some(receiver))
-            }
-            false => (None, None),
+        let (sender, chunks) = if code.has_chunks {
+            let (sender, receiver) = mpsc::channel(CHUNKS_CAPACITY);
+            (Some(sender), Some(receiver))
+        } else {
+            (None, None)
         };
         let cell_cancel = cancel.clone();
         let outcome = async move {

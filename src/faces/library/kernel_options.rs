@@ -18,7 +18,7 @@ macro_rules! kernel_options {
                 self
             }
 
-            /// Where state is kept that outlives the session: managed environments, registered servers, standing answers.
+            /// The directory for state that outlives the session: managed environments, registered servers, standing answers.
             /// Default: `ipybox` in the platform's data directory.
             pub fn state_dir(mut self, directory: impl Into<PathBuf>) -> Self {
                 self.kernel().settings.state_dir = Some(directory.into());
@@ -36,13 +36,13 @@ macro_rules! kernel_options {
                 self
             }
 
-            /// Where images are saved; default: `images` in the workspace.
+            /// The directory for images; default: `images` in the workspace.
             pub fn images_dir(mut self, directory: impl Into<PathBuf>) -> Self {
                 self.kernel().settings.images_dir = directory.into();
                 self
             }
 
-            /// How long a kernel may take to start, its environment not counted; default: 60 seconds.
+            /// The time that a kernel may take to start, its environment not counted; default: 60 seconds.
             pub fn kernel_init_timeout(mut self, timeout: Duration) -> Self {
                 self.kernel().settings.kernel.init_timeout = timeout;
                 self
@@ -60,7 +60,7 @@ macro_rules! kernel_options {
                 self
             }
 
-            /// What code in the sandbox may do: a file in the settings format of sandbox-runtime, relative to the
+            /// The policy for code in the sandbox: a file in the settings format of sandbox-runtime, relative to the
             /// workspace. Asks for a [`sandbox`](Self::sandbox) too.
             pub fn sandbox_config(mut self, file: impl Into<PathBuf>) -> Self {
                 self.kernel().sandbox_settings().config = Some(file.into());

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use crate::kernels::output::{Cut, Recorded, Text};
+use crate::kernels::output::{Cut, OutputText, Recorded};
 
-/// What code has shown.
+/// The output of code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CodeExecutionResult {
-    /// What was printed, and the value of the last expression, without white space at the end; `None` if there is nothing.
+    /// The printed text, and the value of the last expression, without white space at the end; `None` if there is nothing.
     pub text: Option<String>,
     /// Saved images, in order.
     pub images: Vec<PathBuf>,
@@ -16,7 +16,7 @@ pub struct CodeExecutionResult {
     pub files: Vec<PathBuf>,
     /// Set if `text` is not all of it.
     pub truncated: Option<Truncated>,
-    /// What threads and tasks of earlier code have shown since the last result, after that code had ended.
+    /// The output of threads and tasks of earlier code since the last result, after that code had ended.
     pub late_text: Option<String>,
     /// Further notes: the kernel was restarted before, an image could not be saved.
     pub notes: Vec<String>,
@@ -26,14 +26,14 @@ pub struct CodeExecutionResult {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Truncated {
-    /// How many characters there are.
+    /// The number of characters.
     pub chars: usize,
     /// A file in the workspace with all of it; `None` if it could not be written, which a note reports.
     pub file: Option<PathBuf>,
 }
 
 impl CodeExecutionResult {
-    pub(super) fn new(shown: Recorded, late: Text, notes: Vec<String>) -> Self {
+    pub(super) fn new(shown: Recorded, late: OutputText, notes: Vec<String>) -> Self {
         let Recorded { text, images, files, .. } = shown;
         let some = |text: String| (!text.is_empty()).then_some(text);
         Self {

@@ -18,14 +18,14 @@ pub(super) struct Arrivals<T> {
     transport: T,
     /// Resolves when the newest turn has been passed on.
     last: Option<oneshot::Receiver<()>>,
-    /// How many calls have arrived.
+    /// The number of calls that have arrived.
     calls: u64,
     closed: CancellationToken,
 }
 
 /// A call's position in the order of arrival. Dropping it passes the turn on.
 #[derive(Default)]
-pub(super) struct Turn {
+pub(super) struct ArrivalTurn {
     before: Option<oneshot::Receiver<()>>,
     _after: Option<oneshot::Sender<()>>,
 }
@@ -47,7 +47,7 @@ impl Arrival {
 
 /// Request extensions must be `Clone`; a turn is taken out once.
 #[derive(Clone)]
-struct Stamp(Arc<Mutex<Option<Turn>>>);
+struct Stamp(Arc<Mutex<Option<ArrivalTurn>>>);
 
 impl<T> Arrivals<T> {
     /// Wraps `transport`; cancels `closed` at the end of its input.
@@ -55,13 +55,13 @@ impl<T> Arrivals<T> {
         Self { transport, last: None, calls: 0, closed }
     }
 
-    fn next_turn(&mut self) -> Turn {
+    fn next_turn(&mut self) -> ArrivalTurn {
         let (after, receiver) = oneshot::channel();
-        Turn { before: self.last.replace(receiver), _after: Some(after) }
+        ArrivalTurn { before: self.last.replace(receiver), _after: Some(after) }
     }
 }
 
-impl Turn {
+impl ArrivalTurn {
     /// The turn of the request with these extensions.
     pub(super) fn of(extensions: &Extensions) -> Self {
         let stamp = extensions.get::<Stamp>();

@@ -1,4 +1,4 @@
-//! How the requests of a client follow their calls: to the end, to a question, or until they stop waiting.
+//! The requests of a client follow their calls: to the end, to a question, or until they stop waiting.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,25 +8,27 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use tokio_util::sync::CancellationToken;
 
-use super::arrivals::{Arrival, Turn};
-use super::asking::{About, AskVia, Followed, Leave, Ongoing, Waiting, has_tasks};
-use super::earlier::name_of;
-use super::left::LOOK_INTERVAL;
-use super::progress::{self, Listener, Progress};
-use super::queue::{Queue, SETTLING};
-use super::{Call, Handler, McpServer, execute, reply, reset, resources, traced, uploads, views, wait};
+use super::arrivals::{Arrival, ArrivalTurn};
+use super::asking::{AskVia, CallSubject, FollowedCall, Leave, OngoingCall, WaitingRequest, has_tasks};
+use super::left_calls::LOOK_INTERVAL;
+use super::progress::{self, ProgressListener, ProgressNotifier};
+use super::queue::{SETTLING, SessionQueue};
+use super::unfetched_answers::name_of;
+use super::{
+    Call, Handler, McpServer, execute, reply, reset, resources, traced_handler, uploads, views, wait,
+};
 use crate::ground::telemetry::Operation;
 
 /// The queue in which a call waits; `None` for a tool whose calls do not wait.
-pub(super) fn queue_of(request: &CallToolRequestParams) -> Option<Queue> {
+pub(super) fn queue_of(request: &CallToolRequestParams) -> Option<SessionQueue> {
     let handle = request.arguments.as_ref().and_then(|arguments| arguments.get("session")?.as_str());
     let is_queued = [execute::NAME, reset::NAME].contains(&&*request.name);
-    Queue::of_session(handle).filter(|_| is_queued)
+    SessionQueue::of_session(handle).filter(|_| is_queued)
 }
 
 impl McpServer {
     /// Waits, not for long, until the cells that came before a request in its queue are done, as it is.
-    pub(super) async fn settle(&self, queue: &Queue, arrived: Instant) {
+    pub(super) async fn settle(&self, queue: &SessionQueue, arrived: Instant) {
         let deadline = Instant::now() + SETTLING;
         let is_open = || self.left.is_open_in(queue) || self.parking.is_open_in(queue, arrived);
         while is_open() && Instant::now() < deadline {
@@ -43,26 +45,26 @@ impl Handler {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.clone().unwrap_or_default();
-        let mut operation = traced::call(&self.server, request, context);
+        let mut operation = traced_handler::call(&self.server, request, context);
         if request.name == wait::NAME && self.server.has_long_cells {
             let answer = self.wait_for_cell(arguments, request, context, &operation).await;
-            traced::answered(&self.server, &mut operation, &answer);
+            traced_handler::answered(&self.server, &mut operation, &answer);
             return answer;
         }
         if request.name == execute::NAME
             && let Err(refusal) = uploads::put(self.server.session().workspace(), &context.meta.0.0).await
         {
-            drop(Turn::of(&context.extensions));
+            drop(ArrivalTurn::of(&context.extensions));
             operation.tool_fails();
             return Ok(reply::failure(refusal).into());
         }
         let ask_via = AskVia::of(context);
         let (approver, questions) = ask_via.approver(&self.server.attached);
-        let listener = Listener::of(context);
+        let listener = ProgressListener::of(context);
         let cancelled = CancellationToken::new();
         let is_long = self.server.has_long_cells && request.name == execute::NAME;
         let cell = is_long.then(|| (self.server.left.number(), execute::unread_for(&arguments)));
-        let about = About {
+        let about = CallSubject {
             call: name_of(&request.name, request.arguments.as_ref()),
             begun: Arrival::of(&context.extensions).at,
             queue: queue_of(request),
@@ -72,8 +74,8 @@ impl Handler {
         };
         let may_come_later = is_long || matches!(ask_via, AskVia::Rounds { .. });
         let call = Call {
-            turn: Turn::of(&context.extensions),
-            progress: Progress::wanted_by(
+            turn: ArrivalTurn::of(&context.extensions),
+            progress: ProgressNotifier::wanted_by(
                 listener.clone(),
                 may_come_later,
                 self.server.attached.page().cloned(),
@@ -86,15 +88,15 @@ impl Handler {
         };
         let (server, name) = (Arc::clone(&self.server), request.name.to_string());
         let wait = execute::wait_of(&arguments).filter(|_| is_long);
-        traced::about_cell(&operation, about.cell.as_ref().map(|(number, _)| *number));
+        traced_handler::about_cell(&operation, about.cell.as_ref().map(|(number, _)| *number));
         let span = operation.context();
         // The cell may outlive this request, and the span is that of the cell.
         let work = span.around(async move {
             let result = Arc::clone(&server).dispatch(&name, arguments, call).await;
-            traced::done(&server, &mut operation, &result);
+            traced_handler::done(&server, &mut operation, &result);
             result
         });
-        let ongoing = Ongoing::start(work, questions, cancelled, listener, about);
+        let ongoing = OngoingCall::start(work, questions, cancelled, listener, about);
         let leave = self.leave_after(wait);
         self.follow(ongoing, request, context, self.waiting(&context.ct, &leave)).await
     }
@@ -107,12 +109,12 @@ impl Handler {
         context: &RequestContext<RoleServer>,
         operation: &Operation,
     ) -> Result<CallToolResponse, ErrorData> {
-        drop(Turn::of(&context.extensions));
+        drop(ArrivalTurn::of(&context.extensions));
         let wait = match wait::read(arguments) {
             Ok(wait) => wait,
             Err(refusal) => return Ok(reply::failure(refusal).into()),
         };
-        traced::about_cell(operation, Some(wait.cell));
+        traced_handler::about_cell(operation, Some(wait.cell));
         let given_up = context.ct.child_token();
         let (ongoing, _awaited) = match self.server.left.take(wait.cell, &given_up).await {
             Ok(taken) => taken,
@@ -137,15 +139,14 @@ impl Handler {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         // Its cell is in the queue already.
-        drop(Turn::of(&context.extensions));
+        drop(ArrivalTurn::of(&context.extensions));
         let arguments = request.arguments.clone().unwrap_or_default();
-        let (cancelled, leave) = match request.name == wait::NAME {
-            true => {
-                let timeout = wait::read(arguments).map(|wait| wait.timeout).ok();
-                let given_up = context.ct.clone();
-                (CancellationToken::new(), Leave { given_up, ..self.leave_after(timeout) })
-            }
-            false => (context.ct.clone(), self.leave_after(execute::wait_of(&arguments))),
+        let (cancelled, leave) = if request.name == wait::NAME {
+            let timeout = wait::read(arguments).map(|wait| wait.timeout).ok();
+            let given_up = context.ct.clone();
+            (CancellationToken::new(), Leave { given_up, ..self.leave_after(timeout) })
+        } else {
+            (context.ct.clone(), self.leave_after(execute::wait_of(&arguments)))
         };
         let waiting = self.waiting(&cancelled, &leave);
         self.followed(request, context, self.server.parking.resume(state, request, context, waiting).await)
@@ -156,11 +157,11 @@ impl Handler {
         &self,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-        followed: Followed<CallToolResponse>,
+        followed: FollowedCall<CallToolResponse>,
     ) -> Result<CallToolResponse, ErrorData> {
         let answer = match followed {
-            Followed::Answered(answer) => answer,
-            Followed::Left(ongoing) => return self.leave(*ongoing),
+            FollowedCall::Answered(answer) => answer,
+            FollowedCall::Left(ongoing) => return self.leave(*ongoing),
         };
         // What comes after a cancellation goes into the next answer.
         if request.name == wait::NAME
@@ -176,10 +177,10 @@ impl Handler {
     /// Follows a call until its end, until its client must ask its user, or until it is time to leave.
     async fn follow(
         &self,
-        ongoing: Ongoing,
+        ongoing: OngoingCall,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-        waiting: Waiting<'_>,
+        waiting: WaitingRequest<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
         let may_be_task = has_tasks(context) && request.name != wait::NAME;
         let followed = match AskVia::of(context) {
@@ -192,17 +193,16 @@ impl Handler {
     }
 
     /// Lets a call go on without a request.
-    fn leave(&self, mut ongoing: Ongoing) -> Result<CallToolResponse, ErrorData> {
+    fn leave(&self, mut ongoing: OngoingCall) -> Result<CallToolResponse, ErrorData> {
         if self.connection.closed.is_cancelled() {
             // Dropping it cancels the work.
             let why = match &self.connection.outlived_by {
                 Some(session) => {
                     self.server.left.put(ongoing);
-                    match session.is_cancelled() {
-                        true => "the session was ended, and this call with it",
-                        false => {
-                            "the client has ended its input; the call goes on, and the next client has its answer"
-                        }
+                    if session.is_cancelled() {
+                        "the session was ended, and this call with it"
+                    } else {
+                        "the client has ended its input; the call goes on, and the next client has its answer"
                     }
                 }
                 None => "the server is shutting down",
@@ -217,8 +217,8 @@ impl Handler {
         Ok(answer.into())
     }
 
-    fn waiting<'a>(&'a self, cancelled: &'a CancellationToken, leave: &'a Leave) -> Waiting<'a> {
-        Waiting { cancelled, leave, left: &self.server.left, together: &self.server.together }
+    fn waiting<'a>(&'a self, cancelled: &'a CancellationToken, leave: &'a Leave) -> WaitingRequest<'a> {
+        WaitingRequest { cancelled, leave, left: &self.server.left, together: &self.server.together }
     }
 
     fn leave_after(&self, time: Option<Duration>) -> Leave {

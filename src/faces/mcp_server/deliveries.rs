@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::arrivals::Arrival;
 use super::calls::queue_of;
-use super::earlier::{Earlier, Why, name_of, prepend, text_of};
 use super::execute;
-use super::queue::{Queue, SETTLING};
+use super::queue::{SETTLING, SessionQueue};
+use super::unfetched_answers::{Earlier, UndeliveredReason, name_of, prepend, text_of};
 use crate::session::Session;
 
 /// A call that arrives this long after another one means that the client may have given up on the first:
@@ -35,11 +35,11 @@ const LONG: Duration = Duration::from_secs(60);
 /// meet the moment by chance. Programs are that fast, models are not.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
-/// How many answers, the newest, are kept for the next one. A client that cancels calls by the hundred must
+/// The number of answers, the newest, that are kept for the next one. A client that cancels calls by the hundred must
 /// not make it huge.
 const KEPT: usize = 8;
 
-/// How many sent answers are remembered, in case a cancellation crosses its answer.
+/// The number of sent answers that are remembered, in case a cancellation crosses its answer.
 const REMEMBERED: usize = 4;
 
 /// An answer that was sent so long before the end of a connection was probably read: it is repeated in short.
@@ -69,7 +69,7 @@ struct State {
     sent: VecDeque<Sent>,
     /// When the newest request came: its client has read what was sent before.
     newest: Option<Instant>,
-    /// How long the client of a connection has waited before it cancelled a call: it does not give up sooner.
+    /// The time that the client of a connection has waited before it cancelled a call: it does not give up sooner.
     patience: HashMap<u64, Duration>,
 }
 
@@ -83,8 +83,8 @@ struct Kept {
 /// A request that is being worked on.
 struct UnderWay {
     arrival: Arrival,
-    /// Where it waits for the cells before it, if it does.
-    queue: Option<Queue>,
+    /// The queue in which it waits for the cells before it, if it does.
+    queue: Option<SessionQueue>,
     /// Cancelled with the request.
     cancelled: CancellationToken,
     /// Whether the protocol obliges the client to cancel requests that it gives up on.
@@ -197,7 +197,7 @@ impl Deliveries {
             .join("\n\n");
         let (why, after) = self.state.lock().judge(id, Instant::now());
         let mut own = match why {
-            Why::Sent => Earlier::new(&call, &text, why, after),
+            UndeliveredReason::Sent => Earlier::new(&call, &text, why, after),
             _ => Earlier::with_file(&call, &text, why, after, session).await,
         };
         own.has_failed = result.is_error == Some(true);
@@ -274,30 +274,30 @@ impl State {
     /// Why the answer to a request may not reach the client, and how long it took. A client waits if it has to cancel
     /// what it gives up on, or has waited longer for another call before it cancelled that. One that gets progress
     /// notifications probably waits.
-    fn judge(&self, id: &CallId, now: Instant) -> (Why, Duration) {
-        let Some(call) = self.under_way.get(id) else { return (Why::Sent, Duration::ZERO) };
+    fn judge(&self, id: &CallId, now: Instant) -> (UndeliveredReason, Duration) {
+        let Some(call) = self.under_way.get(id) else { return (UndeliveredReason::Sent, Duration::ZERO) };
         let after = now.duration_since(call.arrival.at);
         let has_patience = self.patience.get(&id.connection).is_some_and(|patience| *patience >= after);
         let why = if call.cancelled.is_cancelled() {
-            Why::Cancelled
+            UndeliveredReason::Cancelled
         } else if call.must_cancel || has_patience {
-            Why::Sent
+            UndeliveredReason::Sent
         } else if call.is_overtaken && !call.has_progress {
-            Why::Overtaken
+            UndeliveredReason::Overtaken
         } else if call.is_overtaken || after > LONG && !call.has_progress {
-            Why::InDoubt
+            UndeliveredReason::InDoubt
         } else {
-            Why::Sent
+            UndeliveredReason::Sent
         };
         (why, after)
     }
 
     /// Records an answer that is sent now, unless its request was cancelled. Returns the texts of earlier
     /// answers to send with it.
-    fn send(&mut self, why: Why, mut answer: Sent) -> Vec<String> {
+    fn send(&mut self, why: UndeliveredReason, mut answer: Sent) -> Vec<String> {
         let call = self.under_way.remove(&answer.id);
         // It may have been cancelled since `judge`; later cancellations go to `take_back`.
-        if why == Why::Cancelled || call.is_some_and(|call| call.cancelled.is_cancelled()) {
+        if why == UndeliveredReason::Cancelled || call.is_some_and(|call| call.cancelled.is_cancelled()) {
             self.keep(Kept { earlier: answer.own, sent: None });
             return Vec::new();
         }
@@ -308,7 +308,7 @@ impl State {
         } else {
             earlier.map(Earlier::text).collect()
         };
-        if why == Why::Sent {
+        if why == UndeliveredReason::Sent {
             answer.carried.extend(carried.into_iter().map(|kept| kept.earlier));
             self.remember(answer);
             return repeated;

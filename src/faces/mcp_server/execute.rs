@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::sessions::Chosen;
+use super::sessions::ChosenSession;
 use super::{Call, McpServer, number, number_in, parse, pictures, reply, schema, views, wait};
 use crate::config::Images;
 use crate::kernels::output::Unread;
@@ -21,13 +21,13 @@ const DEFAULT_MAX_OUTPUT_CHARS: usize = 5_000;
 /// The most that an answer has, whatever is asked for: it is held in memory, several times over.
 const MOST_OUTPUT_CHARS: usize = 100_000_000;
 
-/// How long a cell may run that its request does not wait for, unless the model says.
+/// The time that a cell may run that its request does not wait for, unless the model says.
 const LONG_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// The longest timeout that is kept to the second; longer ones are as good as none.
 const LONGEST_TIMEOUT_SECS: f64 = 30.0 * 24.0 * 3600.0;
 
-/// How many chunks of output may wait to be sent as progress before the kernel has to wait.
+/// The number of chunks of output that may wait to be sent as progress before the kernel has to wait.
 const CHUNKS_CAPACITY: usize = 64;
 
 #[derive(Deserialize)]
@@ -44,7 +44,7 @@ struct Arguments {
     if_busy: Option<IfBusy>,
 }
 
-/// What becomes of a cell if another one runs.
+/// The fate of a cell if another one runs.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum IfBusy {
@@ -118,7 +118,7 @@ Run what takes longer than your client waits in a task or thread, and look at it
 const LONG_CELLS: &str = "\n\n\
 For code that may take longer than a minute, pass `wait` (30 is a good value).";
 
-/// How long the code of a request may run.
+/// The time that the code of a request may run.
 pub(super) fn limit_of(arguments: &JsonObject) -> Duration {
     let number = |name| arguments.get(name).and_then(number_in);
     number("timeout").map_or_else(|| default_timeout(number("wait").is_some()), timeout_of)
@@ -132,7 +132,7 @@ fn timeout_of(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_TIMEOUT_SECS))
 }
 
-/// How long a request waits for its cell, if it says so.
+/// The time that a request waits for its cell, if it says so.
 pub(super) fn wait_of(arguments: &JsonObject) -> Option<Duration> {
     let seconds = number_in(arguments.get("wait")?)?;
     Duration::try_from_secs_f64(seconds.min(wait::LONGEST_WAIT_SECS)).ok()
@@ -179,7 +179,7 @@ pub(super) async fn call(
     let arguments: Arguments = parse(arguments)?;
     let (timeout, max_output_chars) = (arguments.timeout()?, arguments.max_output_chars()?);
     check_options(server, arguments.wait, arguments.if_busy)?;
-    let Chosen { open, note } = server.sessions.choose(arguments.session.as_deref()).await?;
+    let ChosenSession { open, note } = server.sessions.choose(arguments.session.as_deref()).await?;
     let _open = open.cells.token();
     if arguments.if_busy == Some(IfBusy::Refuse) && open.cells.len() > 1 {
         return Err(busy(server));

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{Call, McpServer, Progress, parse, reply, schema};
+use super::{Call, McpServer, ProgressNotifier, parse, reply, schema};
 use crate::session::{self, Client, InstallError};
 
 pub(super) const NAME: &str = "install_package";
@@ -48,13 +48,16 @@ pub(super) async fn call(
     let report = |words: &str| drop(phase.send_replace(words.to_owned()));
     let client = Client { approver: &call.approver, cancelled: &call.cancelled };
     let installing = server.session().install(&arguments.package_name, Some(client), &report);
-    Ok(match Progress::report_while(call.progress, phases, call.approver.waiting(), installing).await {
-        Ok(output) => {
-            server.sessions.refresh_others(None).await;
-            reply::success(output)
-        }
-        Err(InstallError::Denied(denied)) => reply::denied(&denied),
-        Err(InstallError::Cancelled) => reply::failure("Installation was cancelled."),
-        Err(error) => reply::error(&error),
-    })
+    Ok(
+        match ProgressNotifier::report_while(call.progress, phases, call.approver.waiting(), installing).await
+        {
+            Ok(output) => {
+                server.sessions.refresh_others(None).await;
+                reply::success(output)
+            }
+            Err(InstallError::Denied(denied)) => reply::denied(&denied),
+            Err(InstallError::Cancelled) => reply::failure("Installation was cancelled."),
+            Err(error) => reply::error(&error),
+        },
+    )
 }

@@ -6,7 +6,7 @@ use crate::config::Site;
 use crate::ground::text::backticked;
 use crate::session::Session;
 
-/// What a model should know before it sees the tools. Every conversation pays for it: what the tools themselves say, or
+/// The first words for a model, before it sees the tools. Every conversation pays for it: what the tools themselves say, or
 /// answers when it matters, is not here.
 const INSTRUCTIONS: &str = "\
 Runs Python in a stateful IPython kernel that can call the tools of other MCP servers.
@@ -14,10 +14,10 @@ Runs Python in a stateful IPython kernel that can call the tools of other MCP se
 Register a server once with `register_mcp_server`. In `execute_ipython_cell` combine calls of its tools with loops and \
 conditions, and print only what you need: intermediate results stay out of your context.";
 
-/// How many registered servers the instructions list: some 250 tokens.
+/// The number of registered servers that the instructions list: some 250 tokens.
 const LISTED_SERVERS: usize = 40;
 
-/// How many hosts are named that a sandbox can reach.
+/// The number of hosts within a sandbox's reach that are named.
 const LISTED_HOSTS: usize = 8;
 
 /// The instructions for clients of this session, whose kernels run at this site.

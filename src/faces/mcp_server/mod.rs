@@ -2,20 +2,19 @@
 //!
 //! It translates between MCP and a session; one file per tool.
 
+mod answer_news;
 mod arrivals;
 mod asking;
 mod attached;
 mod calls;
 mod deliveries;
-mod earlier;
 mod execute;
 mod icons;
 mod install;
 mod instructions;
-mod left;
-mod lines;
+mod left_calls;
+mod line_transport;
 mod methods;
-mod news;
 mod pictures;
 mod progress;
 mod queue;
@@ -28,7 +27,8 @@ mod serving;
 mod sessions;
 mod skills;
 mod stdio;
-mod traced;
+mod traced_handler;
+mod unfetched_answers;
 mod uploads;
 mod views;
 mod wait;
@@ -53,34 +53,34 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::arrivals::{Arrival, Turn};
+use self::answer_news::OnceNews;
+use self::arrivals::{Arrival, ArrivalTurn};
 use self::asking::{Parking, Tasks, Together, bug};
 use self::attached::Attached;
 use self::calls::queue_of;
 use self::deliveries::{CallId, Deliveries};
-use self::earlier::{Done, Earlier, Why, name_of, text_of};
-use self::left::Left;
-use self::news::News;
-use self::progress::Progress;
+use self::left_calls::LeftCalls;
+use self::progress::ProgressNotifier;
 pub(crate) use self::receipt::receipt;
 use self::resources::Shelf;
 pub use self::serving::Error;
 pub(crate) use self::serving::{Codes, Serving};
-use self::sessions::Sessions;
+use self::sessions::ClientSessions;
 use self::skills::Skills;
 pub(crate) use self::stdio::end_on_signals;
 pub use self::stdio::serve_stdio;
+use self::unfetched_answers::{Earlier, UndeliveredReason, UnfetchedAnswer, name_of, text_of};
 pub use crate::approval::Answer as PromptAnswer;
 use crate::approval::Approver;
 use crate::config::{Config, Images, ResourceLinks};
-pub use crate::faces::people::{By, Heard, Said, named_rows};
-use crate::ground::telemetry::Link;
+pub use crate::faces::people::{CellAuthor, Heard, Said, named_rows};
+use crate::ground::telemetry::RequestLink;
 use crate::kernels::output::Unread;
 use crate::session::Session;
 
 /// The MCP server's state, shared by its tools and by the clients that come one after the other.
 pub(crate) struct McpServer {
-    sessions: Sessions,
+    sessions: ClientSessions,
     /// The people at prompts of `ipybox attach`.
     attached: Attached,
     /// Calls that wait for the client's answer to an approval request.
@@ -88,13 +88,13 @@ pub(crate) struct McpServer {
     /// Calls whose clients ask about them as tasks.
     tasks: Tasks,
     /// Calls for which no request waits.
-    left: Left,
+    left: LeftCalls,
     together: Together,
     /// Answers that may not have reached the client.
     deliveries: Deliveries,
-    /// What the next answers say first.
-    news: News,
-    /// How a cell's reply returns images.
+    /// The news at the beginning of the next answers.
+    news: OnceNews,
+    /// The form of images in a cell's reply.
     images: Images,
     /// Which clients get links to resources.
     resource_links: ResourceLinks,
@@ -107,7 +107,7 @@ pub(crate) struct McpServer {
     /// Whether clients that can show views get them.
     has_views: bool,
     /// The connections with clients, for spans.
-    link: Link,
+    link: RequestLink,
 }
 
 /// The handler for rmcp, of one connection with a client. The server is shared, since tools may outlive the request that
@@ -115,12 +115,12 @@ pub(crate) struct McpServer {
 #[derive(Clone)]
 pub(crate) struct Handler {
     server: Arc<McpServer>,
-    connection: Connection,
+    connection: ClientConnection,
 }
 
 /// A connection with a client.
 #[derive(Clone)]
-pub(crate) struct Connection {
+pub(crate) struct ClientConnection {
     /// Greater than that of every connection before.
     number: u64,
     /// Cancelled when it ends: the client waits for no answers any more.
@@ -136,9 +136,9 @@ struct Call {
     /// Cancelled when the client no longer wants the answer.
     cancelled: CancellationToken,
     /// Sends progress notifications, if the client wants them.
-    progress: Option<Progress>,
+    progress: Option<ProgressNotifier>,
     /// Passed on to the next call as soon as this one is in the session's queue.
-    turn: Turn,
+    turn: ArrivalTurn,
     /// Decides about what the tool does.
     approver: Approver,
     /// Gets what a cell prints, if a request may stop waiting for it.
@@ -153,20 +153,20 @@ impl McpServer {
     fn new(session: Arc<Session>, config: &Config) -> Self {
         Self {
             attached: Attached::new(Arc::clone(session.audience()), config.approval.timeout),
-            sessions: Sessions::new(session, config),
+            sessions: ClientSessions::new(session, config),
             parking: Parking::default(),
             tasks: Tasks::default(),
-            left: Left::default(),
+            left: LeftCalls::default(),
             together: Together::default(),
             deliveries: Deliveries::default(),
-            news: News::default(),
+            news: OnceNews::default(),
             images: config.images,
             resource_links: config.resource_links,
             shelf: Shelf::default(),
             skills: Skills::new(config),
             has_long_cells: config.has_long_cells,
             has_views: config.has_views,
-            link: Link::to_client(),
+            link: RequestLink::to_client(),
         }
     }
 
@@ -196,7 +196,7 @@ impl McpServer {
             self.settle(queue, arrived).await;
         }
         let done = self.parking.done_meanwhile().into_iter().chain(self.left.done_meanwhile());
-        for Done { call, text, why, after } in done.chain(self.tasks.done_meanwhile(&self.left)) {
+        for UnfetchedAnswer { call, text, why, after } in done.chain(self.tasks.done_meanwhile(&self.left)) {
             self.deliveries.keep(Earlier::with_file(&call, &text, why, after, self.session()).await);
         }
         self.news.add_all(self.attached.news());
@@ -208,7 +208,8 @@ impl McpServer {
     async fn keep(&self, request: &CallToolRequestParams, result: &CallToolResult) {
         let call = name_of(&request.name, request.arguments.as_ref());
         let (text, session) = (text_of(result), self.session());
-        let answer = Earlier::with_file(&call, &text, Why::ClientGone, Duration::ZERO, session).await;
+        let answer =
+            Earlier::with_file(&call, &text, UndeliveredReason::ClientGone, Duration::ZERO, session).await;
         self.deliveries.keep(answer);
     }
 
@@ -329,7 +330,7 @@ impl ServerHandler for Handler {
         self.server.attached.note_client(context.client_info().as_ref());
         if request.name == views::NAME && self.server.has_views {
             // No model sees its answer, so that news would be lost with it; and it waits for no cell.
-            drop(Turn::of(&context.extensions));
+            drop(ArrivalTurn::of(&context.extensions));
             let arguments = request.arguments.unwrap_or_default();
             let places = self.server.session().places();
             return answer_panics(async {

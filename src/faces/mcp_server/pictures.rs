@@ -18,10 +18,10 @@ use image::{
 use rmcp::model::ContentBlock;
 use tokio::sync::Mutex;
 
-/// How many images a reply shows. Each costs a model about as much as a page of text.
+/// The number of images that a reply shows. Each costs a model about as much as a page of text.
 const MAX_SHOWN: usize = 4;
 
-/// How many images of a cell are tried. More than are shown, since some may be broken; a broken one may take
+/// The number of images of a cell that are tried. More than are shown, since some may be broken; a broken one may take
 /// as long as a good one.
 const MAX_TRIED: usize = 6;
 

@@ -22,15 +22,15 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// after 60 seconds.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// How many characters of output are read for a message. Progress bars write much and show little.
+/// The number of characters of output that are read for a message. Progress bars write much and show little.
 const UNSENT_CHARS: usize = 20_000;
 
 /// The longest message, in characters: the newest output matters, and the answer has all of it.
 const MESSAGE_CHARS: usize = 2_000;
 
 /// Sends progress notifications to the client of a request.
-pub(super) struct Progress {
-    listener: Listener,
+pub(super) struct ProgressNotifier {
+    listener: ProgressListener,
     /// The page on which calls are decided.
     page: Option<Arc<Page>>,
     sent: f64,
@@ -40,12 +40,12 @@ pub(super) struct Progress {
 
 /// The client that gets the notifications, and its progress token; without one no notification is sent.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Listener(Arc<Mutex<Option<ProgressClient>>>);
+pub(super) struct ProgressListener(Arc<Mutex<Option<ProgressClient>>>);
 
 /// A client, and the token that it has sent.
 pub(super) type ProgressClient = (Peer<RoleServer>, ProgressToken);
 
-impl Listener {
+impl ProgressListener {
     /// The client of a request, if it sent a token.
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
         Self(Arc::new(Mutex::new(listener_of(context))))
@@ -66,10 +66,10 @@ pub(super) fn listener_of(context: &RequestContext<RoleServer>) -> Option<Progre
     Some((context.peer.clone(), context.meta.get_progress_token()?))
 }
 
-impl Progress {
+impl ProgressNotifier {
     /// For a request whose client wants notifications, or may want them later.
     pub(super) fn wanted_by(
-        listener: Listener,
+        listener: ProgressListener,
         may_come_later: bool,
         page: Option<Arc<Page>>,
     ) -> Option<Self> {

@@ -16,7 +16,7 @@ pub(crate) fn receipt(bytes: u64) -> String {
     format!("{message}\n")
 }
 
-/// How much a client was sent, and how much of it is known to be read, in bytes.
+/// The amount that a client was sent, and the part of it that is known to be read, in bytes.
 #[derive(Default)]
 pub(super) struct Receipt {
     sent: AtomicU64,

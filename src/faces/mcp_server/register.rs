@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{Call, McpServer, Progress, parse, reply, schema};
+use super::{Call, McpServer, ProgressNotifier, parse, reply, schema};
 use crate::approval::REGISTER;
 use crate::kernels::kernel::plain;
 use crate::session::{Client, RegisterError};
@@ -71,13 +71,17 @@ pub(super) async fn call(
     let report = |what: &str| drop(phase.send_replace(format!("MCP server `{name}`: {}", plain(what))));
     let client = Client { approver: &call.approver, cancelled: &call.cancelled };
     let registering = server.session().register(name, server_params, Some(client), &report);
-    Ok(match Progress::report_while(call.progress, phases, call.approver.waiting(), registering).await {
-        Ok(registration) => {
-            server.sessions.refresh_others(registration.changed(name)).await;
-            reply::texts(registration.texts(name))
-        }
-        Err(RegisterError::Denied(denied)) => reply::denied(&denied),
-        Err(RegisterError::Cancelled) => reply::failure("Registration was cancelled."),
-        Err(error) => reply::error(&error),
-    })
+    Ok(
+        match ProgressNotifier::report_while(call.progress, phases, call.approver.waiting(), registering)
+            .await
+        {
+            Ok(registration) => {
+                server.sessions.refresh_others(registration.changed(name)).await;
+                reply::texts(registration.texts(name))
+            }
+            Err(RegisterError::Denied(denied)) => reply::denied(&denied),
+            Err(RegisterError::Cancelled) => reply::failure("Registration was cancelled."),
+            Err(error) => reply::error(&error),
+        },
+    )
 }

@@ -127,7 +127,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::kernels::output::{Recorded, Text};
+    use crate::kernels::output::{OutputText, Recorded};
     use crate::session::KernelState;
 
     fn error(name: &str, value: &str, traceback: &[&str]) -> PythonError {
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn no_text_is_blank() {
         check(&finished(Recorded::default()), "[no output]");
-        let text = Text { excerpt: "\n\t \u{a0}".to_owned(), cut: None };
+        let text = OutputText { excerpt: "\n\t \u{a0}".to_owned(), cut: None };
         check(&finished(Recorded { text, ..Recorded::default() }), "[no output]");
         for result in [success(""), failure(" \n")] {
             assert_eq!(serde_json::to_value(result).unwrap()["content"][0]["text"], "[no output]");
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn cut_output_says_where_the_rest_is_and_cuts_no_image_or_error() {
         let file = Some("/w/.ipybox/outputs/0a1b2c3d.txt".into());
-        let text = Text { excerpt: "a…z".to_owned(), cut: Some(Cut { limit: 3, chars: 26, file }) };
+        let text = OutputText { excerpt: "a…z".to_owned(), cut: Some(Cut { limit: 3, chars: 26, file }) };
         let shown = Recorded { text, ..Recorded::default() };
         check(
             &Outcome { shown, ..raised(error("E", "v", &[])) },
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn late_output_is_marked() {
-        let text = |excerpt: &str| Text { excerpt: excerpt.to_owned(), cut: None };
+        let text = |excerpt: &str| OutputText { excerpt: excerpt.to_owned(), cut: None };
         let own = finished(Recorded { text: text("own"), ..Recorded::default() });
         check(
             &Outcome { late: text("tick"), ..own },

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::sessions::{Chosen, NEW};
-use super::{Call, McpServer, Progress, parse, reply, schema};
+use super::sessions::{ChosenSession, NEW};
+use super::{Call, McpServer, ProgressNotifier, parse, reply, schema};
 use crate::session::Exit;
 
 pub(super) const NAME: &str = "reset";
@@ -47,7 +47,7 @@ pub(super) async fn call(
     if session.as_deref() == Some(NEW) {
         return Err("the argument `session` cannot be used: a new session needs no reset".to_owned());
     }
-    let Chosen { open, note } = server.sessions.choose(session.as_deref()).await?;
+    let ChosenSession { open, note } = server.sessions.choose(session.as_deref()).await?;
     let reset = async {
         call.turn.come().await;
         let pending = open.session.reset().await;
@@ -55,7 +55,7 @@ pub(super) async fn call(
         pending.outcome().await
     };
     let (_silent, phases) = watch::channel(String::new());
-    Ok(match Progress::report_while(call.progress, phases, call.approver.waiting(), reset).await {
+    Ok(match ProgressNotifier::report_while(call.progress, phases, call.approver.waiting(), reset).await {
         Ok(exit) => {
             let cut_short = (exit == Exit::CutShort).then(|| CUT_SHORT.to_owned());
             let lines = note.into_iter().chain([DONE.to_owned()]).chain(cut_short);

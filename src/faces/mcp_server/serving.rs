@@ -12,30 +12,30 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::answer_news::{note_on_policy, notes_on_dotenv};
 use super::arrivals::Arrivals;
 use super::attached;
-use super::lines::Lines;
-use super::news::{note_on_policy, notes_on_dotenv};
+use super::line_transport::LineTransport;
 use super::receipt::Receipt;
 use super::sessions::open_session;
-use super::traced::Traced;
-use super::{Connection, Handler, McpServer};
+use super::traced_handler::TracedHandler;
+use super::{ClientConnection, Handler, McpServer};
 use crate::config::Config;
-use crate::faces::people::page::{self, News, Page};
+use crate::faces::people::page::{self, Page, PageNews};
 use crate::ground::telemetry;
 use crate::ground::text::backticked;
 use crate::session::{Cell, DEFAULT_TIMEOUT, Outcome, Session, StartError};
 
-/// How long the calls of a client that is gone get to be put aside. They need no time, but for writing an answer to a file.
+/// The time in which the calls of a client that is gone are put aside. They need no time, but for writing an answer to a file.
 const PUT_ASIDE: Duration = Duration::from_secs(5);
 
-/// How many variables a new client is shown.
+/// The number of variables that a new client is shown.
 const SHOWN_VARIABLES: usize = 60;
 
-/// How much may be on its way to or from the page, in bytes.
+/// The amount that may be on its way to or from the page, in bytes.
 const PAGE_BYTES: usize = 256 * 1024;
 
-/// How many characters of output that nobody has seen a new client is shown.
+/// The number of characters of output that nobody has seen, which a new client is shown.
 const SHOWN_CHARS: usize = 5_000;
 
 /// Prints the names of variables that code has set, as `%who_ls` finds them.
@@ -50,7 +50,7 @@ pub(crate) struct Serving {
     ended: CancellationToken,
 }
 
-/// Who receives the codes of the page.
+/// The receiver of the codes of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Codes {
     /// Whoever reads stderr, and the client.
@@ -106,9 +106,10 @@ impl Serving {
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
         let calls = TaskTracker::new();
         let is_outlived = outlived_by.is_some();
-        let connection = Connection { number, closed: closed.clone(), outlived_by, calls: calls.clone() };
+        let connection =
+            ClientConnection { number, closed: closed.clone(), outlived_by, calls: calls.clone() };
         let receipt = Arc::<Receipt>::default();
-        let lines = Lines::new(input, output, Arc::clone(&receipt));
+        let lines = LineTransport::new(input, output, Arc::clone(&receipt));
         let transport = Arrivals::new(lines, closed.clone());
         let handler = Handler { server: Arc::clone(&self.server), connection };
         // What rmcp ends cancels its requests; those of a session that is outlived must be put aside before.
@@ -120,8 +121,8 @@ impl Serving {
             open.wait().await;
             ending.cancel();
         });
-        let mut session = telemetry::Session::of_client(&self.server.link);
-        let ended = match Traced(handler).serve_with_ct(transport, end).await {
+        let mut session = telemetry::TracedConnection::of_client(&self.server.link);
+        let ended = match TracedHandler(handler).serve_with_ct(transport, end).await {
             Ok(running) => {
                 running.waiting().await.map(drop).map_err(|error| Error::Session(error.to_string()))
             }
@@ -195,7 +196,7 @@ impl Serving {
         self.server.news.set_takeover(format!("{about}{cells}]"));
     }
 
-    /// What the session is doing, in words.
+    /// The session's activity, in words.
     pub(crate) fn activity(&self) -> Activity {
         Activity {
             seconds: self.begun.elapsed().as_secs(),
@@ -216,11 +217,11 @@ impl Serving {
     }
 }
 
-/// What a session is doing.
+/// The activity of a session.
 pub(crate) struct Activity {
     /// Its age, in seconds.
     pub(crate) seconds: u64,
-    /// How many cells run or are queued.
+    /// The number of cells that run or are queued.
     pub(crate) open_cells: usize,
     /// The calls for which no client waits.
     pub(crate) left: Vec<String>,
@@ -268,13 +269,15 @@ impl McpServer {
     }
 }
 
-fn show_on_stderr(news: &News) {
+fn show_on_stderr(news: &PageNews) {
     match news {
-        News::Entered(code) => say(&format!("a browser has the page now; another one needs the code {code}")),
-        News::Guessed => say(
+        PageNews::Entered(code) => {
+            say(&format!("a browser has the page now; another one needs the code {code}"))
+        }
+        PageNews::Guessed => say(
             "there were wrong codes for the page; if they were not yours, another program guesses. The code stays the same",
         ),
-        News::Question(_) => {}
+        PageNews::Question(_) => {}
     }
 }
 

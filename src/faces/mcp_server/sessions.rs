@@ -14,17 +14,17 @@ use crate::session::{Session, StartError, ToolOptions};
 
 /// The handle of the client's own session.
 pub(super) const OWN: &str = "main";
-/// What a model passes for a session of its own.
+/// The value that a model passes for a session of its own.
 pub(super) const NEW: &str = "new";
 
-/// How many other sessions there are at the same time: each has a kernel.
+/// The number of other sessions at the same time: each has a kernel.
 const MOST_OTHERS: usize = 8;
 
 /// After this time without a cell a session ends if another one needs its place.
 const IDLE: Duration = Duration::from_secs(15 * 60);
 
 /// The sessions.
-pub(super) struct Sessions {
+pub(super) struct ClientSessions {
     own: OpenSession,
     config: Config,
     others: Mutex<Others>,
@@ -35,7 +35,7 @@ struct Others {
     sessions: BTreeMap<String, OpenSession>,
     /// The handles of those that have ended.
     ended: BTreeSet<String>,
-    /// How many are being opened.
+    /// The number of sessions that are being opened.
     opening: usize,
     is_stopping: bool,
 }
@@ -51,9 +51,9 @@ pub(super) struct OpenSession {
 }
 
 /// The session that a call is for.
-pub(super) struct Chosen {
+pub(super) struct ChosenSession {
     pub(super) open: OpenSession,
-    /// What the answer says of it, if the model has named a session.
+    /// The answer's words about it, if the model has named a session.
     pub(super) note: Option<String>,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn given(handle: Option<&str>) -> Option<&str> {
     handle.map(str::trim).filter(|handle| !handle.is_empty())
 }
 
-impl Sessions {
+impl ClientSessions {
     /// The client's own session, which was opened with `config`.
     pub(super) fn new(own: Arc<Session>, config: &Config) -> Self {
         Self { own: OpenSession::new(own), config: config.beside_another(), others: Mutex::default() }
@@ -92,7 +92,7 @@ impl Sessions {
     ///
     /// # Errors
     /// There is none, or no further one can be opened. The text says which there are.
-    pub(super) async fn choose(&self, handle: Option<&str>) -> Result<Chosen, String> {
+    pub(super) async fn choose(&self, handle: Option<&str>) -> Result<ChosenSession, String> {
         let (open, note) = match given(handle) {
             None => (self.own.clone(), None),
             Some(OWN) => (self.own.clone(), Some(format!("[Session `{OWN}`]"))),
@@ -105,17 +105,18 @@ impl Sessions {
             Some(handle) => (self.find(handle)?, Some(format!("[Session `{handle}`]"))),
         };
         *open.used.lock() = Instant::now();
-        Ok(Chosen { open, note })
+        Ok(ChosenSession { open, note })
     }
 
     fn find(&self, handle: &str) -> Result<OpenSession, String> {
         let others = self.others.lock();
         others.sessions.get(handle).cloned().ok_or_else(|| {
-            let why = match others.ended.contains(handle) {
-                true => format!(
+            let why = if others.ended.contains(handle) {
+                format!(
                     "the session `{handle}` has ended, to make room for another one; its variables are gone"
-                ),
-                false => format!("there is no session `{handle}`"),
+                )
+            } else {
+                format!("there is no session `{handle}`")
             };
             format!("{why}. There are {}; `{NEW}` makes another one.", others.handles())
         })
@@ -169,7 +170,7 @@ impl Sessions {
         self.others.lock().sessions.keys().cloned().collect()
     }
 
-    /// How many cells have not ended.
+    /// The number of cells that have not ended.
     pub(super) fn open_cells(&self) -> usize {
         self.own.cells.len()
             + self.others.lock().sessions.values().map(|open| open.cells.len()).sum::<usize>()

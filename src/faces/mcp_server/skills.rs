@@ -17,7 +17,7 @@ const MARKDOWN: &str = "text/markdown";
 
 /// The entry of the skill, without the section about where code runs.
 const TEXT: &str = include_str!("../../../packaging/plugins/skills/codeact/SKILL.md");
-/// Where that section is.
+/// The mark of the place of that section.
 const FLAVOUR_MARK: &str = "<!-- flavour -->\n";
 
 /// Further files of the skill.

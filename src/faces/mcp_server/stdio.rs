@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::serving::{Codes, Error, Serving};
 use crate::config::Config;
 
-/// How long a client may take to read the last answers once the kernel and the connections are gone.
+/// The time that a client may take to read the last answers once the kernel and the connections are gone.
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// Serves the tools on stdin and stdout.

@@ -18,7 +18,7 @@ const KEY: &str = "ipybox/files";
 /// The directory in the workspace.
 const DIRECTORY: &str = "uploads";
 
-/// How many files one request passes.
+/// The number of files that one request passes.
 const MOST_FILES: usize = 32;
 
 /// The longest name, in bytes; that of file systems.

@@ -6,12 +6,12 @@ use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::asking::Ongoing;
-use super::{left, number, parse, reply, schema};
+use super::asking::OngoingCall;
+use super::{left_calls, number, parse, reply, schema};
 
 pub(super) const NAME: &str = "wait_for_cell";
 
-/// How long a call waits unless the model says. Clients give up on requests, most of them after 60 seconds.
+/// The time that a call waits unless the model says. Clients give up on requests, most of them after 60 seconds.
 const DEFAULT_WAIT_SECS: f64 = 50.0;
 
 /// The longest wait that is kept to the second.
@@ -56,7 +56,7 @@ ended.";
 /// Reads the arguments. The error is a text for the model.
 pub(super) fn read(arguments: JsonObject) -> Result<Wait, String> {
     let Arguments { cell, timeout, interrupt } = parse(arguments)?;
-    let number = left::number_in(&cell)
+    let number = left_calls::number_in(&cell)
         .ok_or_else(|| format!("the argument `cell` cannot be used: `{cell}` is no id such as `cell-3`"))?;
     let seconds = timeout.unwrap_or(DEFAULT_WAIT_SECS);
     if seconds.is_nan() || seconds < 0.0 {
@@ -67,12 +67,12 @@ pub(super) fn read(arguments: JsonObject) -> Result<Wait, String> {
 }
 
 /// The answer about a cell that goes on.
-pub(super) fn still_running(ongoing: &Ongoing) -> CallToolResult {
+pub(super) fn still_running(ongoing: &OngoingCall) -> CallToolResult {
     let about = ongoing.about();
     let Some((cell, unread)) = &about.cell else {
         return reply::failure("The call goes on; its answer comes with a later one.");
     };
-    let id = left::id(*cell);
+    let id = left_calls::id(*cell);
     let seconds = about.begun.elapsed().as_secs();
     let state = match (ongoing.is_asking(), unread.has_begun()) {
         (true, _) => {

@@ -11,33 +11,33 @@ use crate::approval::{
 /// A call. Its texts are as code and servers have sent them: whoever shows them makes them visible.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Call {
+pub struct ShownCall {
     /// The name of the MCP server; `ipybox` for what ipybox does itself.
     pub server: String,
     /// The name of the tool.
     pub tool: String,
     /// All arguments.
     pub arguments: Map<String, Value>,
-    /// What carries out the call.
+    /// The part that carries out the call.
     pub behind: Target,
     /// The server's hints on the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hints: Option<ToolAnnotations>,
-    /// What the server has changed in the tool since it was allowed, as a diff.
+    /// The server's change of the tool since it was allowed, as a diff.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<String>,
-    /// What the code says that the call and those of its batch are for.
+    /// The purpose of the call and of those of its batch, as the code states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
-    /// Where its data comes from, as far as can be seen.
+    /// The origins of its data, as far as can be seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<OriginInWords>,
-    /// What the session has had access to, in words: `untrusted data from web`.
+    /// The data that the session has had access to, in words: `untrusted data from web`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<String>,
 }
 
-impl Call {
+impl ShownCall {
     /// Whether it is something that ipybox does itself.
     pub(crate) fn is_ours(&self) -> bool {
         self.server == OURSELVES

@@ -1,13 +1,13 @@
-//! What passes between a face for people, a prompt or a page, and the process that holds the session: one line of JSON each.
+//! The messages between a face for people, a prompt or a page, and the process that holds the session: one line of JSON each.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::Call;
+use super::ShownCall;
 use crate::approval::{Answer, Label, PastDecision};
 
-/// What a prompt or a page says.
+/// A message of a prompt or a page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -41,7 +41,7 @@ pub enum Said {
         question: u64,
         /// The answer.
         answer: Answer,
-        /// What the data of the server is that is registered; `None` leaves it as it is.
+        /// The label for the data of the server that is registered; `None` leaves it as it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         label: Option<Label>,
     },
@@ -61,7 +61,7 @@ pub enum Said {
     History,
 }
 
-/// What a prompt or a page hears. Code and output may contain anything.
+/// A message to a prompt or a page. Code and output may contain anything.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "hear", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -78,7 +78,7 @@ pub enum Heard {
         /// Its number in the kernel.
         number: u64,
         /// Whose it is.
-        by: By,
+        by: CellAuthor,
         /// Its code.
         code: String,
     },
@@ -93,7 +93,7 @@ pub enum Heard {
     LeftOut {
         /// The cell.
         cell: u64,
-        /// How many bytes.
+        /// The size in bytes.
         bytes: usize,
     },
     /// A cell has ended.
@@ -102,7 +102,7 @@ pub enum Heard {
         cell: u64,
         /// The traceback, if an exception ended it.
         error: Option<String>,
-        /// How it ended, if not by itself.
+        /// The way it ended, if not by itself.
         words: String,
         /// The files of its images.
         images: Vec<PathBuf>,
@@ -115,7 +115,7 @@ pub enum Heard {
     Done {
         /// Whether the cell ran to its end.
         is_ok: bool,
-        /// What else is to be said: why it did not run, what became of the kernel, what earlier cells have shown.
+        /// The further remarks: why it did not run, what became of the kernel, what earlier cells have shown.
         notes: Vec<String>,
     },
     /// The person is asked whether something may run.
@@ -126,15 +126,15 @@ pub enum Heard {
         text: String,
         /// The grant that the text proposes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        grant: Option<Offer>,
+        grant: Option<GrantOffer>,
         /// Why the call is outside of the grants that there are for its tool.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         outside: Option<String>,
-        /// What is asked about.
-        call: Call,
-        /// What answers that hold longer would cover.
+        /// The call that is asked about.
+        call: ShownCall,
+        /// The extent of answers that hold longer.
         scope: String,
-        /// How long it waits for its answer, in milliseconds; `None` if the time has not begun.
+        /// The time that it waits for its answer, in milliseconds; `None` if the time has not begun.
         left_ms: Option<u64>,
     },
     /// The questions that come next can be asked together.
@@ -151,13 +151,13 @@ pub enum Heard {
         /// The call as text, for a prompt.
         text: String,
         /// The call.
-        call: Call,
+        call: ShownCall,
     },
     /// A question is over.
     Decided {
         /// The question.
         question: u64,
-        /// How.
+        /// The decision in words.
         how: String,
     },
     /// It was decided about a call without a question: by a rule, a grant or an earlier answer.
@@ -183,13 +183,13 @@ pub enum Heard {
         /// The oldest first.
         grants: Vec<Granted>,
     },
-    /// How code could go on.
+    /// The possible continuations of code.
     Completions {
         /// The id of the question.
         id: u64,
-        /// What could stand there.
+        /// The texts that could stand there.
         matches: Vec<String>,
-        /// How many characters before the cursor it would begin.
+        /// The number of characters before the cursor at which it would begin.
         before: usize,
     },
     /// Whether code is complete; `None` if nobody can say now.
@@ -204,14 +204,14 @@ pub enum Heard {
 /// A grant that a question proposes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Offer {
+pub struct GrantOffer {
     /// The answer that gives it, in words.
     pub choice: String,
     /// The calls that it allows.
     pub covers: String,
 }
 
-impl Offer {
+impl GrantOffer {
     pub(crate) fn new(choice: String, covers: String) -> Self {
         Self { choice, covers }
     }
@@ -223,7 +223,7 @@ impl Offer {
 pub struct Granted {
     /// Its number in the session.
     pub id: u64,
-    /// How many more calls it allows.
+    /// The number of further calls that it allows.
     pub left: u32,
     /// The calls that it allows.
     pub covers: String,
@@ -241,7 +241,7 @@ impl Granted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(clippy::exhaustive_enums, reason = "there are no other ones")]
-pub enum By {
+pub enum CellAuthor {
     /// The agent's.
     Agent,
     /// The person's own.

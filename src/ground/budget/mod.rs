@@ -20,19 +20,19 @@ const MIB: usize = 1024 * KIB;
 pub(crate) const MESSAGE_BYTES: usize = 40 * MIB;
 /// The weight of all messages of one side together: the longest one, and small ones beside it.
 const POOL_BYTES: usize = 3 * MESSAGE_BYTES + 4 * MIB;
-/// How deeply a message may be nested. serde_json reads 127 levels, and a part of the message may have to be read within others:
+/// The greatest depth of a message. serde_json reads 127 levels, and a part of the message may have to be read within others:
 /// in a request to its server, a record, what people are shown.
 pub(crate) const DEPTH: usize = 120;
 /// Messages up to this weight need no lease: there are at most as many of them as connections or open calls.
 const FREE_BYTES: usize = 16 * KIB;
-/// How much more a lease takes than it must, so that a growing message does not lease memory for each of its
+/// The amount by which a lease is larger than it must be, so that a growing message does not lease memory for each of its
 /// pieces.
 const STEP_BYTES: usize = 256 * KIB;
 /// Heavier data is processed by a thread of its own, so that it does not block the runtime's threads.
 const APART_BYTES: usize = 768 * KIB;
-/// How many bytes are weighed before the task yields.
+/// The number of bytes that are weighed before the task yields.
 const TURN_BYTES: usize = 128 * KIB;
-/// How long an answer waits for memory before it is refused. Meanwhile its server has to wait.
+/// The time that an answer waits for memory before it is refused. Meanwhile its server has to wait.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Calls of code in the kernel: incoming, waiting for approval, or running.

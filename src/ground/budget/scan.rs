@@ -2,7 +2,7 @@
 
 use super::{DEPTH, Excess, MESSAGE_BYTES, POOL_BYTES};
 
-/// How many bytes of a member's name or value are kept.
+/// The number of bytes of a member's name or value that are kept.
 const KEPT_BYTES: usize = 256;
 
 /// The scan of a document so far.
@@ -45,12 +45,12 @@ impl Scan {
         }
     }
 
-    /// How long it is, in bytes.
+    /// Its length, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How much memory it takes at most, in bytes, while it is parsed and passed on: its text, the texts in it as values,
+    /// The most memory that it takes, in bytes, while it is parsed and passed on: its text, the texts in it as values,
     /// and a third time, unescaped or written anew; and the values themselves.
     pub(crate) fn weight(&self) -> usize {
         self.bytes.saturating_mul(3).saturating_add(self.values_bytes)

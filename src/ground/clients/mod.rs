@@ -10,7 +10,7 @@ use crate::ground::env::Variables;
 
 /// An MCP client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Client {
+pub(crate) enum KnownClient {
     ClaudeCode,
     ClaudeDesktop,
     Cursor,
@@ -22,14 +22,14 @@ pub(crate) enum Client {
 
 /// A file that may have servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ConfigurationFile {
     /// Whose format it has; `None` if that is unknown.
-    pub(crate) client: Option<Client>,
+    pub(crate) client: Option<KnownClient>,
     pub(crate) path: PathBuf,
 }
 
 /// The directories in which clients keep their configurations.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct ClientDirectories<'a> {
     /// The workspace's real path.
     pub(crate) workspace: &'a Path,
     /// The home directory; without one only the files of the workspace are found.
@@ -37,7 +37,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) variables: &'a Variables,
 }
 
-impl Client {
+impl KnownClient {
     /// In the order of precedence.
     pub(crate) const ALL: [Self; 7] = [
         Self::ClaudeCode,
@@ -97,10 +97,10 @@ impl Client {
     }
 
     /// The files of a client, those of the workspace first.
-    pub(crate) fn places(self, surroundings: &Surroundings<'_>) -> Vec<Place> {
-        let place = |path: PathBuf| Place { client: Some(self), path };
+    pub(crate) fn places(self, surroundings: &ClientDirectories<'_>) -> Vec<ConfigurationFile> {
+        let place = |path: PathBuf| ConfigurationFile { client: Some(self), path };
         let in_workspace = self.files_of_workspace().iter().map(|file| surroundings.workspace.join(file));
-        let mut places: Vec<Place> = in_workspace.map(place).collect();
+        let mut places: Vec<ConfigurationFile> = in_workspace.map(place).collect();
         for path in self.files_of_user(surroundings) {
             // The workspace may be the home directory.
             if places.iter().all(|known| known.path != path) {
@@ -122,7 +122,7 @@ impl Client {
         }
     }
 
-    fn files_of_user(self, surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
+    fn files_of_user(self, surroundings: &ClientDirectories<'_>) -> Vec<PathBuf> {
         let Some(home) = surroundings.home else { return Vec::new() };
         let named = |variable: &str, default: PathBuf| surroundings.named_by(variable).unwrap_or(default);
         let applications = || surroundings.applications().unwrap_or_default();
@@ -142,7 +142,7 @@ impl Client {
     }
 }
 
-impl Surroundings<'_> {
+impl ClientDirectories<'_> {
     /// The directory that a variable of the process names. `.env` must not choose which files are read.
     fn named_by(&self, variable: &str) -> Option<PathBuf> {
         self.variables.in_process(variable).map(PathBuf::from).filter(|named| named.is_absolute())
@@ -173,20 +173,20 @@ mod tests {
     fn files_of_the_workspace_come_first() {
         let variables = Variables::from_pairs([("CODEX_HOME", "/c"), ("XDG_CONFIG_HOME", "relative")]);
         let (workspace, home) = (Path::new("/w"), Some(Path::new("/h")));
-        let surroundings = Surroundings { workspace, home, variables: &variables };
-        let paths = |client: Client| -> Vec<String> {
+        let surroundings = ClientDirectories { workspace, home, variables: &variables };
+        let paths = |client: KnownClient| -> Vec<String> {
             let places = client.places(&surroundings).into_iter();
             places.map(|place| place.path.display().to_string()).collect()
         };
-        assert_eq!(paths(Client::ClaudeCode), ["/w/.mcp.json", "/h/.claude.json"]);
-        assert_eq!(paths(Client::Codex), ["/w/.codex/config.toml", "/c/config.toml"]);
+        assert_eq!(paths(KnownClient::ClaudeCode), ["/w/.mcp.json", "/h/.claude.json"]);
+        assert_eq!(paths(KnownClient::Codex), ["/w/.codex/config.toml", "/c/config.toml"]);
         if cfg!(target_os = "linux") {
-            assert_eq!(paths(Client::ClaudeDesktop), ["/h/.config/Claude/claude_desktop_config.json"]);
+            assert_eq!(paths(KnownClient::ClaudeDesktop), ["/h/.config/Claude/claude_desktop_config.json"]);
         }
-        for client in Client::ALL {
-            assert_eq!(Client::named(client.name()), Some(client));
+        for client in KnownClient::ALL {
+            assert_eq!(KnownClient::named(client.name()), Some(client));
             for place in client.places(&surroundings) {
-                let found = Client::of_file(&place.path);
+                let found = KnownClient::of_file(&place.path);
                 assert!(found == Some(client) || place.path.starts_with("/c"), "{place:?}: {found:?}");
             }
         }
@@ -196,7 +196,7 @@ mod tests {
     fn a_workspace_that_is_the_home_directory_has_each_file_once() {
         let variables = Variables::default();
         let here = Path::new("/h");
-        let surroundings = Surroundings { workspace: here, home: Some(here), variables: &variables };
-        assert_eq!(Client::Cursor.places(&surroundings).len(), 1);
+        let surroundings = ClientDirectories { workspace: here, home: Some(here), variables: &variables };
+        assert_eq!(KnownClient::Cursor.places(&surroundings).len(), 1);
     }
 }

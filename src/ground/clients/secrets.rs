@@ -1,9 +1,9 @@
-//! Where clients of MCP servers keep secrets: the files that `ipybox import` reads, and those of further clients, which it
+//! The places in which clients of MCP servers keep secrets: the files that `ipybox import` reads, and those of further clients, which it
 //! does not. A sandbox hides all of them.
 
 use std::path::{Path, PathBuf};
 
-use super::{Client, Surroundings};
+use super::{ClientDirectories, KnownClient};
 use crate::ground::env::Variables;
 
 /// Files of a workspace, of clients whose formats are not read. Missing ones are left out: an empty file in place of
@@ -70,14 +70,14 @@ const MOVED: &[(&str, &[&str])] = &[
 ];
 
 /// All places in which clients keep the secrets of MCP servers, and their own. They need not exist.
-pub(crate) fn hidden_places(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
-    let Surroundings { workspace, home, variables } = *surroundings;
+pub(crate) fn hidden_places(surroundings: &ClientDirectories<'_>) -> Vec<PathBuf> {
+    let ClientDirectories { workspace, home, variables } = *surroundings;
     let mut places: Vec<PathBuf> = OF_WORKSPACE.iter().map(|file| workspace.join(file)).collect();
     // What was there before a variable moved it is secret too.
     let unmoved = Variables::default();
     for variables in [variables, &unmoved] {
-        let surroundings = Surroundings { workspace, home, variables };
-        let read = Client::ALL.into_iter().flat_map(|client| client.places(&surroundings));
+        let surroundings = ClientDirectories { workspace, home, variables };
+        let read = KnownClient::ALL.into_iter().flat_map(|client| client.places(&surroundings));
         places.extend(read.map(|place| place.path));
         let bases = [(surroundings.configs(), OF_CONFIG), (surroundings.data(), OF_DATA)];
         let of_bases = bases.into_iter().chain([(surroundings.applications(), APPLICATIONS)]);
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn hidden(variables: &Variables, workspace: &Path) -> Vec<String> {
-        let surroundings = Surroundings { workspace, home: Some(Path::new("/h")), variables };
+        let surroundings = ClientDirectories { workspace, home: Some(Path::new("/h")), variables };
         hidden_places(&surroundings).iter().map(|place| place.display().to_string()).collect()
     }
 
@@ -129,9 +129,9 @@ mod tests {
         }
         let home = Some(Path::new("/h"));
         for variables in [&variables, &Variables::default()] {
-            let surroundings = Surroundings { workspace, home, variables };
+            let surroundings = ClientDirectories { workspace, home, variables };
             let hidden = hidden_places(&surroundings);
-            for client in Client::ALL {
+            for client in KnownClient::ALL {
                 for place in client.places(&surroundings) {
                     let is_hidden = hidden.iter().any(|hidden| place.path.starts_with(hidden));
                     assert!(is_hidden, "{place:?} of {client:?}");

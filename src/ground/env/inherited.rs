@@ -23,7 +23,7 @@ pub(crate) const PROXIES: &[&str] = &[
     "no_proxy", "NODE_USE_ENV_PROXY", "PIP_PROXY",
 ];
 
-/// Where uv, pip, npm and Deno find packages, and where they keep them.
+/// The variables for the places in which uv, pip, npm and Deno find packages, and keep them.
 #[rustfmt::skip]
 const PACKAGES: &[&str] = &[
     "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "NETRC", "UV_CACHE_DIR", "UV_CONFIG_FILE",

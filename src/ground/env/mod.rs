@@ -34,7 +34,7 @@ use crate::ground::text::Redactor;
 pub const KERNEL_ENV_PREFIX: &str = "KERNEL_ENV_";
 /// Further variables that `<workspace>/.env` may set, beside secrets: names with commas between them. Default: none.
 pub const IPYBOX_DOTENV: &str = "IPYBOX_DOTENV";
-/// Where the per-user state lives; the flag `--state-dir` wins. Default: the platform's data directory.
+/// The place of the per-user state; the flag `--state-dir` wins. Default: the platform's data directory.
 pub const IPYBOX_STATE_DIR: &str = "IPYBOX_STATE_DIR";
 /// Set in the container image: the container is the session, so that none is kept beside it.
 pub const IPYBOX_CONTAINER: &str = "IPYBOX_CONTAINER";
@@ -77,7 +77,7 @@ pub struct Variables {
     problems: Vec<DotenvProblem>,
     /// Knows the values of `.env` and those that placeholders were filled with.
     redactor: Redactor,
-    /// What `${secret:NAME}` refers to.
+    /// The values that `${secret:NAME}` refers to.
     secrets: KeptSecrets,
 }
 

@@ -8,9 +8,9 @@ use super::Variables;
 /// A place in the home that a variable has moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MovedPlace {
-    /// Where it usually is.
+    /// The usual place.
     pub(crate) usual: PathBuf,
-    /// Where the variable says that it is.
+    /// The place by the variable.
     pub(crate) actual: PathBuf,
 }
 

@@ -20,7 +20,7 @@ use crate::ground::files::StateFile;
 pub(crate) const IPYBOX_KEYRING: &str = "IPYBOX_KEYRING";
 /// The name of our entries in the keyring.
 const SERVICE: &str = "ipybox";
-/// How long to wait for the keyring, whose user may have to type a password.
+/// The time to wait for the keyring, whose user may have to type a password.
 const KEYRING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Set once the keyring has not answered: it is not asked again.
@@ -81,9 +81,12 @@ impl Vault {
         if is_in_keyring && !has_file {
             return Ok(());
         }
-        self.file.change(|document: &mut Document| match is_in_keyring {
-            true => drop(document.secrets.remove(key)),
-            false => drop(document.secrets.insert(key.to_owned(), secret.to_owned())),
+        self.file.change(|document: &mut Document| {
+            if is_in_keyring {
+                drop(document.secrets.remove(key))
+            } else {
+                drop(document.secrets.insert(key.to_owned(), secret.to_owned()))
+            }
         })
     }
 

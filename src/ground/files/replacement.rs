@@ -1,6 +1,6 @@
 //! Files and directories that are replaced as a whole: written beside under a name of their own, then renamed.
 //!
-//! Who writes one holds its lock. A process that dies leaves it behind without, by which [`sweep`] finds it.
+//! A writer of one holds its lock. A process that dies leaves it behind without, by which [`sweep`] finds it.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write as _};
@@ -13,18 +13,18 @@ use rustix::io::Errno;
 use super::if_there;
 use super::temporary::remove_tree_in;
 
-/// How the names of all replacements begin. Python imports none of them.
+/// The beginning of the names of all replacements. Python imports none of them.
 const PREFIX: &str = ".ipybox-new-";
 /// The permissions of a document for this user alone, and of one that others may read.
 pub(crate) const PRIVATE: u32 = 0o600;
 pub(crate) const PUBLIC: u32 = 0o666;
-/// How often other processes may be faster.
+/// The number of times that other processes may be faster.
 const ATTEMPTS: usize = 16;
-/// How deep below the state of a workspace documents lie: those of saved variables are the deepest.
+/// The depth of documents below the state of a workspace: those of saved variables are the deepest.
 const STATE_LEVELS: usize = 2;
-/// How the names of Python environments begin.
+/// The beginning of the names of Python environments.
 const ENVIRONMENT: &str = "python";
-/// How many files are flushed at once. The file system writes them together.
+/// The number of files that are flushed at once. The file system writes them together.
 const FLUSHED_AT_ONCE: usize = 16;
 
 /// A file or a directory that has not got its name yet. If dropped before, it is removed.

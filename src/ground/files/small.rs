@@ -35,7 +35,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// What was asked about a file; `None` if there is no such file.
+/// The answer about a file; `None` if there is no such file.
 pub(crate) fn if_there<T>(asked: io::Result<T>) -> io::Result<Option<T>> {
     match asked {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -43,7 +43,7 @@ pub(crate) fn if_there<T>(asked: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// What `file` is, if it still has the name `path`: another process may have removed or replaced it.
+/// The metadata of `file`, if it still has the name `path`: another process may have removed or replaced it.
 ///
 /// # Errors
 /// As for [`Path::symlink_metadata`].

@@ -21,7 +21,7 @@ const VERSION: u32 = 1;
 /// that a stranger made.
 const LARGEST: u64 = 256 * 1024 * 1024;
 
-/// How long to wait for another process that writes the file; writing takes milliseconds.
+/// The time to wait for another process that writes the file; writing takes milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -31,7 +31,7 @@ pub(crate) struct StateFile {
     path: PathBuf,
 }
 
-/// What distinguishes the versions of a file: each is a file of its own.
+/// The mark that distinguishes the versions of a file: each is a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     inode: u64,

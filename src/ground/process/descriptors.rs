@@ -1,4 +1,4 @@
-//! How many files, pipes and sockets this process may have open at the same time.
+//! The number of files, pipes and sockets that this process may have open at the same time.
 //!
 //! Linux only: on other systems a process cannot restore the original limit for its children.
 

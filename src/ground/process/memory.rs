@@ -1,4 +1,4 @@
-//! How much memory processes use, and whose children they are.
+//! The memory that processes use, and their parents.
 
 use std::collections::BTreeMap;
 use std::path::Path;

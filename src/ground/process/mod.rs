@@ -22,7 +22,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 pub use self::descriptors::raise_descriptors;
 pub(crate) use self::guardian::guard_directory;
 pub(crate) use self::memory::{descends_from, memory_of_family, memory_of_machine};
-pub(crate) use self::program::{Question, read_to_end, run_to_end};
+pub(crate) use self::program::{ProgramQuestion, read_to_end, run_to_end};
 pub(crate) use self::tail::Tail;
 #[cfg(test)]
 pub(crate) use self::test_tools::{skip, test_tool};
@@ -92,7 +92,7 @@ impl GroupLeader {
         self.child.wait().await
     }
 
-    /// How the leader ended, if it has.
+    /// The exit status of the leader, if it has ended.
     pub(crate) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }

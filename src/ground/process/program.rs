@@ -15,16 +15,16 @@ use tokio::process::Command;
 use super::GroupLeader;
 use crate::ground::text::plain;
 
-/// How much of an answer is kept; the rest is read and dropped.
+/// The part of an answer that is kept; the rest is read and dropped.
 const ANSWER_BYTES: usize = 16 * 1024;
 /// One read from a pipe, which holds this much on Linux.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// How long output is awaited after the program ended: a process that it left behind may hold the pipe.
+/// The time that output is awaited after the program ended: a process that it left behind may hold the pipe.
 const LATE_OUTPUT: Duration = Duration::from_millis(500);
 
 /// A program that is run for its output, with its environment.
 #[derive(Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct ProgramQuestion<'a> {
     /// The program.
     pub(crate) program: &'a Path,
     /// Its whole environment.
@@ -37,19 +37,19 @@ pub(crate) struct Question<'a> {
 
 /// The output of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct ProgramOutput {
     /// Whether it ended with 0.
     pub(crate) succeeded: bool,
     /// Its stdout and stderr as they came, at most 16 KiB.
     pub(crate) text: String,
 }
 
-impl Question<'_> {
+impl ProgramQuestion<'_> {
     /// Runs the program with these arguments to its end.
     ///
     /// # Errors
     /// It could not be started, or has not ended in time ([`io::ErrorKind::TimedOut`]).
-    pub(crate) async fn ask<A: AsRef<OsStr>>(&self, arguments: &[A]) -> io::Result<Answer> {
+    pub(crate) async fn ask<A: AsRef<OsStr>>(&self, arguments: &[A]) -> io::Result<ProgramOutput> {
         match tokio::time::timeout(self.limit, self.run(arguments)).await {
             Ok(answer) => answer,
             Err(_) => {
@@ -59,7 +59,7 @@ impl Question<'_> {
         }
     }
 
-    async fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> io::Result<Answer> {
+    async fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> io::Result<ProgramOutput> {
         let mut command = Command::new(self.program);
         command.args(arguments).env_clear().envs(self.environment).current_dir(self.directory);
         let mut text = Vec::new();
@@ -68,7 +68,7 @@ impl Question<'_> {
             text.extend_from_slice(&chunk[..chunk.len().min(room)]);
         });
         let status = status.await?;
-        Ok(Answer { succeeded: status.success(), text: plain(&String::from_utf8_lossy(&text)) })
+        Ok(ProgramOutput { succeeded: status.success(), text: plain(&String::from_utf8_lossy(&text)) })
     }
 }
 
@@ -119,8 +119,8 @@ pub(crate) async fn read_to_end(output: &mut Receiver, take: &mut impl FnMut(&[u
 mod tests {
     use super::*;
 
-    async fn ask(script: &str, limit: Duration) -> io::Result<Answer> {
-        let question = Question {
+    async fn ask(script: &str, limit: Duration) -> io::Result<ProgramOutput> {
+        let question = ProgramQuestion {
             program: Path::new("/bin/sh"),
             environment: &BTreeMap::new(),
             directory: Path::new("/"),
@@ -133,7 +133,7 @@ mod tests {
     async fn an_answer_is_what_was_said_and_whether_it_went_well() {
         let long = Duration::from_secs(60);
         let answer = ask("echo out; echo err >&2; pwd; exit 3", long).await.unwrap();
-        assert_eq!(answer, Answer { succeeded: false, text: "out\nerr\n/\n".to_owned() });
+        assert_eq!(answer, ProgramOutput { succeeded: false, text: "out\nerr\n/\n".to_owned() });
         let answer = ask("head -c 100000 /dev/zero | tr '\\0' x", long).await.unwrap();
         assert_eq!((answer.succeeded, answer.text.len()), (true, ANSWER_BYTES));
         assert!(ask("sleep 60 & exit 0", long).await.unwrap().succeeded);

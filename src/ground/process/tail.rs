@@ -9,11 +9,11 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use crate::ground::text::plain;
 
-/// How many of a child's last lines are kept to explain its failure.
+/// The number of a child's last lines that are kept to explain its failure.
 const TAIL_LINES: usize = 30;
 /// The longest part of a line that is kept, in characters.
 const TAIL_LINE_CHARS: usize = 2_000;
-/// How much of a line is read: a child that writes no newline must not fill our memory. More than is kept: a truncated
+/// The part of a line that is read: a child that writes no newline must not fill our memory. More than is kept: a truncated
 /// secret would not be recognised.
 const READ_LINE_BYTES: usize = 16 * 1024;
 

@@ -4,23 +4,23 @@ use std::time::Instant;
 
 use super::api::{Context, Span, is_on, record};
 use super::names;
-use super::value::{Attribute, Instrument, Kind, name};
+use super::value::{Attribute, Instrument, WorkKind, name};
 
-/// How a cell ended, if nobody has said it: its session has stopped.
+/// The end of a cell about which nobody has said it: its session has stopped.
 const STOPPED: &str = "stopped";
 
-/// How a cell ends whose code has run without an exception.
+/// The end of a cell whose code has run without an exception.
 const FINISHED: &str = "finished";
 
 /// A running cell. Dropping it ends it.
-pub(crate) struct Cell(Option<(Span, Instant)>);
+pub(crate) struct CellSpan(Option<(Span, Instant)>);
 
-impl Cell {
+impl CellSpan {
     /// A cell that starts now. `parent` was the context where it was put into the queue.
     pub(crate) fn begin(parent: &Context, author: &'static str) -> Self {
         Self(is_on().then(|| {
             let attributes = vec![(names::CELL_AUTHOR, author.into())];
-            let span = Span::begin("ipybox.cell".to_owned(), Kind::Internal, parent, None, attributes);
+            let span = Span::begin("ipybox.cell".to_owned(), WorkKind::Internal, parent, None, attributes);
             (span, Instant::now())
         }))
     }
@@ -51,7 +51,7 @@ impl Cell {
     }
 }
 
-impl Drop for Cell {
+impl Drop for CellSpan {
     fn drop(&mut self) {
         self.end(STOPPED, None);
     }

@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use super::api::{Context, Span, is_on};
 use super::names;
-use super::value::{Call, Kind, name};
+use super::value::{DecidedCall, WorkKind, name};
 
 /// A decision that is being made. Dropping it withdraws the question.
-pub(crate) struct Decision(Option<Box<Asked>>);
+pub(crate) struct DecisionSpan(Option<Box<Asked>>);
 
 struct Asked {
     server: String,
@@ -18,9 +18,9 @@ struct Asked {
     context: Context,
 }
 
-/// How a decision was made.
+/// The circumstances of a decision.
 pub(crate) struct Made {
-    /// Who decided, in the audit log's word.
+    /// The deciding party, in the audit log's word.
     pub(crate) by: &'static str,
     pub(crate) waited: Duration,
     /// Whether somebody was asked.
@@ -29,7 +29,7 @@ pub(crate) struct Made {
     pub(crate) denied: Option<&'static str>,
 }
 
-impl Decision {
+impl DecisionSpan {
     /// About a tool of a server; the call has this id in the audit log.
     pub(crate) fn begin(server: &str, tool: &str, call: Option<&str>) -> Self {
         Self(is_on().then(|| {
@@ -45,9 +45,9 @@ impl Decision {
     }
 
     /// Ends it. Returns what is to be said of the call.
-    pub(crate) fn made(mut self, made: Made) -> Option<Call> {
+    pub(crate) fn made(mut self, made: Made) -> Option<DecidedCall> {
         let asked = self.0.take()?;
-        let call = Call { id: asked.call.clone(), by: made.by, waited: made.waited };
+        let call = DecidedCall { id: asked.call.clone(), by: made.by, waited: made.waited };
         if made.was_asked || made.denied.is_some() {
             asked.record(&call, made.denied);
         }
@@ -56,7 +56,7 @@ impl Decision {
 }
 
 impl Asked {
-    fn record(self, call: &Call, denied: Option<&'static str>) {
+    fn record(self, call: &DecidedCall, denied: Option<&'static str>) {
         let Self { server, tool, begun, context, .. } = self;
         let decision = if denied.is_some() { "denied" } else { "accepted" };
         let mut attributes = vec![
@@ -67,18 +67,18 @@ impl Asked {
         attributes.extend(call.attributes());
         attributes.extend(denied.map(|why| (names::ERROR_TYPE, why.into())));
         let span =
-            Span::begin("ipybox.approval".to_owned(), Kind::Internal, &context, Some(begun), attributes);
+            Span::begin("ipybox.approval".to_owned(), WorkKind::Internal, &context, Some(begun), attributes);
         if denied.is_some() {
             span.has_failed();
         }
     }
 }
 
-impl Drop for Decision {
+impl Drop for DecisionSpan {
     fn drop(&mut self) {
         let Some(asked) = self.0.take() else { return };
         let waited = asked.begun.elapsed().unwrap_or_default();
-        let call = Call { id: asked.call.clone(), by: "withdrawal", waited };
+        let call = DecidedCall { id: asked.call.clone(), by: "withdrawal", waited };
         asked.record(&call, Some("cancelled"));
     }
 }

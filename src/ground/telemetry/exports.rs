@@ -1,4 +1,4 @@
-//! What the program exports, from its start to its end.
+//! The exports of the program, from its start to its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,9 +16,9 @@ use opentelemetry_sdk::trace::SdkTracerProvider;
 
 use super::live;
 use super::sender::Sender;
-use super::settings::{Endpoint, Settings};
+use super::settings::{CollectorEndpoint, TelemetrySettings};
 
-/// How long the last export may take: clients kill us some seconds after they closed our input.
+/// The time that the last export may take: clients kill us some seconds after they closed our input.
 const LAST_EXPORT: Duration = Duration::from_secs(2);
 
 /// The providers that are installed. [`end`](Self::end) sends what they have.
@@ -32,7 +32,7 @@ pub(super) struct Exports {
 impl Exports {
     /// Starts to export what the variables ask for. Call it in a runtime.
     pub(super) fn start() -> Self {
-        let settings = Settings::read(|name| std::env::var(name).ok());
+        let settings = TelemetrySettings::read(|name| std::env::var(name).ok());
         for warning in &settings.warnings {
             tracing::warn!("{warning}");
         }
@@ -53,7 +53,7 @@ impl Exports {
         exports
     }
 
-    fn tracer(&self, endpoint: Endpoint) -> Option<SdkTracerProvider> {
+    fn tracer(&self, endpoint: CollectorEndpoint) -> Option<SdkTracerProvider> {
         let url = endpoint.url.to_string();
         let sender = self.sender("spans", endpoint)?;
         let exporter = SpanExporter::builder().with_http().with_http_client(sender);
@@ -62,7 +62,7 @@ impl Exports {
         Some(SdkTracerProvider::builder().with_resource(resource()).with_batch_exporter(exporter).build())
     }
 
-    fn meter(&self, endpoint: Endpoint) -> Option<SdkMeterProvider> {
+    fn meter(&self, endpoint: CollectorEndpoint) -> Option<SdkMeterProvider> {
         let url = endpoint.url.to_string();
         let sender = self.sender("metrics", endpoint)?;
         let exporter = MetricExporter::builder().with_http().with_http_client(sender);
@@ -71,7 +71,7 @@ impl Exports {
         Some(SdkMeterProvider::builder().with_resource(resource()).with_periodic_exporter(exporter).build())
     }
 
-    fn sender(&self, what: &'static str, endpoint: Endpoint) -> Option<Sender> {
+    fn sender(&self, what: &'static str, endpoint: CollectorEndpoint) -> Option<Sender> {
         match Sender::new(what, endpoint, Arc::clone(&self.is_last)) {
             Ok(sender) => Some(sender),
             Err(why) => {
@@ -103,7 +103,7 @@ impl Exports {
     }
 }
 
-/// What the data is about: this process. The variables win.
+/// The subject of the data: this process. The variables win.
 fn resource() -> Resource {
     let own = [
         ("service.version", env!("CARGO_PKG_VERSION").to_owned()),

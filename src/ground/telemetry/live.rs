@@ -12,7 +12,7 @@ use opentelemetry::{Context as Otel, InstrumentationScope, KeyValue, global};
 use serde_json::{Map, Value as Json};
 
 use super::propagation::{Extract, Inject};
-use super::value::{Attribute, Call, Instrument, Kind, Value};
+use super::value::{Attribute, DecidedCall, Instrument, Value, WorkKind};
 
 /// The buckets that the conventions name, in seconds.
 const BUCKETS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
@@ -71,7 +71,7 @@ impl Context {
     }
 
     /// The same for a call about which was decided.
-    pub(crate) fn with_call(self, call: Option<Call>) -> Self {
+    pub(crate) fn with_call(self, call: Option<DecidedCall>) -> Self {
         match (self.0, call) {
             (Some(context), Some(call)) => Self(Some(context.with_value(call))),
             (context, _) => Self(context),
@@ -79,8 +79,8 @@ impl Context {
     }
 
     /// The call on whose behalf work is done.
-    pub(super) fn call(&self) -> Option<&Call> {
-        self.0.as_ref()?.get::<Call>()
+    pub(super) fn call(&self) -> Option<&DecidedCall> {
+        self.0.as_ref()?.get::<DecidedCall>()
     }
 
     /// Sets an attribute of its span.
@@ -113,16 +113,16 @@ pub(super) struct Span(Otel);
 impl Span {
     pub(super) fn begin(
         name: String,
-        kind: Kind,
+        kind: WorkKind,
         parent: &Context,
         begun: Option<SystemTime>,
         attributes: Vec<Attribute>,
     ) -> Self {
         let tracer = global::tracer_with_scope(SCOPE.clone());
         let kind = match kind {
-            Kind::Server => SpanKind::Server,
-            Kind::Client => SpanKind::Client,
-            Kind::Internal => SpanKind::Internal,
+            WorkKind::Server => SpanKind::Server,
+            WorkKind::Client => SpanKind::Client,
+            WorkKind::Internal => SpanKind::Internal,
         };
         let mut builder = tracer.span_builder(name).with_kind(kind);
         builder.start_time = begun;

@@ -30,16 +30,16 @@ mod sender;
 mod settings;
 mod value;
 
-pub(crate) use self::cell::Cell;
-pub(crate) use self::decision::{Decision, Made};
+pub(crate) use self::cell::CellSpan;
+pub(crate) use self::decision::{DecisionSpan, Made};
 #[cfg(feature = "otel")]
 use self::live as api;
 #[cfg(not(feature = "otel"))]
 use self::none as api;
-pub(crate) use self::operation::{Link, Operation, Session, Target};
+pub(crate) use self::operation::{Operation, RequestLink, RequestTarget, TracedConnection};
 pub(crate) use api::Context;
 
-/// How many bytes of arguments or of a result a span has, if contents are asked for: as many spans as wait to be sent take
+/// The bytes of arguments or of a result in a span, if contents are asked for: as many spans as wait to be sent take
 /// 32 MiB.
 const CONTENT_BYTES: usize = 8 * 1024;
 

@@ -21,15 +21,15 @@ pub(super) const RESULT: &str = "gen_ai.tool.call.result";
 pub(super) const SERVER: &str = "ipybox.server.name";
 /// The id of the call in the audit log.
 pub(super) const CALL: &str = "ipybox.call.id";
-/// Who decided about the call, in the audit log's word.
+/// The party that decided about the call, in the audit log's word.
 pub(super) const DECIDED_BY: &str = "ipybox.approval.by";
-/// How long the decision took, in seconds.
+/// The duration of the decision, in seconds.
 pub(super) const WAITED: &str = "ipybox.approval.duration";
 /// `accepted` or `denied`.
 pub(super) const DECISION: &str = "ipybox.approval.decision";
-/// How the cell ended, in the audit log's word.
+/// The end of the cell, in the audit log's word.
 pub(super) const CELL_STATUS: &str = "ipybox.cell.status";
-/// Who wanted the cell to run.
+/// The party that wanted the cell to run.
 pub(super) const CELL_AUTHOR: &str = "ipybox.cell.author";
-/// What models call a cell that requests can stop waiting for.
+/// The models' name of a cell that requests can stop waiting for.
 pub(super) const CELL_ID: &str = "ipybox.cell.id";

@@ -1,11 +1,11 @@
-//! What there is of `live` without the feature `otel`: nothing happens.
+//! The interface of `live` without the feature `otel`: nothing happens.
 
 use std::pin::Pin;
 use std::time::SystemTime;
 
 use serde_json::{Map, Value as Json};
 
-use super::value::{Attribute, Call, Instrument, Kind};
+use super::value::{Attribute, DecidedCall, Instrument, WorkKind};
 
 pub(super) const fn is_on() -> bool {
     false
@@ -34,11 +34,11 @@ impl Context {
         Box::pin(work)
     }
 
-    pub(crate) fn with_call(self, _call: Option<Call>) -> Self {
+    pub(crate) fn with_call(self, _call: Option<DecidedCall>) -> Self {
         self
     }
 
-    pub(super) fn call(&self) -> Option<&Call> {
+    pub(super) fn call(&self) -> Option<&DecidedCall> {
         None
     }
 
@@ -51,7 +51,7 @@ pub(super) struct Span(());
 impl Span {
     pub(super) fn begin(
         _name: String,
-        _kind: Kind,
+        _kind: WorkKind,
         _parent: &Context,
         _begun: Option<SystemTime>,
         _attributes: Vec<Attribute>,

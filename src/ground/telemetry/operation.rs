@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::api::{Context, Span, has_contents, is_on, record};
-use super::value::{Attribute, Call, Instrument, Kind, name};
+use super::value::{Attribute, DecidedCall, Instrument, WorkKind, name};
 use super::{CONTENT_BYTES, names};
 
 /// The first request to a server, which belongs to the connection and not to the call that needs it.
 const INITIALIZE: &str = "initialize";
 
-/// What a request is about.
+/// The subject of a request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Target<'a> {
+pub(crate) enum RequestTarget<'a> {
     Tool(&'a str),
     Prompt(&'a str),
     /// A resource's URI, which no span has in its name: there are too many.
@@ -24,7 +24,7 @@ pub(crate) enum Target<'a> {
 
 /// The connection that a request goes over.
 #[derive(Clone, Default)]
-pub(crate) struct Link(Option<Arc<Known>>);
+pub(crate) struct RequestLink(Option<Arc<Known>>);
 
 struct Known {
     /// The server at the other end; `None` if that is a client.
@@ -52,7 +52,7 @@ enum End {
     Bad(Cow<'static, str>),
 }
 
-impl Link {
+impl RequestLink {
     /// To a client, by stdio.
     pub(crate) fn to_client() -> Self {
         Self(is_on().then(|| Arc::new(Known { server: None, address: None })))
@@ -87,18 +87,23 @@ impl Link {
 
 impl Operation {
     /// A request of a client, whose span is a child of `parent`.
-    pub(crate) fn of_client(method: &str, target: Target<'_>, link: &Link, parent: &Context) -> Self {
-        Self::begin((Kind::Server, Instrument::ServerOperation), method, target, link, parent)
+    pub(crate) fn of_client(
+        method: &str,
+        target: RequestTarget<'_>,
+        link: &RequestLink,
+        parent: &Context,
+    ) -> Self {
+        Self::begin((WorkKind::Server, Instrument::ServerOperation), method, target, link, parent)
     }
 
     /// A request of ours to a server, whose span is a child of the current one.
-    pub(crate) fn to_server(method: &str, target: Target<'_>, link: &Link) -> Self {
+    pub(crate) fn to_server(method: &str, target: RequestTarget<'_>, link: &RequestLink) -> Self {
         if !is_on() {
             return Self(None);
         }
         let parent = Context::current();
         let mut operation =
-            Self::begin((Kind::Client, Instrument::ClientOperation), method, target, link, &parent);
+            Self::begin((WorkKind::Client, Instrument::ClientOperation), method, target, link, &parent);
         if method != INITIALIZE
             && let Some(call) = parent.call()
         {
@@ -108,10 +113,10 @@ impl Operation {
     }
 
     fn begin(
-        (kind, instrument): (Kind, Instrument),
+        (kind, instrument): (WorkKind, Instrument),
         method: &str,
-        target: Target<'_>,
-        link: &Link,
+        target: RequestTarget<'_>,
+        link: &RequestLink,
         parent: &Context,
     ) -> Self {
         if !is_on() {
@@ -120,19 +125,19 @@ impl Operation {
         let mut attributes = link.attributes();
         attributes.push((names::METHOD, method.to_owned().into()));
         let named = match target {
-            Target::Tool(tool) => {
+            RequestTarget::Tool(tool) => {
                 attributes.push((names::OPERATION, "execute_tool".into()));
                 attributes.push((names::TOOL, name(tool).into()));
                 format!("{method} {}", name(tool))
             }
-            Target::Prompt(prompt) => {
+            RequestTarget::Prompt(prompt) => {
                 attributes.push((names::PROMPT, name(prompt).into()));
                 format!("{method} {}", name(prompt))
             }
-            Target::Resource(_) | Target::None => method.to_owned(),
+            RequestTarget::Resource(_) | RequestTarget::None => method.to_owned(),
         };
         let span = Span::begin(named, kind, parent, None, attributes.clone());
-        if let Target::Resource(uri) = target {
+        if let RequestTarget::Resource(uri) = target {
             span.set((names::RESOURCE, name(uri).into()));
         }
         Self(Some(Box::new(Running { span, instrument, begun: Instant::now(), attributes, end: End::Open })))
@@ -247,16 +252,16 @@ impl Drop for Operation {
 }
 
 /// A connection of MCP, whose duration is recorded when this is dropped.
-pub(crate) struct Session(Option<(Instrument, Instant, Link, Option<&'static str>)>);
+pub(crate) struct TracedConnection(Option<(Instrument, Instant, RequestLink, Option<&'static str>)>);
 
-impl Session {
+impl TracedConnection {
     /// Of a client with us.
-    pub(crate) fn of_client(link: &Link) -> Self {
+    pub(crate) fn of_client(link: &RequestLink) -> Self {
         Self(is_on().then(|| (Instrument::ServerSession, Instant::now(), link.clone(), None)))
     }
 
     /// Of us with a server.
-    pub(crate) fn with_server(link: &Link) -> Self {
+    pub(crate) fn with_server(link: &RequestLink) -> Self {
         Self(is_on().then(|| (Instrument::ClientSession, Instant::now(), link.clone(), None)))
     }
 
@@ -268,7 +273,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for TracedConnection {
     fn drop(&mut self) {
         let Some((instrument, begun, link, error)) = self.0.take() else { return };
         let mut attributes = link.attributes();
@@ -278,8 +283,8 @@ impl Drop for Session {
 }
 
 impl Context {
-    /// What was decided about the call on whose behalf work is done, on its own span.
-    pub(crate) fn describe(&self, call: &Call) {
+    /// Writes the decision about the call on whose behalf work is done on its own span.
+    pub(crate) fn describe(&self, call: &DecidedCall) {
         call.attributes().into_iter().for_each(|attribute| self.set(attribute));
     }
 }

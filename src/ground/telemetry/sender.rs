@@ -8,11 +8,11 @@ use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use reqwest::redirect;
 use tokio::runtime::Handle;
 
-use super::settings::Endpoint;
+use super::settings::CollectorEndpoint;
 use crate::ground::text::describe;
 use crate::ground::web::{self, Proxies};
 
-/// How much of an answer is read, in bytes: it says how many spans were refused.
+/// The part of an answer that is read, in bytes: it says how many spans were refused.
 const ANSWER_BYTES: usize = 64 * 1024;
 
 /// A client of one collector. The SDK's threads call it, and wait; the runtime does the work.
@@ -20,7 +20,7 @@ const ANSWER_BYTES: usize = 64 * 1024;
 pub(super) struct Sender {
     http: reqwest::Client,
     runtime: Handle,
-    endpoint: Endpoint,
+    endpoint: CollectorEndpoint,
     what: &'static str,
     has_warned: Arc<AtomicBool>,
     /// Whether nothing is tried again: the program ends.
@@ -34,7 +34,7 @@ impl Sender {
     /// The client cannot be set up; the error is a text.
     pub(super) fn new(
         what: &'static str,
-        endpoint: Endpoint,
+        endpoint: CollectorEndpoint,
         is_last: Arc<AtomicBool>,
     ) -> Result<Self, String> {
         let trusted = match &endpoint.certificate {

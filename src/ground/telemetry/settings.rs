@@ -1,4 +1,4 @@
-//! What the variables `OTEL_*` of ipybox's environment ask for. The SDK reads more of them itself: the resource, the sampler,
+//! The wishes of the variables `OTEL_*` of ipybox's environment. The SDK reads more of them itself: the resource, the sampler,
 //! headers, compression, limits and intervals. A `.env` sets none of them.
 
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use reqwest::Url;
 
 /// Turns everything off, if it is `true`.
 const SDK_DISABLED: &str = "OTEL_SDK_DISABLED";
-/// How contexts are passed on: `tracecontext` or `none`. Default: `tracecontext`.
+/// The way to pass on contexts: `tracecontext` or `none`. Default: `tracecontext`.
 const PROPAGATORS: &str = "OTEL_PROPAGATORS";
 /// Which spans are recorded.
 const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
@@ -18,7 +18,7 @@ const CAPTURE_CONTENT: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTEN
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// The protocol, for all signals.
 const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
-/// How long a request may take, for all signals, in milliseconds.
+/// The time that a request may take, for all signals, in milliseconds.
 const TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
 /// A file of certificates (PEM) that are trusted too, for all signals.
 const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
@@ -26,7 +26,7 @@ const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
 /// The protocol that is spoken.
 const HTTP_PROTOBUF: &str = "http/protobuf";
 
-/// Where collectors listen.
+/// The address at which collectors listen.
 const DEFAULT_ENDPOINT: &str = "http://localhost:4318";
 
 /// The timeout that the specification names.
@@ -39,28 +39,28 @@ const SAMPLERS: &[&str] = &[
     "parentbased_traceidratio",
 ];
 
-/// What is asked for.
+/// The wanted telemetry.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Settings {
-    /// Where spans go, if they are wanted.
-    pub(super) traces: Option<Endpoint>,
+pub(super) struct TelemetrySettings {
+    /// The collector of spans, if they are wanted.
+    pub(super) traces: Option<CollectorEndpoint>,
     /// The same of metrics.
-    pub(super) metrics: Option<Endpoint>,
+    pub(super) metrics: Option<CollectorEndpoint>,
     pub(super) has_contents: bool,
     pub(super) propagates: bool,
-    /// What cannot be done, for the user.
+    /// The wishes that cannot be fulfilled, for the user.
     pub(super) warnings: Vec<String>,
 }
 
 /// A collector, for one signal.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Endpoint {
+pub(super) struct CollectorEndpoint {
     pub(super) url: Url,
     pub(super) timeout: Duration,
     pub(super) certificate: Option<PathBuf>,
 }
 
-/// What is exported, with its variables.
+/// A kind of exported data, with its variables.
 struct Signal {
     /// In words.
     what: &'static str,
@@ -84,7 +84,7 @@ const METRICS: Signal = Signal {
     path: "v1/metrics",
 };
 
-impl Settings {
+impl TelemetrySettings {
     /// Reads them; `variable` has the values of variables.
     pub(super) fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
         // The specification: an empty value is none.
@@ -125,8 +125,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Where a signal goes, if it is wanted and can go there.
-    fn signal(&mut self, signal: &Signal) -> Option<Endpoint> {
+    /// The collector of a signal, if it is wanted and can be reached.
+    fn signal(&mut self, signal: &Signal) -> Option<CollectorEndpoint> {
         let endpoint = self.of_signal(signal, ENDPOINT);
         match self.value(signal.exporter) {
             None if endpoint.is_none() => return None,
@@ -159,7 +159,7 @@ impl Reader<'_> {
         let timeout = self.of_signal(signal, TIMEOUT).and_then(|(_, value)| value.parse().ok());
         let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
         let certificate = self.of_signal(signal, CERTIFICATE).map(|(_, path)| PathBuf::from(path));
-        Some(Endpoint { url, timeout, certificate })
+        Some(CollectorEndpoint { url, timeout, certificate })
     }
 
     fn warn_of_exporter(&mut self, signal: &Signal, other: &str) {
@@ -176,10 +176,8 @@ impl Reader<'_> {
     fn url(&mut self, signal: &Signal, endpoint: Option<(String, String)>) -> Option<Url> {
         let (name, text) = endpoint.unwrap_or_else(|| (ENDPOINT.to_owned(), DEFAULT_ENDPOINT.to_owned()));
         // That for all signals is a base, the others are whole.
-        let whole = match name == ENDPOINT {
-            true => format!("{}/{}", text.trim_end_matches('/'), signal.path),
-            false => text,
-        };
+        let whole =
+            if name == ENDPOINT { format!("{}/{}", text.trim_end_matches('/'), signal.path) } else { text };
         let url =
             Url::parse(&whole).ok().filter(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
         if url.is_none() {
@@ -234,18 +232,18 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Settings {
-        Settings::read(|name| {
+    fn read(variables: &[(&str, &str)]) -> TelemetrySettings {
+        TelemetrySettings::read(|name| {
             let found = variables.iter().find(|(variable, _)| *variable == name)?;
             Some(found.1.to_owned())
         })
     }
 
-    /// Where spans and metrics go.
+    /// The addresses for spans and metrics.
     fn urls(variables: &[(&str, &str)]) -> (Option<String>, Option<String>) {
-        let Settings { traces, metrics, warnings, .. } = read(variables);
+        let TelemetrySettings { traces, metrics, warnings, .. } = read(variables);
         assert!(warnings.is_empty(), "{warnings:?}");
-        let url = |endpoint: Option<Endpoint>| endpoint.map(|endpoint| endpoint.url.to_string());
+        let url = |endpoint: Option<CollectorEndpoint>| endpoint.map(|endpoint| endpoint.url.to_string());
         (url(traces), url(metrics))
     }
 
@@ -255,14 +253,14 @@ mod tests {
 
     #[track_caller]
     fn check_warning(variables: &[(&str, &str)], words: &[&str]) {
-        let Settings { traces, warnings, .. } = read(variables);
+        let TelemetrySettings { traces, warnings, .. } = read(variables);
         assert_eq!((traces, warnings.len()), (None, 1), "{warnings:?}");
         words.iter().for_each(|words| assert!(warnings[0].contains(words), "{warnings:?}"));
     }
 
     #[test]
     fn nothing_is_sent_unless_a_variable_asks() {
-        assert_eq!(read(&[]), Settings::default());
+        assert_eq!(read(&[]), TelemetrySettings::default());
         for variables in [
             &[("OTEL_SERVICE_NAME", "x")][..],
             &[(ENDPOINT, " ")],

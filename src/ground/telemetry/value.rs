@@ -1,4 +1,4 @@
-//! What spans and metrics consist of: their kinds, attributes with values, and what was decided about a call.
+//! The parts of spans and metrics: their kinds, attributes with values, and the decision about a call.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,15 +10,15 @@ const NAME_BYTES: usize = 128;
 
 /// Whose work a span is.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum WorkKind {
     Server,
     Client,
     Internal,
 }
 
-/// What was decided about a call.
+/// The decision about a call.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Call {
+pub(crate) struct DecidedCall {
     /// Its id in the audit log, if there is one.
     pub(super) id: Option<String>,
     pub(super) by: &'static str,
@@ -72,13 +72,14 @@ impl From<f64> for Value {
 
 /// A name, or the beginning of a long one.
 pub(super) fn name(name: &str) -> String {
-    match name.len() <= NAME_BYTES {
-        true => name.to_owned(),
-        false => format!("{}…", &name[..name.floor_char_boundary(NAME_BYTES)]),
+    if name.len() <= NAME_BYTES {
+        name.to_owned()
+    } else {
+        format!("{}…", &name[..name.floor_char_boundary(NAME_BYTES)])
     }
 }
 
-impl Call {
+impl DecidedCall {
     pub(super) fn attributes(&self) -> Vec<Attribute> {
         let mut attributes: Vec<Attribute> =
             vec![(names::DECIDED_BY, self.by.into()), (names::WAITED, self.waited.as_secs_f64().into())];

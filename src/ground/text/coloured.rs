@@ -3,7 +3,7 @@
 use super::plain::{Sequence, sequence};
 use super::printed::steers;
 
-/// How long the colours in force may be, in bytes.
+/// The length of the colours in force, in bytes.
 const COLOURS_BYTES: usize = 64;
 
 /// Ends all colours.
@@ -15,7 +15,7 @@ const RESET: &str = "\u{1b}[0m";
 pub(crate) struct Coloured {
     /// An escape sequence that is not complete.
     unfinished: String,
-    /// What chose the colours in force.
+    /// The sequence that chose the colours in force.
     colours: String,
 }
 

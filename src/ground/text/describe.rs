@@ -34,7 +34,7 @@ pub fn describe(error: &dyn Error) -> String {
     plain(&(text + &hints))
 }
 
-/// How many names a text lists.
+/// The number of names that a text lists.
 const LISTED_NAMES: usize = 8;
 
 /// Names in backticks; if there are many, how many more.

@@ -19,7 +19,7 @@ pub enum Emphasis {
     Quiet,
 }
 
-/// What ends an emphasis.
+/// The end of an emphasis.
 const END: &str = "\u{1b}[0m";
 
 impl Emphasis {

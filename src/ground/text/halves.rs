@@ -2,10 +2,10 @@
 
 use memchr::memchr;
 
-/// How long the escape of a UTF-16 unit is: `\u` and four digits.
+/// The length of the escape of a UTF-16 unit: `\u` and four digits.
 const ESCAPE: usize = 6;
 
-/// How many bytes at the end may be the beginning of a character.
+/// The number of bytes at the end that may be the beginning of a character.
 pub(crate) fn unfinished_character(bytes: &[u8]) -> usize {
     let last = bytes.len().saturating_sub(3);
     (last..bytes.len())

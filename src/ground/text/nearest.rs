@@ -1,8 +1,8 @@
 //! Which known names a misspelt one is likely meant to be; pure.
 
-/// How alike two names are of which one may be meant by the other, as `strsim` counts: a third of the letters may be wrong.
+/// The likeness of two names of which one may be meant by the other, as `strsim` counts: a third of the letters may be wrong.
 const NEAR: f64 = 0.65;
-/// How many names are suggested.
+/// The number of names that are suggested.
 const SUGGESTED: usize = 3;
 
 /// Those of `known` that may be meant by `name`, the nearest first, whatever their case.

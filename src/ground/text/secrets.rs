@@ -201,13 +201,14 @@ impl Redactor {
 
     fn marked(&self, beginning: &Beginning, length: usize) -> String {
         let (text, all) = (String::from_utf8_lossy(&beginning.bytes), beginning.length);
-        match all <= length {
-            true => self.redact(&text).into_owned(),
-            false => format!("{}… [{all} bytes in all]", self.redact_beginning(&text, length)),
+        if all <= length {
+            self.redact(&text).into_owned()
+        } else {
+            format!("{}… [{all} bytes in all]", self.redact_beginning(&text, length))
         }
     }
 
-    /// How many bytes beyond `length` [`redact_beginning`](Self::redact_beginning) reads.
+    /// The number of bytes beyond `length` that [`redact_beginning`](Self::redact_beginning) reads.
     fn lookahead(&self) -> usize {
         self.secrets().longest()
     }

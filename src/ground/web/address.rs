@@ -60,7 +60,7 @@ impl fmt::Display for AddressRange {
 
 /// Why a name must not resolve to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Closed {
+pub(crate) enum ClosedAddress {
     /// `127.0.0.0/8`, `::1`.
     #[error("a loopback address")]
     Loopback,
@@ -92,37 +92,37 @@ const METADATA: [Ipv4Addr; 3] = [
 ];
 
 /// Why a name must not resolve to `address`; `None` if it is a public address by its bits.
-pub(crate) fn closed(address: IpAddr) -> Option<Closed> {
+pub(crate) fn closed(address: IpAddr) -> Option<ClosedAddress> {
     deliveries(address).find_map(|address| match address {
         IpAddr::V4(address) => closed_v4(address),
         IpAddr::V6(address) => closed_v6(address),
     })
 }
 
-fn closed_v4(address: Ipv4Addr) -> Option<Closed> {
+fn closed_v4(address: Ipv4Addr) -> Option<ClosedAddress> {
     match address.octets() {
-        [127, ..] => Some(Closed::Loopback),
-        [0, ..] => Some(Closed::Unspecified),
-        [169, 254, ..] => Some(Closed::LinkLocal),
-        _ if METADATA.contains(&address) => Some(Closed::Metadata),
-        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => Some(Closed::Private),
-        [224..=239, ..] | [255, 255, 255, 255] => Some(Closed::Multicast),
-        [192, 0, 0, _] | [198, 18 | 19, ..] | [240..=255, ..] => Some(Closed::Reserved),
+        [127, ..] => Some(ClosedAddress::Loopback),
+        [0, ..] => Some(ClosedAddress::Unspecified),
+        [169, 254, ..] => Some(ClosedAddress::LinkLocal),
+        _ if METADATA.contains(&address) => Some(ClosedAddress::Metadata),
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => Some(ClosedAddress::Private),
+        [224..=239, ..] | [255, 255, 255, 255] => Some(ClosedAddress::Multicast),
+        [192, 0, 0, _] | [198, 18 | 19, ..] | [240..=255, ..] => Some(ClosedAddress::Reserved),
         _ => None,
     }
 }
 
-fn closed_v6(address: Ipv6Addr) -> Option<Closed> {
+fn closed_v6(address: Ipv6Addr) -> Option<ClosedAddress> {
     match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 0] => Some(Closed::Unspecified),
-        [0, 0, 0, 0, 0, 0, 0, 1] => Some(Closed::Loopback),
-        [0xfe80..=0xfebf, ..] => Some(Closed::LinkLocal),
+        [0, 0, 0, 0, 0, 0, 0, 0] => Some(ClosedAddress::Unspecified),
+        [0, 0, 0, 0, 0, 0, 0, 1] => Some(ClosedAddress::Loopback),
+        [0xfe80..=0xfebf, ..] => Some(ClosedAddress::LinkLocal),
         // Unique local, which all clouds' metadata services over IPv6 are in, and the old site-local.
-        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some(Closed::Private),
-        [0xff00..=0xffff, ..] => Some(Closed::Multicast),
+        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some(ClosedAddress::Private),
+        [0xff00..=0xffff, ..] => Some(ClosedAddress::Multicast),
         // Local NAT64: the position of the IPv4 address in it is unknown. Teredo hides it, too.
-        [0x64, 0xff9b, 1, ..] | [0x2001, 0, ..] => Some(Closed::Reserved),
-        [0x100, 0, 0, ..] => Some(Closed::Reserved),
+        [0x64, 0xff9b, 1, ..] | [0x2001, 0, ..] => Some(ClosedAddress::Reserved),
+        [0x100, 0, 0, ..] => Some(ClosedAddress::Reserved),
         _ => None,
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(why: Option<Closed>, addresses: &[&str]) {
+    fn check(why: Option<ClosedAddress>, addresses: &[&str]) {
         for address in addresses {
             assert_eq!(closed(address.parse().unwrap()), why, "{address}");
         }
@@ -179,18 +179,18 @@ mod tests {
 
     #[test]
     fn this_computer_and_local_networks_are_closed() {
-        check(Some(Closed::Loopback), &["127.0.0.1", "127.255.0.1", "::1"]);
-        check(Some(Closed::Unspecified), &["0.0.0.0", "0.1.2.3", "::"]);
-        check(Some(Closed::LinkLocal), &["169.254.169.254", "fe80::1", "febf::1"]);
+        check(Some(ClosedAddress::Loopback), &["127.0.0.1", "127.255.0.1", "::1"]);
+        check(Some(ClosedAddress::Unspecified), &["0.0.0.0", "0.1.2.3", "::"]);
+        check(Some(ClosedAddress::LinkLocal), &["169.254.169.254", "fe80::1", "febf::1"]);
         check(
-            Some(Closed::Private),
+            Some(ClosedAddress::Private),
             &["10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1"],
         );
-        check(Some(Closed::Private), &["fc00::1", "fd00:ec2::254", "fec0::1"]);
-        check(Some(Closed::Multicast), &["224.0.0.1", "239.1.1.1", "255.255.255.255", "ff02::1"]);
-        check(Some(Closed::Metadata), &["168.63.129.16", "100.100.100.200", "192.0.0.192"]);
+        check(Some(ClosedAddress::Private), &["fc00::1", "fd00:ec2::254", "fec0::1"]);
+        check(Some(ClosedAddress::Multicast), &["224.0.0.1", "239.1.1.1", "255.255.255.255", "ff02::1"]);
+        check(Some(ClosedAddress::Metadata), &["168.63.129.16", "100.100.100.200", "192.0.0.192"]);
         check(
-            Some(Closed::Reserved),
+            Some(ClosedAddress::Reserved),
             &["192.0.0.1", "198.18.0.1", "240.0.0.1", "100::1", "64:ff9b:1::1", "2001::1"],
         );
     }
@@ -198,14 +198,14 @@ mod tests {
     #[test]
     fn an_ipv6_address_is_closed_with_the_ipv4_address_that_it_carries() {
         check(
-            Some(Closed::Loopback),
+            Some(ClosedAddress::Loopback),
             &["::ffff:127.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::"],
         );
         check(
-            Some(Closed::LinkLocal),
+            Some(ClosedAddress::LinkLocal),
             &["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "::ffff:0:a9fe:a9fe"],
         );
-        check(Some(Closed::Private), &["::ffff:10.0.0.1", "2002:a00:1::1"]);
+        check(Some(ClosedAddress::Private), &["::ffff:10.0.0.1", "2002:a00:1::1"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder};
 
-pub(crate) use self::address::{AddressRange, Closed, RangeError, closed, deliveries};
+pub(crate) use self::address::{AddressRange, ClosedAddress, RangeError, closed, deliveries};
 use crate::ground::text::describe;
 
 /// The timeout for one TCP and TLS connection.

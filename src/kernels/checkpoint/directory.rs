@@ -12,16 +12,16 @@ use cap_std::fs::Dir;
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
-use super::manifest::{Conditions, Content, KEPT_FOR, Manifest};
+use super::manifest::{CheckpointContent, Conditions, KEPT_FOR, Manifest};
 use crate::ground::files::replacement::{PRIVATE, Replacement};
 use crate::ground::files::{StateFile, create_private_directory, if_there, is_at, lock, persist};
 
 const MANIFEST: &str = "manifest.json";
-/// What [`StateFile`] locks the manifest by.
+/// The file by which [`StateFile`] locks the manifest.
 const MANIFEST_LOCK: &str = "manifest.lock";
 /// Held as long as a session saves its variables here.
 const OWNER: &str = "session.lock";
-/// How much of the conditions' digest names the directory.
+/// The number of characters of the conditions' digest in the name of the directory.
 const NAME_CHARS: usize = 16;
 
 /// The directory of one set of conditions, which no other session writes as long as this one lives.
@@ -96,12 +96,12 @@ impl Directory {
     /// Removes the document and all values.
     pub(super) fn clear(&self) -> io::Result<()> {
         if_there(std::fs::remove_file(self.path.join(MANIFEST)))?;
-        self.sweep(&Content::default());
+        self.sweep(&CheckpointContent::default());
         Ok(())
     }
 
     /// Removes values that `content` does not name, and what a host that died has left.
-    pub(super) fn sweep(&self, content: &Content) {
+    pub(super) fn sweep(&self, content: &CheckpointContent) {
         for entry in std::fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let is_named = content.variables.iter().any(|variable| *variable.digest == *name);
@@ -119,7 +119,7 @@ impl Directory {
         Replacement::file(&Dir::open_ambient_dir(&self.path, cap_std::ambient_authority())?, PRIVATE)
     }
 
-    /// Where the value with this digest is.
+    /// The place of the value with this digest.
     pub(super) fn value(&self, digest: &str) -> PathBuf {
         self.path.join(digest)
     }

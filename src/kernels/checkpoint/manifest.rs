@@ -1,4 +1,4 @@
-//! What is known of saved variables, beside their pickled bytes.
+//! The description of saved variables, beside their pickled bytes.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::ground::text::{one_line, shortened};
 
-/// How large one pickled variable, and all of them together, may be. `ipybox_saving.py` has the same limits.
+/// The greatest size of one pickled variable, and of all of them together. `ipybox_saving.py` has the same limits.
 pub(super) const VARIABLE_BYTES: u64 = 128 * 1024 * 1024;
 pub(super) const TOTAL_BYTES: u64 = 4 * VARIABLE_BYTES;
-/// How many variables are saved, and how many more are named.
+/// The number of variables that are saved, and of further ones that are named.
 const VARIABLES: usize = 2000;
-/// How long a saved variable is kept that nobody restores.
+/// The time that a saved variable is kept that nobody restores.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The longest name, in bytes, and the longest reason, in characters.
 const NAME_BYTES: usize = 200;
@@ -20,15 +20,15 @@ const REASON_CHARS: usize = 300;
 /// The hexadecimal digits of a SHA-256.
 const DIGEST_CHARS: usize = 64;
 
-/// What has to be the same for a kernel to be offered what an earlier one has saved.
+/// The conditions that have to be the same for a kernel to be offered what an earlier one has saved.
 ///
-/// What a sandboxed kernel has saved is made by code that nobody trusts, and to load it is to run it: never in a kernel that
+/// Variables of a sandboxed kernel are made by code that nobody trusts, and to load it is to run it: never in a kernel that
 /// may do more.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Conditions {
-    /// Where the kernel runs, in words.
+    /// The place of the kernel, in words.
     pub(crate) site: String,
-    /// What its sandbox allows.
+    /// The permissions of its sandbox.
     pub(crate) policy: String,
 }
 
@@ -38,22 +38,22 @@ pub(super) struct Manifest {
     pub(super) conditions: Conditions,
     /// The Python of the kernel, by its version.
     pub(super) python: String,
-    /// What the kernel calls its Python.
+    /// The kernel's name of its Python.
     pub(super) tag: String,
     #[serde(flatten)]
-    pub(super) content: Content,
+    pub(super) content: CheckpointContent,
 }
 
 /// Variables, and those that could not be saved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Content {
-    pub(super) variables: Vec<Variable>,
-    pub(super) missing: Vec<Missing>,
+pub(super) struct CheckpointContent {
+    pub(super) variables: Vec<SavedVariable>,
+    pub(super) missing: Vec<UnsavedVariable>,
 }
 
 /// A saved variable.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Variable {
+pub(super) struct SavedVariable {
     pub(super) name: String,
     /// The SHA-256 of its bytes, which is their file's name.
     pub(super) digest: String,
@@ -65,21 +65,21 @@ pub(super) struct Variable {
 /// A variable that could not be saved.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Missing {
+pub(super) struct UnsavedVariable {
     pub(super) name: String,
     pub(super) why: String,
 }
 
-/// What a kernel reports when it has sent all variables. Code may have written it.
+/// The report of a kernel that has sent all variables. Code may have written it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Report {
+pub(crate) struct CheckpointReport {
     pub(super) python: String,
     pub(super) has_cloudpickle: bool,
     /// The names that it has taken from an earlier kernel.
     pub(super) restored: BTreeSet<String>,
     variables: Vec<Sent>,
-    missing: Vec<Missing>,
+    missing: Vec<UnsavedVariable>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -90,37 +90,37 @@ struct Sent {
     bytes: u64,
 }
 
-impl Report {
+impl CheckpointReport {
     /// Its variables, as far as they can be believed: `has` says whether there are bytes with this digest and length.
-    pub(super) fn content(self, has: impl Fn(&str, u64) -> bool) -> Content {
+    pub(super) fn content(self, has: impl Fn(&str, u64) -> bool) -> CheckpointContent {
         let (saved_at, mut seen) = (now(), BTreeSet::new());
-        let mut content = Content::default();
+        let mut content = CheckpointContent::default();
         for Sent { name, digest, bytes } in self.variables.into_iter().take(VARIABLES) {
             if !is_name(&name) || !seen.insert(name.clone()) {
                 continue;
             }
             if is_digest(&digest) && has(&digest, bytes) {
-                content.variables.push(Variable { name, digest, bytes, saved_at });
+                content.variables.push(SavedVariable { name, digest, bytes, saved_at });
             } else {
-                content.missing.push(Missing { name, why: "its bytes did not arrive".to_owned() });
+                content.missing.push(UnsavedVariable { name, why: "its bytes did not arrive".to_owned() });
             }
         }
-        for Missing { name, why } in self.missing.into_iter().take(VARIABLES) {
+        for UnsavedVariable { name, why } in self.missing.into_iter().take(VARIABLES) {
             if is_name(&name) && seen.insert(name.clone()) {
-                content.missing.push(Missing { name, why: shortened(&one_line(&why), REASON_CHARS) });
+                content.missing.push(UnsavedVariable { name, why: shortened(&one_line(&why), REASON_CHARS) });
             }
         }
         content
     }
 }
 
-impl Content {
-    /// What is left of it beside what a later kernel has saved: all but the names that it has `restored`, or given anew, as
+impl CheckpointContent {
+    /// The rest of it beside what a later kernel has saved: all but the names that it has `restored`, or given anew, as
     /// far as there is room.
     pub(super) fn left_by(&self, later: &Self, restored: &BTreeSet<String>) -> Self {
         let anew: BTreeSet<&str> = later.names().collect();
         let is_left = |name: &str| !restored.contains(name) && !anew.contains(name);
-        let mut variables: Vec<&Variable> =
+        let mut variables: Vec<&SavedVariable> =
             self.variables.iter().filter(|variable| is_left(&variable.name)).collect();
         variables.sort_by_key(|variable| std::cmp::Reverse(variable.saved_at));
         let taken = later.variables.iter().map(|variable| variable.bytes).sum();
@@ -156,7 +156,7 @@ impl Content {
     }
 }
 
-impl Variable {
+impl SavedVariable {
     pub(super) fn age(&self) -> Duration {
         Duration::from_secs(now().saturating_sub(self.saved_at))
     }
@@ -183,14 +183,14 @@ mod tests {
 
     use super::*;
 
-    fn report(variables: serde_json::Value, missing: serde_json::Value) -> Report {
+    fn report(variables: serde_json::Value, missing: serde_json::Value) -> CheckpointReport {
         let report = json!({
             "python": "CPython 3.12", "has_cloudpickle": true, "restored": [], "variables": variables, "missing": missing,
         });
         serde_json::from_value(report).unwrap()
     }
 
-    fn names(content: &Content) -> Vec<&str> {
+    fn names(content: &CheckpointContent) -> Vec<&str> {
         content.variables.iter().map(|variable| variable.name.as_str()).collect()
     }
 
@@ -203,7 +203,7 @@ mod tests {
         let missing = json!([{"name": "f", "why": why}, {"name": "x", "why": ""}, {"name": "-", "why": ""}]);
         let content = report(json!(names_sent), missing).content(|_, _| true);
         assert_eq!(names(&content), ["x", "größe"]);
-        let [Missing { name, why }] = content.missing.as_slice() else { panic!("{content:?}") };
+        let [UnsavedVariable { name, why }] = content.missing.as_slice() else { panic!("{content:?}") };
         assert_eq!(name, "f");
         assert!(why.starts_with("no ") && !why.contains('\u{1b}') && why.chars().count() <= REASON_CHARS + 1);
     }
@@ -220,13 +220,13 @@ mod tests {
 
     #[test]
     fn earlier_variables_stay_until_they_are_taken_or_named_anew() {
-        let variable = |name: &str, bytes| Variable {
+        let variable = |name: &str, bytes| SavedVariable {
             name: name.to_owned(),
             digest: "d".repeat(64),
             bytes,
             saved_at: now(),
         };
-        let earlier = Content {
+        let earlier = CheckpointContent {
             variables: vec![
                 variable("taken", 1),
                 variable("anew", 1),
@@ -234,11 +234,11 @@ mod tests {
                 variable("left", 1),
                 variable("large", TOTAL_BYTES),
             ],
-            missing: vec![Missing { name: "gone".to_owned(), why: "an open file".to_owned() }],
+            missing: vec![UnsavedVariable { name: "gone".to_owned(), why: "an open file".to_owned() }],
         };
-        let own = Content {
+        let own = CheckpointContent {
             variables: vec![variable("anew", 1)],
-            missing: vec![Missing { name: "failed".to_owned(), why: "a generator".to_owned() }],
+            missing: vec![UnsavedVariable { name: "failed".to_owned(), why: "a generator".to_owned() }],
         };
         let left = earlier.left_by(&own, &BTreeSet::from(["taken".to_owned()]));
         assert_eq!(names(&left), ["left"]);

@@ -25,12 +25,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::directory::{Directory, NotOpened};
-pub(crate) use self::manifest::{Conditions, Report};
-use self::manifest::{Content, Manifest, TOTAL_BYTES};
+use self::manifest::{CheckpointContent, Manifest, TOTAL_BYTES};
+pub(crate) use self::manifest::{CheckpointReport, Conditions};
 pub(crate) use self::receiving::Receiving;
 use crate::ground::text::describe;
 
-/// How long a kernel may take to send its variables; `ipybox_saving.py` gives up before.
+/// The time that a kernel may take to send its variables; `ipybox_saving.py` gives up before.
 const SAVING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The hint for interpreters that can save data only.
@@ -93,29 +93,29 @@ struct State {
 struct Open {
     directory: Directory,
     python: String,
-    /// What the kernel calls its Python.
+    /// The kernel's name of its Python.
     tag: String,
-    /// What earlier kernels have saved.
-    earlier: Content,
-    /// What this kernel has saved.
-    own: Content,
+    /// The variables that earlier kernels have saved.
+    earlier: CheckpointContent,
+    /// The variables that this kernel has saved.
+    own: CheckpointContent,
 }
 
 #[derive(Debug)]
 struct Saving {
     number: u64,
     until: Instant,
-    /// How many bytes may still arrive.
+    /// The number of bytes that may still arrive.
     room: u64,
     is_receiving: bool,
 }
 
-/// What code in the kernel gets to know of saved variables.
+/// The note about saved variables for code in the kernel.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Saved {
+pub(crate) struct SavedNote {
     python: String,
     variables: Vec<Offered>,
-    missing: Vec<manifest::Missing>,
+    missing: Vec<manifest::UnsavedVariable>,
     /// The digests of values that need not be sent.
     kept: BTreeSet<String>,
 }
@@ -149,7 +149,7 @@ impl Checkpoint {
         match &mut state.open {
             Some(open) if open.python == python => {
                 open.earlier = open.own.and(&open.earlier);
-                open.own = Content::default();
+                open.own = CheckpointContent::default();
                 let offer = note::offer(&open.earlier);
                 state.notes.extend(offer);
             }
@@ -183,7 +183,7 @@ impl Checkpoint {
         state.has_named_others = true;
         let Manifest { tag, content: earlier, .. } = manifest;
         state.notes.extend(note::offer(&earlier));
-        state.open = Some(Open { directory, python, tag, earlier, own: Content::default() });
+        state.open = Some(Open { directory, python, tag, earlier, own: CheckpointContent::default() });
     }
 
     /// Notes for the next cell: what can be restored, and what does not work.
@@ -260,7 +260,7 @@ impl Checkpoint {
         Some(number)
     }
 
-    /// What has arrived is removed: no document will name it.
+    /// Removes what has arrived: no document will name it.
     fn give_up_saving(&self, state: &mut State) {
         if state.saving.take().is_some()
             && let Some(open) = &state.open
@@ -270,17 +270,17 @@ impl Checkpoint {
         self.is_saving.send_replace(false);
     }
 
-    /// What can be restored.
-    pub(crate) fn saved(&self) -> Saved {
+    /// The variables that can be restored.
+    pub(crate) fn saved(&self) -> SavedNote {
         let state = self.state.lock();
-        let Some(open) = &state.open else { return Saved::default() };
-        let offered = |variable: &manifest::Variable| Offered {
+        let Some(open) = &state.open else { return SavedNote::default() };
+        let offered = |variable: &manifest::SavedVariable| Offered {
             name: variable.name.clone(),
             digest: variable.digest.clone(),
             age: variable.age().as_secs(),
         };
         let all = open.earlier.variables.iter().chain(&open.own.variables);
-        Saved {
+        SavedNote {
             python: open.tag.clone(),
             variables: open.earlier.variables.iter().map(offered).collect(),
             missing: open.earlier.missing.clone(),
@@ -310,7 +310,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// The host has not asked for them, or the document cannot be written. Then the earlier one holds on.
-    pub(crate) fn end(&self, number: u64, report: Report) -> Result<(), Error> {
+    pub(crate) fn end(&self, number: u64, report: CheckpointReport) -> Result<(), Error> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let mut saving = state.saving.as_ref();

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::manifest::{Conditions, Content, Manifest, Variable};
+use super::manifest::{CheckpointContent, Conditions, Manifest, SavedVariable};
 
-/// How many names a note has, of saved and of missing variables.
+/// The number of names that a note has, of saved and of missing variables.
 const SAVED_NAMES: usize = 30;
 const MISSING_NAMES: usize = 10;
 
-/// What a fresh kernel can have back; `None` if that is nothing.
-pub(super) fn offer(content: &Content) -> Option<String> {
-    let Content { variables, missing } = content;
-    let newest = variables.iter().map(Variable::age).min()?;
+/// The offer to a fresh kernel; `None` if there is nothing to have back.
+pub(super) fn offer(content: &CheckpointContent) -> Option<String> {
+    let CheckpointContent { variables, missing } = content;
+    let newest = variables.iter().map(SavedVariable::age).min()?;
     let saved = names(variables.iter().map(|variable| variable.name.as_str()), SAVED_NAMES);
     let first = &variables.first()?.name;
     let mut note = format!(
@@ -59,23 +59,23 @@ fn ago(age: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::manifest::Missing;
+    use super::super::manifest::UnsavedVariable;
     use super::*;
 
-    fn content(names: &[&str]) -> Content {
-        let variables = names.iter().map(|name| Variable {
+    fn content(names: &[&str]) -> CheckpointContent {
+        let variables = names.iter().map(|name| SavedVariable {
             name: (*name).to_owned(),
             digest: String::new(),
             bytes: 0,
             saved_at: 0,
         });
-        Content { variables: variables.collect(), missing: Vec::new() }
+        CheckpointContent { variables: variables.collect(), missing: Vec::new() }
     }
 
     #[test]
     fn an_offer_names_what_is_saved_and_what_is_not() {
         let mut saved = content(&["df", "model"]);
-        saved.missing.push(Missing { name: "file".to_owned(), why: "an open file".to_owned() });
+        saved.missing.push(UnsavedVariable { name: "file".to_owned(), why: "an open file".to_owned() });
         let note = offer(&saved).unwrap();
         for words in ["`df`", "`model`", "restore(\"df\")", "Not saved: `file`"] {
             assert!(note.contains(words), "{note}");

@@ -24,7 +24,7 @@ fn asked(checkpoint: &Checkpoint) -> u64 {
     checkpoint.begin().unwrap()
 }
 
-fn report(variables: &Value, restored: &[&str]) -> Report {
+fn report(variables: &Value, restored: &[&str]) -> CheckpointReport {
     serde_json::from_value(json!({
         "python": "CPython 3.12", "has_cloudpickle": true, "restored": restored, "variables": variables, "missing": [],
     }))

@@ -9,9 +9,9 @@ use rustix::fs::{Mode, OFlags};
 
 use super::probe::Distribution;
 
-/// How much of a package's metadata is read. Its requirements come before its description.
+/// The part of a package's metadata that is read. Its requirements come before its description.
 const METADATA_BYTES: u64 = 1024 * 1024;
-/// How much of the list of its files is read. The largest packages have lists of 2 MB.
+/// The part of the list of its files that is read. The largest packages have lists of 2 MB.
 const RECORD_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Packages that the managed environment is created with, by us, by an earlier ipybox or by an old `venv`.

@@ -3,30 +3,33 @@
 use std::path::Path;
 
 use super::installer::{Bytecode, Installer};
-use super::lock::Turn;
+use super::lock::InstallTurn;
 use super::managed_place::ManagedPlace;
 use super::probe::{self, Facts, NEWEST, OLDEST, dotted};
-use super::record::Tool;
+use super::record::InstallerTool;
 use super::run::{self, Invocation};
 use super::search;
 use super::{Attempt, Attempts, Error};
 
-/// What saves variables (`--checkpoint`). A kernel runs without it.
+/// The package that saves variables (`--checkpoint`). A kernel runs without it.
 const PICKLER: &str = "cloudpickle";
 
-/// How much of a failed tool's output its error shows.
+/// The number of lines of a failed tool's output that its error shows.
 const SHOWN_LINES: usize = 12;
 
 /// Makes the environment in its final place: console scripts hold absolute paths, so it cannot be created in
 /// another place and moved. The caller records that it is complete.
-pub(super) async fn create(managed: &ManagedPlace<'_>, turn: &Turn<'_>) -> Result<Tool, Error> {
+pub(super) async fn create(
+    managed: &ManagedPlace<'_>,
+    turn: &InstallTurn<'_>,
+) -> Result<InstallerTool, Error> {
     let installer = managed.installer;
     let base = search::base_beside(managed.executable.as_deref(), installer.environment()).await;
     managed.clear().await?;
     let mut attempts = Attempts::default();
     if let Some(uv) = installer.uv() {
         match with_uv(managed, uv, base.as_ref(), turn).await {
-            Ok(()) => return Ok(Tool::Uv),
+            Ok(()) => return Ok(InstallerTool::Uv),
             Err(attempt) => {
                 tracing::warn!(output = %attempt.output, "uv made no environment; trying venv and pip");
                 turn.report(&format!("{} failed, trying venv and pip instead", attempt.what));
@@ -40,7 +43,7 @@ pub(super) async fn create(managed: &ManagedPlace<'_>, turn: &Turn<'_>) -> Resul
         None => base_for_venv(managed, &attempts).await?,
     };
     match with_venv(managed, &base, turn).await {
-        Ok(()) => Ok(Tool::Pip),
+        Ok(()) => Ok(InstallerTool::Pip),
         Err(attempt) => {
             attempts.0.push(attempt);
             Err(Error::Create { directory: managed.directory.clone(), attempts })
@@ -51,24 +54,24 @@ pub(super) async fn create(managed: &ManagedPlace<'_>, turn: &Turn<'_>) -> Resul
 /// Installs the packages that a kernel needs, what saves its variables, and pip for `%pip`.
 pub(super) async fn fill(
     installer: &Installer,
-    tool: Tool,
+    tool: InstallerTool,
     python: &Path,
     bytecode: Bytecode,
-    turn: &Turn<'_>,
+    turn: &InstallTurn<'_>,
 ) -> Result<(), Attempt> {
     let mut requirements = probe::needed().to_vec();
-    if tool == Tool::Uv {
+    if tool == InstallerTool::Uv {
         requirements.push("pip".to_owned());
     }
     let what = match tool {
-        Tool::Uv => "`uv pip install`",
-        Tool::Pip => "`python -m pip install`",
+        InstallerTool::Uv => "`uv pip install`",
+        InstallerTool::Pip => "`python -m pip install`",
     };
     turn.report("installing IPython and pydantic");
     let all: Vec<String> = requirements.iter().cloned().chain([PICKLER.to_owned()]).collect();
     let invocation = installer.install(tool, python, &all, bytecode);
     let Err(failed) = attempt(what, &invocation, turn).await else { return Ok(()) };
-    if tool == Tool::Uv {
+    if tool == InstallerTool::Uv {
         // Without a network, the packages of an earlier environment are still in uv's cache.
         for packages in [&all, &requirements] {
             let offline = installer.install(tool, python, packages, bytecode).env("UV_OFFLINE", "1");
@@ -85,7 +88,7 @@ async fn with_uv(
     managed: &ManagedPlace<'_>,
     uv: &Path,
     base: Option<&Facts>,
-    turn: &Turn<'_>,
+    turn: &InstallTurn<'_>,
 ) -> Result<(), Attempt> {
     // Without a base of our own uv decides: its managed Pythons, those on PATH, or a download.
     let python = match base {
@@ -94,16 +97,30 @@ async fn with_uv(
     };
     let invocation = managed.installer.uv_venv(uv, &python, &managed.directory);
     attempt("`uv venv`", &invocation, turn).await?;
-    fill(managed.installer, Tool::Uv, &managed.directory.join("bin/python"), managed.bytecode(), turn).await
+    fill(
+        managed.installer,
+        InstallerTool::Uv,
+        &managed.directory.join("bin/python"),
+        managed.bytecode(),
+        turn,
+    )
+    .await
 }
 
-async fn with_venv(managed: &ManagedPlace<'_>, base: &Facts, turn: &Turn<'_>) -> Result<(), Attempt> {
+async fn with_venv(managed: &ManagedPlace<'_>, base: &Facts, turn: &InstallTurn<'_>) -> Result<(), Attempt> {
     let python = &base.details.base_executable;
     let version = dotted(base.version);
     turn.report(&format!("creating a virtual environment with Python {version}"));
     let invocation = managed.installer.venv(python, &managed.directory);
     attempt("`python -m venv`", &invocation, turn).await?;
-    fill(managed.installer, Tool::Pip, &managed.directory.join("bin/python"), managed.bytecode(), turn).await
+    fill(
+        managed.installer,
+        InstallerTool::Pip,
+        &managed.directory.join("bin/python"),
+        managed.bytecode(),
+        turn,
+    )
+    .await
 }
 
 /// A Python on `PATH` that can make virtual environments.
@@ -120,7 +137,7 @@ pub(super) async fn base_for_venv(managed: &ManagedPlace<'_>, attempts: &Attempt
     }
 }
 
-async fn attempt(what: &str, invocation: &Invocation, turn: &Turn<'_>) -> Result<(), Attempt> {
+async fn attempt(what: &str, invocation: &Invocation, turn: &InstallTurn<'_>) -> Result<(), Attempt> {
     let output = match turn.run(invocation).await {
         Ok(run) if run.status.success() => return Ok(()),
         Ok(run) => format!("{}\n({})", run::last_lines(&run.output, SHOWN_LINES), run.status),

@@ -24,7 +24,7 @@ pub(crate) enum Outlook {
     },
     /// An environment will be created or repaired when the first cell runs.
     ToBeMade {
-        /// How, as text.
+        /// The words for it.
         words: String,
     },
 }
@@ -67,7 +67,7 @@ pub(crate) async fn examine(settings: &EnvironmentSettings) -> Result<Outlook, E
     }
 }
 
-/// How an environment would be made.
+/// The way in which an environment would be made.
 async fn made(place: &ManagedPlace<'_>, installer: &Installer) -> Result<Outlook, Error> {
     if let Some(uv) = installer.uv() {
         return Ok(to_be_made(&format!("`{}`", uv.display())));

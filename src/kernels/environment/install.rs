@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 
 use super::index;
 use super::installer::{Bytecode, Installer};
-use super::lock::Turn;
+use super::lock::InstallTurn;
 use super::probe;
-use super::record::Tool;
+use super::record::InstallerTool;
 use super::requirement::{self, RequirementError};
-use super::run::{self, Invocation, Run, SandboxRunner};
-use super::{Environment, Error, Progress, contents, several, summary};
+use super::run::{self, InstallerRun, Invocation, SandboxRunner};
+use super::{Environment, Error, InstallProgress, contents, several, summary};
 use crate::ground::env::Variables;
 use crate::ground::text::backticked;
 
 /// Why a package was not installed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum InstallError {
+pub(crate) enum EnvironmentInstallError {
     /// A text is no requirement.
     #[error(transparent)]
     Requirement(#[from] RequirementError),
@@ -75,8 +75,11 @@ pub(crate) enum InstallError {
 /// The requirements in `packages`, each of which is one or several; paths are relative to `workspace`.
 ///
 /// # Errors
-/// [`InstallError::Requirement`] says what is wrong with one.
-pub(crate) fn requirements(packages: &[String], workspace: &Path) -> Result<Vec<String>, InstallError> {
+/// [`EnvironmentInstallError::Requirement`] says what is wrong with one.
+pub(crate) fn requirements(
+    packages: &[String],
+    workspace: &Path,
+) -> Result<Vec<String>, EnvironmentInstallError> {
     Ok(several::split(packages, workspace)?)
 }
 
@@ -84,17 +87,17 @@ pub(crate) fn requirements(packages: &[String], workspace: &Path) -> Result<Vec<
 /// or a host (`host:port`) that `is_allowed`.
 ///
 /// # Errors
-/// [`InstallError::Host`].
+/// [`EnvironmentInstallError::Host`].
 pub(crate) fn check_host(
     package: &str,
     variables: &Variables,
     is_allowed: impl Fn(&str) -> bool,
-) -> Result<(), InstallError> {
+) -> Result<(), EnvironmentInstallError> {
     let Some(host) = index::host_of(package) else { return Ok(()) };
     if is_allowed(&host) || index::hosts(Installer::new(variables).environment()).contains(&host) {
         return Ok(());
     }
-    Err(InstallError::Host { package: package.trim().to_owned(), host })
+    Err(EnvironmentInstallError::Host { package: package.trim().to_owned(), host })
 }
 
 impl Environment {
@@ -105,39 +108,39 @@ impl Environment {
     /// the future kills the installer. With a place `sandbox` it runs there. A running kernel has to call `importlib.invalidate_caches()`.
     ///
     /// # Errors
-    /// [`InstallError`] says what is wrong with a requirement, or carries the installer's output.
+    /// [`EnvironmentInstallError`] says what is wrong with a requirement, or carries the installer's output.
     pub(crate) async fn install(
         &self,
         requirements: &[String],
-        progress: Progress<'_>,
+        progress: InstallProgress<'_>,
         sandbox: Option<&dyn SandboxRunner>,
-    ) -> Result<String, InstallError> {
+    ) -> Result<String, EnvironmentInstallError> {
         // With our own requirements, which are met: what does not go with them is refused, and nothing is changed.
         let own = probe::needed();
         let parsed: Result<Vec<String>, _> =
             requirements.iter().map(|each| requirement::parse(each, &self.workspace)).collect();
         let arguments: Vec<String> = parsed?.into_iter().chain(own.iter().cloned()).collect();
-        let turn = Turn::wait(&self.lock, progress).await?;
+        let turn = InstallTurn::wait(&self.lock, progress).await?;
         let package = || requirements.join(" ");
         // Otherwise a whole Python installation would have to be writable by build code of packages.
         if sandbox.is_some() && !self.facts.details.is_venv && !self.facts.details.is_conda {
             let python = self.python().to_owned();
-            return Err(InstallError::NoVirtualEnvironment { package: package(), python });
+            return Err(EnvironmentInstallError::NoVirtualEnvironment { package: package(), python });
         }
         let completed = self.complete(&turn, sandbox).await?;
         let tool = self.installer.available(self.tool);
         let bytecode = Bytecode::for_kernel(sandbox.is_some());
-        turn.begin(self.python()).map_err(InstallError::Start)?;
+        turn.begin(self.python()).map_err(EnvironmentInstallError::Start)?;
         let invocation = self.installer.install(tool, self.python(), &arguments, bytecode);
-        let run = self.run(&turn, invocation, sandbox).await.map_err(InstallError::Start)?;
+        let run = self.run(&turn, invocation, sandbox).await.map_err(EnvironmentInstallError::Start)?;
         if run.status.success() || !summary::may_be_partial(&run.output) {
-            turn.end(self.python()).map_err(InstallError::Start)?;
+            turn.end(self.python()).map_err(EnvironmentInstallError::Start)?;
         }
         if run.status.success() {
             let done = summarised(&run.output, requirements, |name| self.version_of(name));
             Ok(completed.into_iter().chain([done]).collect::<Vec<_>>().join("\n"))
-        } else if tool == Tool::Pip && run.output.contains("No module named pip") {
-            Err(InstallError::NoInstaller { package: package(), python: self.python().to_owned() })
+        } else if tool == InstallerTool::Pip && run.output.contains("No module named pip") {
+            Err(EnvironmentInstallError::NoInstaller { package: package(), python: self.python().to_owned() })
         } else {
             tracing::info!(status = %run.status, "an installation failed");
             Err(failed(&run, requirements, &own))
@@ -148,9 +151,9 @@ impl Environment {
     /// sentence about them, if there are any.
     async fn complete(
         &self,
-        turn: &Turn<'_>,
+        turn: &InstallTurn<'_>,
         sandbox: Option<&dyn SandboxRunner>,
-    ) -> Result<Option<String>, InstallError> {
+    ) -> Result<Option<String>, EnvironmentInstallError> {
         if !turn.was_interrupted(self.python()) {
             return Ok(None);
         }
@@ -163,7 +166,7 @@ impl Environment {
             let tool = self.installer.available(self.tool);
             let bytecode = Bytecode::for_kernel(sandbox.is_some());
             let invocation = self.installer.reinstall(tool, self.python(), &incomplete, bytecode);
-            let run = self.run(turn, invocation, sandbox).await.map_err(InstallError::Start)?;
+            let run = self.run(turn, invocation, sandbox).await.map_err(EnvironmentInstallError::Start)?;
             if !run.status.success() {
                 let why = summary::failure(&run.output);
                 return Ok(Some(format!(
@@ -171,17 +174,17 @@ impl Environment {
                 )));
             }
         }
-        turn.end(self.python()).map_err(InstallError::Start)?;
+        turn.end(self.python()).map_err(EnvironmentInstallError::Start)?;
         Ok((!incomplete.is_empty()).then(|| format!("Completed the interrupted installation of {shown}")))
     }
 
     /// Runs an installer, in the place `sandbox` if there is one.
     async fn run(
         &self,
-        turn: &Turn<'_>,
+        turn: &InstallTurn<'_>,
         invocation: Invocation,
         sandbox: Option<&dyn SandboxRunner>,
-    ) -> io::Result<Run> {
+    ) -> io::Result<InstallerRun> {
         let Some(sandbox) = sandbox else { return turn.run(&invocation).await };
         let hosts = index::hosts(self.installer.environment());
         let writable = self.facts.details.prefix.clone();
@@ -205,7 +208,7 @@ impl Environment {
     }
 }
 
-/// What an installation of `requirements` has done by the installer's `output`; all of that if it has an unknown form.
+/// The summary of an installation of `requirements` by the installer's `output`; all of that if it has an unknown form.
 pub(crate) fn summarised(
     output: &str,
     requirements: &[String],
@@ -231,7 +234,7 @@ pub(crate) fn explained(output: &str, requirements: &[String]) -> String {
     text
 }
 
-fn failed(run: &Run, requirements: &[String], own: &[String]) -> InstallError {
+fn failed(run: &InstallerRun, requirements: &[String], own: &[String]) -> EnvironmentInstallError {
     let mut output = explained(&run.output, requirements);
     if own.iter().any(|requirement| run.output.contains(requirement)) {
         output.push_str(&format!(
@@ -239,5 +242,5 @@ fn failed(run: &Run, requirements: &[String], own: &[String]) -> InstallError {
             own.join(" and ")
         ));
     }
-    InstallError::Failed { package: requirements.join(" "), output }
+    EnvironmentInstallError::Failed { package: requirements.join(" "), output }
 }

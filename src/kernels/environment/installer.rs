@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::record::Tool;
+use super::record::InstallerTool;
 use super::run::Invocation;
 use super::search;
 use crate::ground::env::Variables;
@@ -68,13 +68,13 @@ impl Installer {
     }
 
     /// The tool for an environment without a record.
-    pub(super) fn default_tool(&self) -> Tool {
-        self.available(Tool::Uv)
+    pub(super) fn default_tool(&self) -> InstallerTool {
+        self.available(InstallerTool::Uv)
     }
 
     /// `tool`, or pip if uv is gone.
-    pub(super) fn available(&self, tool: Tool) -> Tool {
-        if self.uv.is_some() { tool } else { Tool::Pip }
+    pub(super) fn available(&self, tool: InstallerTool) -> InstallerTool {
+        if self.uv.is_some() { tool } else { InstallerTool::Pip }
     }
 
     /// Makes a virtual environment for `python`, a path or what uv understands.
@@ -94,7 +94,7 @@ impl Installer {
     /// mode (`-I`): it must not import from a working directory.
     pub(super) fn install(
         &self,
-        tool: Tool,
+        tool: InstallerTool,
         python: &Path,
         requirements: &[String],
         bytecode: Bytecode,
@@ -105,7 +105,7 @@ impl Installer {
     /// As [`install`](Self::install), of packages that are there in part, and only of these.
     pub(super) fn reinstall(
         &self,
-        tool: Tool,
+        tool: InstallerTool,
         python: &Path,
         requirements: &[String],
         bytecode: Bytecode,
@@ -117,13 +117,13 @@ impl Installer {
     fn install_with(
         &self,
         options: &[&str],
-        tool: Tool,
+        tool: InstallerTool,
         python: &Path,
         requirements: &[String],
         bytecode: Bytecode,
     ) -> Invocation {
         match (&self.uv, tool) {
-            (Some(uv), Tool::Uv) => Invocation::new(uv, &self.environment)
+            (Some(uv), InstallerTool::Uv) => Invocation::new(uv, &self.environment)
                 .args(["pip", "install"])
                 .args((bytecode == Bytecode::Installed).then_some("--compile-bytecode"))
                 .args(options)
@@ -176,11 +176,11 @@ mod tests {
     #[test]
     fn requirements_come_after_the_options() {
         let installer = Installer { uv: None, environment: BTreeMap::new() };
-        let shown = shown(&installer, Tool::Uv, Bytecode::Imported);
+        let shown = shown(&installer, InstallerTool::Uv, Bytecode::Imported);
         assert!(shown.contains(r#""pip", "install""#) && shown.contains(r#""--", "six"]"#), "{shown}");
     }
 
-    fn shown(installer: &Installer, tool: Tool, bytecode: Bytecode) -> String {
+    fn shown(installer: &Installer, tool: InstallerTool, bytecode: Bytecode) -> String {
         let requirements = ["six".to_owned()];
         format!("{:?}", installer.install(tool, Path::new("/python"), &requirements, bytecode))
     }
@@ -193,8 +193,14 @@ mod tests {
             (shown.contains("--compile-bytecode"), shown.contains("--no-compile"))
         };
         // uv compiles if a flag asks for it, pip unless a flag forbids it.
-        assert_eq!([compiles(Tool::Uv, true), compiles(Tool::Uv, false)], [(true, false), (false, false)]);
-        assert_eq!([compiles(Tool::Pip, true), compiles(Tool::Pip, false)], [(false, false), (false, true)]);
+        assert_eq!(
+            [compiles(InstallerTool::Uv, true), compiles(InstallerTool::Uv, false)],
+            [(true, false), (false, false)]
+        );
+        assert_eq!(
+            [compiles(InstallerTool::Pip, true), compiles(InstallerTool::Pip, false)],
+            [(false, false), (false, true)]
+        );
     }
 
     fn check_environment(given: &[(&str, &str)], expected: &[(&str, &str)]) {

@@ -8,17 +8,17 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::run::{self, Contained, Invocation, Run, SandboxRunner};
-use super::{Error, Progress};
+use super::run::{self, Contained, InstallerRun, Invocation, SandboxRunner};
+use super::{Error, InstallProgress};
 
-/// How often a taken lock is tried again. Blocking in `flock` instead would hold a thread of the
+/// The interval at which a taken lock is tried again. Blocking in `flock` instead would hold a thread of the
 /// runtime that cannot be interrupted, and with it the end of the server.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// How much of the file is read. It is emptied when no installation has been interrupted.
+/// The part of the file that is read. It is emptied when no installation has been interrupted.
 const FILE_BYTES: u64 = 64 * 1024;
 
-/// How lines of the file begin.
+/// The beginnings of lines of the file.
 const BEGIN: &str = "+ ";
 const END: &str = "- ";
 
@@ -26,14 +26,14 @@ const END: &str = "- ";
 ///
 /// Installers get the locked file as their stdin. If we are killed they may live on for a while, and keep the
 /// lock: no other process clears a directory that an orphan still writes to.
-pub(super) struct Turn<'a> {
+pub(super) struct InstallTurn<'a> {
     file: File,
-    progress: Progress<'a>,
+    progress: InstallProgress<'a>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> InstallTurn<'a> {
     /// Waits until no other process holds the lock at `path`; waiting is reported once.
-    pub(super) async fn wait(path: &Path, progress: Progress<'a>) -> Result<Self, Error> {
+    pub(super) async fn wait(path: &Path, progress: InstallProgress<'a>) -> Result<Self, Error> {
         let failed = |source| Error::File { path: path.to_owned(), source };
         let file = File::options().create(true).read(true).append(true).open(path).map_err(failed)?;
         let turn = Self { file, progress };
@@ -97,7 +97,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Runs an installer, and reports its newest line as progress.
-    pub(super) async fn run(&self, invocation: &Invocation) -> io::Result<Run> {
+    pub(super) async fn run(&self, invocation: &Invocation) -> io::Result<InstallerRun> {
         run::run(invocation, Stdio::from(self.file.try_clone()?), self.progress).await
     }
 
@@ -106,7 +106,7 @@ impl<'a> Turn<'a> {
         &self,
         program: Contained,
         place: &dyn SandboxRunner,
-    ) -> io::Result<Run> {
+    ) -> io::Result<InstallerRun> {
         run::run_in_sandbox(program, place, self.progress).await
     }
 }
@@ -116,7 +116,7 @@ fn line(python: &Path) -> String {
     format!("{:?}", python.as_os_str())
 }
 
-impl Drop for Turn<'_> {
+impl Drop for InstallTurn<'_> {
     fn drop(&mut self) {
         // Closing is not enough: processes that an installer has left behind may hold the same open file.
         if let Err(error) = self.file.unlock() {
@@ -137,7 +137,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         let (first, second) = (Path::new("/a b/python"), Path::new("/other\npython"));
-        let turn = async || Turn::wait(&path, &|_| ()).await.unwrap();
+        let turn = async || InstallTurn::wait(&path, &|_| ()).await.unwrap();
         turn().await.begin(first).unwrap();
         turn().await.begin(second).unwrap();
         turn().await.begin(second).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     async fn the_second_waits_and_says_so() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
-        let first = Turn::wait(&path, &|_| ()).await.unwrap();
+        let first = InstallTurn::wait(&path, &|_| ()).await.unwrap();
         let reports = Arc::new(AtomicUsize::new(0));
         let (waiting, mut is_waiting) = tokio::sync::mpsc::channel(1);
         let second = tokio::spawn({
@@ -163,7 +163,7 @@ mod tests {
                     reports.fetch_add(1, Ordering::SeqCst);
                     waiting.try_send(()).unwrap();
                 };
-                Turn::wait(&path, &progress).await.map(drop)
+                InstallTurn::wait(&path, &progress).await.map(drop)
             }
         });
         is_waiting.recv().await.unwrap();

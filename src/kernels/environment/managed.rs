@@ -4,30 +4,33 @@ use std::path::Path;
 
 use super::contents::requested_packages;
 use super::create;
-use super::lock::Turn;
+use super::lock::InstallTurn;
 use super::managed_place::ManagedPlace;
 use super::probe::{self, Facts, ProbeError};
-use super::record::{Recalled, Tool};
-use super::{Attempt, Attempts, Error, Progress};
+use super::record::{InstallerTool, Recalled};
+use super::{Attempt, Attempts, Error, InstallProgress};
 
-/// How many lost packages are named in a message.
+/// The number of lost packages that are named in a message.
 const NAMED_PACKAGES: usize = 20;
 
-/// What to do with an environment that may be broken.
+/// The treatment of an environment that may be broken.
 enum Need {
-    Nothing(Tool, Facts),
-    Repair(Tool, Vec<String>),
+    Nothing(InstallerTool, Facts),
+    Repair(InstallerTool, Vec<String>),
     Rebuild(&'static str),
 }
 
 impl ManagedPlace<'_> {
     /// Checks the environment, and repairs or creates it if needed; returns its installer and its facts.
-    pub(super) async fn prepare(&self, progress: Progress<'_>) -> Result<(Tool, Facts), Error> {
+    pub(super) async fn prepare(
+        &self,
+        progress: InstallProgress<'_>,
+    ) -> Result<(InstallerTool, Facts), Error> {
         let python = self.directory.join("bin/python");
         if let Recalled::True(record) = self.record.recall(&python) {
             return Ok((record.tool, record.facts));
         }
-        let turn = Turn::wait(self.lock, progress).await?;
+        let turn = InstallTurn::wait(self.lock, progress).await?;
         // The earlier holder of the lock may have done it.
         let need = match self.record.recall(&python) {
             Recalled::True(record) => return Ok((record.tool, record.facts)),
@@ -58,7 +61,12 @@ impl ManagedPlace<'_> {
     }
 
     /// Runs the interpreter, whose version was `known` when the record was written.
-    async fn examine(&self, python: &Path, tool: Tool, known: Option<(u32, u32)>) -> Result<Need, Error> {
+    async fn examine(
+        &self,
+        python: &Path,
+        tool: InstallerTool,
+        known: Option<(u32, u32)>,
+    ) -> Result<Need, Error> {
         let tool = self.installer.available(tool);
         let error = match probe::probe(python, self.installer.environment()).await {
             // A link to `python3` may lead to a newer Python by now, which looks for packages in another
@@ -87,10 +95,10 @@ impl ManagedPlace<'_> {
     async fn repair(
         &self,
         python: &Path,
-        tool: Tool,
+        tool: InstallerTool,
         lacking: &[String],
-        turn: &Turn<'_>,
-    ) -> Result<(Tool, Facts), Error> {
+        turn: &InstallTurn<'_>,
+    ) -> Result<(InstallerTool, Facts), Error> {
         let lacking = lacking.join(" and ");
         tracing::warn!(%lacking, "the managed environment is repaired");
         turn.report(&format!("repairing the Python environment, which lacks {lacking}"));
@@ -100,7 +108,12 @@ impl ManagedPlace<'_> {
         Ok((tool, self.check(python).await?))
     }
 
-    async fn rebuild(&self, python: &Path, reason: &str, turn: &Turn<'_>) -> Result<(Tool, Facts), Error> {
+    async fn rebuild(
+        &self,
+        python: &Path,
+        reason: &str,
+        turn: &InstallTurn<'_>,
+    ) -> Result<(InstallerTool, Facts), Error> {
         if reason.is_empty() {
             turn.report("creating a Python environment for this workspace");
         } else {

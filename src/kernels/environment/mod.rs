@@ -35,18 +35,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use examine::{Outlook, examine, find_uv};
-pub(crate) use install::{InstallError, check_host, explained, requirements, summarised};
+pub(crate) use install::{EnvironmentInstallError, check_host, explained, requirements, summarised};
 use installer::Installer;
 use managed_place::ManagedPlace;
 use probe::{Facts, ProbeError};
-use record::{RecordFile, Tool};
-pub(crate) use run::{Contained, Running, SandboxRunner};
-pub(crate) use shared::Shared;
+use record::{InstallerTool, RecordFile};
+pub(crate) use run::{Contained, RunningInstaller, SandboxRunner};
+pub(crate) use shared::SharedEnvironment;
 
 use crate::ground::env::Variables;
 
 /// Receives progress: short phrases, and an installer's newest line.
-pub(crate) type Progress<'a> = &'a (dyn Fn(&str) + Send + Sync);
+pub(crate) type InstallProgress<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
 /// The settings of the environment.
 #[derive(Debug, Clone)]
@@ -68,7 +68,7 @@ pub(crate) struct EnvironmentSettings {
 #[derive(Debug)]
 pub(crate) struct Environment {
     facts: Facts,
-    tool: Tool,
+    tool: InstallerTool,
     installer: Installer,
     lock: PathBuf,
     workspace: PathBuf,
@@ -85,8 +85,8 @@ pub(crate) enum Error {
     Unusable {
         /// The path as the user gave it.
         python: PathBuf,
-        /// What is wrong with it.
-        why: Unusable,
+        /// The fault of the interpreter.
+        why: UnusablePython,
     },
     /// There is no Python to make an environment with.
     #[error(
@@ -94,7 +94,7 @@ pub(crate) enum Error {
          hint: install uv (https://docs.astral.sh/uv/) or Python, or name one by `--python`{attempts}"
     )]
     NoPython {
-        /// What was tried before.
+        /// The attempts before.
         attempts: Attempts,
     },
     /// There is a Python, but it cannot make virtual environments.
@@ -107,7 +107,7 @@ pub(crate) enum Error {
         python: PathBuf,
         /// The Debian package that completes it.
         package: String,
-        /// What was tried before.
+        /// The attempts before.
         attempts: Attempts,
     },
     /// Creating the environment failed, though all tools exist.
@@ -131,7 +131,7 @@ pub(crate) enum Error {
 /// Why an interpreter that the user named is not used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum Unusable {
+pub(crate) enum UnusablePython {
     #[error("there is no such program on PATH\nhint: give the path of a Python 3.10 or newer")]
     NotOnPath,
     #[error("it does not exist\nhint: give the path of a Python 3.10 or newer")]
@@ -178,7 +178,7 @@ impl Environment {
     /// [`Error`] says what is wrong with the named interpreter or why none could be made.
     pub(crate) async fn prepare(
         settings: &EnvironmentSettings,
-        progress: Progress<'_>,
+        progress: InstallProgress<'_>,
     ) -> Result<Self, Error> {
         let installer = Installer::new(&settings.variables);
         let state = |name: &str| settings.state_dir.join(name);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::installer::Installer;
 use super::probe::{self, Facts};
 use super::record::{Recalled, RecordFile};
-use super::{Error, Unusable, run};
+use super::{Error, UnusablePython, run};
 
 /// Checks the interpreter that was named as `named`; `path` is the value of `PATH`.
 pub(super) async fn prepare(
@@ -30,45 +30,45 @@ pub(super) async fn prepare(
     Ok(facts)
 }
 
-/// What the interpreter is, if it can be used; keeps no record of it.
+/// The facts about the interpreter, if it can be used; keeps no record of it.
 pub(super) async fn examine(named: &Path, path: &str, installer: &Installer) -> Result<Facts, Error> {
     let refused = |why| Error::Unusable { python: named.to_owned(), why };
     let python = locate(named, path).map_err(refused)?;
     let facts = probe::probe(&python, installer.environment())
         .await
-        .map_err(|error| refused(Unusable::Probe(error)))?;
+        .map_err(|error| refused(UnusablePython::Probe(error)))?;
     accept(&facts, crate::ground::env::on_path("uv", path).is_some()).map_err(refused)?;
     Ok(facts)
 }
 
 /// The interpreter's path: a bare name is looked up on `PATH` first, a virtual environment has its python.
-fn locate(named: &Path, path: &str) -> Result<PathBuf, Unusable> {
+fn locate(named: &Path, path: &str) -> Result<PathBuf, UnusablePython> {
     let is_bare = named.components().count() == 1 && !named.is_absolute();
     if is_bare && let Some(program) = named.to_str().and_then(|name| crate::ground::env::on_path(name, path))
     {
         return Ok(program);
     }
-    let file = std::path::absolute(named).map_err(|_| Unusable::NotFound)?;
+    let file = std::path::absolute(named).map_err(|_| UnusablePython::NotFound)?;
     if file.is_dir() {
         let python = file.join("bin/python");
         return if crate::ground::env::is_program(&python) {
             Ok(python)
         } else {
-            Err(Unusable::NoPythonInside)
+            Err(UnusablePython::NoPythonInside)
         };
     }
     match file.exists() {
         true if crate::ground::env::is_program(&file) => Ok(file),
-        true => Err(Unusable::NotExecutable),
-        false if is_bare => Err(Unusable::NotOnPath),
-        false => Err(Unusable::NotFound),
+        true => Err(UnusablePython::NotExecutable),
+        false if is_bare => Err(UnusablePython::NotOnPath),
+        false => Err(UnusablePython::NotFound),
     }
 }
 
 /// Whether a kernel can run in it and packages can be installed into it.
-fn accept(facts: &Facts, has_uv: bool) -> Result<(), Unusable> {
+fn accept(facts: &Facts, has_uv: bool) -> Result<(), UnusablePython> {
     if facts.details.is_externally_managed {
-        return Err(Unusable::ExternallyManaged);
+        return Err(UnusablePython::ExternallyManaged);
     }
     let lacking = facts.lacking();
     if lacking.is_empty() {
@@ -81,7 +81,7 @@ fn accept(facts: &Facts, has_uv: bool) -> Result<(), Unusable> {
         (false, false) => format!("{python} -m ensurepip && {python} -m pip install"),
     };
     let command = format!("{installer} '{}'", lacking.join("' '"));
-    Err(Unusable::Lacking { lacking: lacking.join(" and "), command })
+    Err(UnusablePython::Lacking { lacking: lacking.join(" and "), command })
 }
 
 #[cfg(test)]
@@ -89,7 +89,7 @@ mod tests {
     use super::super::probe::tests::venv;
     use super::*;
 
-    fn check_locate(named: &str, expected: Result<&str, Unusable>) {
+    fn check_locate(named: &str, expected: Result<&str, UnusablePython>) {
         assert_eq!(locate(Path::new(named), "/nonexistent:/bin"), expected.map(PathBuf::from), "{named}");
     }
 
@@ -97,12 +97,12 @@ mod tests {
     fn a_name_a_path_and_a_directory_are_located() {
         check_locate("sh", Ok("/bin/sh"));
         check_locate("/bin/sh", Ok("/bin/sh"));
-        check_locate("python-of-nobody", Err(Unusable::NotOnPath));
-        check_locate("./python-of-nobody", Err(Unusable::NotFound));
-        check_locate("/etc/passwd", Err(Unusable::NotExecutable));
-        check_locate("/etc", Err(Unusable::NoPythonInside));
-        check_locate("", Err(Unusable::NotFound));
-        check_locate("src", Err(Unusable::NoPythonInside));
+        check_locate("python-of-nobody", Err(UnusablePython::NotOnPath));
+        check_locate("./python-of-nobody", Err(UnusablePython::NotFound));
+        check_locate("/etc/passwd", Err(UnusablePython::NotExecutable));
+        check_locate("/etc", Err(UnusablePython::NoPythonInside));
+        check_locate("", Err(UnusablePython::NotFound));
+        check_locate("src", Err(UnusablePython::NoPythonInside));
     }
 
     fn check_accept(facts: &Facts, has_uv: bool, expected: &str) {
@@ -130,6 +130,6 @@ mod tests {
     fn an_externally_managed_interpreter_is_refused() {
         let mut facts = venv("/usr", Some("8.0"), Some("2.10"));
         facts.details.is_externally_managed = true;
-        assert_eq!(accept(&facts, true), Err(Unusable::ExternallyManaged));
+        assert_eq!(accept(&facts, true), Err(UnusablePython::ExternallyManaged));
     }
 }

@@ -14,14 +14,14 @@ const PROBE: &str = include_str!("probe.py");
 /// A probe takes 40 ms, and seconds on a cold network file system; a longer one hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How much of a program's error output is shown: some repeat the whole probe.
+/// The part of a program's error output that is shown: some repeat the whole probe.
 const SHOWN_CHARS: usize = 200;
 
 /// The oldest Python that is supported.
 pub(super) const OLDEST: (u32, u32) = (3, 10);
 /// The newest Python that is tested; newer ones are tried.
 pub(super) const NEWEST: (u32, u32) = (3, 14);
-/// What the kernel and the generated code import: the requirement, and its oldest version, `(major, minor)`.
+/// The imports of the kernel and of the generated code: the requirement, and its oldest version, `(major, minor)`.
 /// The oldest IPython for which there are tests.
 const NEEDED: [(&str, (u32, u32)); 2] = [("ipython", (8, 0)), ("pydantic", (2, 6))];
 
@@ -43,7 +43,7 @@ pub(super) struct Details {
     pub(super) base_executable: PathBuf,
     /// `sys.prefix`.
     pub(super) prefix: PathBuf,
-    /// Where console scripts of installed packages go.
+    /// The directory for console scripts of installed packages.
     pub(super) scripts: PathBuf,
     pub(super) is_venv: bool,
     pub(super) is_conda: bool,
@@ -77,7 +77,7 @@ pub(crate) enum ProbeError {
     TooOld(Version),
 }
 
-/// What the probe prints.
+/// The output of the probe.
 #[derive(Deserialize)]
 struct Answer {
     version: Version,
@@ -131,7 +131,7 @@ impl Facts {
         lacking.map(|(needed, _)| requirement(needed)).collect()
     }
 
-    /// Where the needed packages' metadata is, if it is known for all.
+    /// The places of the needed packages' metadata, if they are known for all.
     pub(super) fn metadata(&self) -> Option<[&Path; 2]> {
         Some([
             self.details.ipython.as_ref()?.path.as_deref()?,
@@ -163,7 +163,7 @@ fn requirement((name, oldest): &(&str, (u32, u32))) -> String {
     }
 }
 
-/// What a version begins with; the minor number is 0 if there is none.
+/// The beginning of a version; the minor number is 0 if there is none.
 fn major_and_minor(version: &str) -> Option<(u32, u32)> {
     // Our packages use no epochs (`1!2.0`).
     let mut numbers = version.split(|character: char| !character.is_ascii_digit());

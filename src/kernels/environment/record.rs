@@ -16,7 +16,7 @@ use super::probe::Facts;
 use crate::ground::files::replacement::{PRIVATE, parent_of, replace};
 use crate::ground::files::{if_there, small};
 
-/// Where one record is kept.
+/// The place of one record.
 #[derive(Debug, Clone)]
 pub(super) struct RecordFile {
     path: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct RecordFile {
 /// The installer of an environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Tool {
+pub(super) enum InstallerTool {
     Uv,
     Pip,
 }
@@ -34,7 +34,7 @@ pub(super) enum Tool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EnvironmentRecord {
     pub(super) python: PathBuf,
-    pub(super) tool: Tool,
+    pub(super) tool: InstallerTool,
     pub(super) facts: Facts,
     stamp: Stamp,
 }
@@ -84,7 +84,7 @@ impl RecordFile {
     /// Saves `facts` about `python`, unless `stat` cannot check them later.
     ///
     /// A shim is not saved: which interpreter it runs depends on more than its own file.
-    pub(super) fn keep(&self, python: &Path, tool: Tool, facts: &Facts) -> io::Result<()> {
+    pub(super) fn keep(&self, python: &Path, tool: InstallerTool, facts: &Facts) -> io::Result<()> {
         let record = EnvironmentRecord {
             python: python.to_owned(),
             tool,
@@ -162,7 +162,7 @@ mod tests {
     fn check_stale(change: impl FnOnce(&Path)) {
         let (directory, python, file) = environment();
         let facts = venv(directory.path().to_str().unwrap(), Some("9.5.0"), Some("2.6"));
-        file.keep(&python, Tool::Uv, &facts).unwrap();
+        file.keep(&python, InstallerTool::Uv, &facts).unwrap();
         assert!(matches!(file.recall(&python), Recalled::True(record) if record.facts == facts));
         change(directory.path());
         assert!(matches!(file.recall(&python), Recalled::Stale(_)));
@@ -180,7 +180,7 @@ mod tests {
         let (directory, python, file) = environment();
         let root = directory.path();
         let facts = venv(root.to_str().unwrap(), Some("9.5.0"), Some("2.6"));
-        file.keep(&python, Tool::Uv, &facts).unwrap();
+        file.keep(&python, InstallerTool::Uv, &facts).unwrap();
         let replace = |before: &str, after: &str| {
             std::fs::rename(root.join(before), root.join(after)).unwrap();
             match file.recall(&python) {
@@ -200,7 +200,7 @@ mod tests {
     fn a_record_of_another_interpreter_is_stale() {
         let (directory, python, file) = environment();
         let facts = venv(directory.path().to_str().unwrap(), Some("9.5.0"), Some("2.6"));
-        file.keep(&python, Tool::Pip, &facts).unwrap();
+        file.keep(&python, InstallerTool::Pip, &facts).unwrap();
         let other = directory.path().join("bin/python3");
         std::fs::write(&other, "an interpreter").unwrap();
         assert!(matches!(file.recall(&other), Recalled::Stale(_)));

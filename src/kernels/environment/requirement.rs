@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The longest requirement that is accepted.
 const LIMIT_BYTES: usize = 2_000;
-/// How a direct reference may begin (pip's and uv's version control schemes among them).
+/// The beginnings of direct references (pip's and uv's version control schemes among them).
 const SCHEMES: &[&str] = &["http", "https", "file"];
 const VERSION_CONTROL: &[&str] = &["git", "hg", "svn", "bzr"];
 const VERSION_CONTROL_TRANSPORTS: &[&str] = &["https", "http", "ssh", "file", "git"];

@@ -11,8 +11,8 @@ use std::process::{ExitStatus, Stdio};
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::Command;
 
-use super::Progress;
-use super::transcript::Transcript;
+use super::InstallProgress;
+use super::transcript::InstallTranscript;
 use crate::ground::process::{read_to_end, run_to_end};
 
 /// A program, its arguments and its whole environment.
@@ -25,19 +25,20 @@ pub(super) struct Invocation {
 
 /// The result of a run.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct InstallerRun {
     pub(super) status: ExitStatus,
     /// stdout and stderr in order of arrival, without terminal control sequences.
     pub(super) output: String,
 }
 
 /// A program that runs in a sandbox, until it has ended.
-pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send + Sync + 'a>>;
+pub(crate) type RunningInstaller<'a> =
+    Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send + Sync + 'a>>;
 
 /// A sandbox for installers.
 pub(crate) trait SandboxRunner: Send + Sync {
     /// Runs a program in it to its end.
-    fn run(&self, program: Contained, output: OwnedFd) -> Running<'_>;
+    fn run(&self, program: Contained, output: OwnedFd) -> RunningInstaller<'_>;
 }
 
 /// A program to be run in a sandbox, and its permissions.
@@ -50,7 +51,7 @@ pub(crate) struct Contained {
     pub(crate) writable: PathBuf,
     /// The hosts that it may reach: `host:port`.
     pub(crate) hosts: Vec<String>,
-    /// What it must read, though the home is hidden: its configuration, and itself.
+    /// The paths that it must read, though the home is hidden: its configuration, and itself.
     pub(crate) readable: Vec<PathBuf>,
 }
 
@@ -102,29 +103,33 @@ impl Invocation {
 /// The working directory is `/`: uv reads `uv.toml` and `pyproject.toml`, and version managers read
 /// `.python-version`, in the working directory and above. In a workspace, code in the kernel could
 /// plant those and choose where packages come from.
-pub(super) async fn run(invocation: &Invocation, stdin: Stdio, progress: Progress<'_>) -> io::Result<Run> {
+pub(super) async fn run(
+    invocation: &Invocation,
+    stdin: Stdio,
+    progress: InstallProgress<'_>,
+) -> io::Result<InstallerRun> {
     let mut command = Command::new(&invocation.program);
     command.args(&invocation.arguments).env_clear().envs(&invocation.environment).current_dir("/");
-    let mut transcript = Transcript::default();
+    let mut transcript = InstallTranscript::default();
     let status = run_to_end(command, stdin, |chunk| transcript.push(chunk, progress)).await?;
-    Ok(Run { status, output: transcript.into_text() })
+    Ok(InstallerRun { status, output: transcript.into_text() })
 }
 
 /// Runs a program in a sandbox; its working directory is `/` there too.
 pub(super) async fn run_in_sandbox(
     program: Contained,
     sandbox: &dyn SandboxRunner,
-    progress: Progress<'_>,
-) -> io::Result<Run> {
+    progress: InstallProgress<'_>,
+) -> io::Result<InstallerRun> {
     let (reader, writer) = io::pipe()?;
     let mut output = Receiver::from_owned_fd(OwnedFd::from(reader))?;
-    let mut transcript = Transcript::default();
+    let mut transcript = InstallTranscript::default();
     // The sandbox closes the pipe when it ends, with all processes that the program has left there.
     let running = sandbox.run(program, writer.into());
     let mut take = |chunk: &[u8]| transcript.push(chunk, progress);
     let (status, read) = tokio::join!(running, read_to_end(&mut output, &mut take));
     read?;
-    Ok(Run { status: status?, output: transcript.into_text() })
+    Ok(InstallerRun { status: status?, output: transcript.into_text() })
 }
 
 /// The last `count` lines of `output` that are not blank.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::requirement::{self, RequirementError};
 
-/// How many requirements one installation takes.
+/// The most requirements of one installation.
 const MOST: usize = 100;
 
 /// Tools whose command lines models like to give instead of requirements.

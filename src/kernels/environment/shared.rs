@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, watch};
 
-use super::{Environment, EnvironmentSettings, Error, Progress};
+use super::{Environment, EnvironmentSettings, Error, InstallProgress};
 
 /// The environment, prepared on first use.
-pub(crate) struct Shared {
+pub(crate) struct SharedEnvironment {
     settings: EnvironmentSettings,
     /// Held while preparing. A failure is not kept: the next caller tries again.
     place: Mutex<Option<Arc<Environment>>>,
@@ -15,14 +15,14 @@ pub(crate) struct Shared {
     phase: watch::Sender<String>,
 }
 
-impl Shared {
+impl SharedEnvironment {
     /// Nothing is prepared before the first call of [`get`](Self::get).
     pub(crate) fn new(settings: EnvironmentSettings) -> Self {
         Self { settings, place: Mutex::default(), phase: watch::Sender::new(String::new()) }
     }
 
     /// The environment; prepares it, or waits for another caller that does. Cancellation safe.
-    pub(crate) async fn get(&self, progress: Progress<'_>) -> Result<Arc<Environment>, Error> {
+    pub(crate) async fn get(&self, progress: InstallProgress<'_>) -> Result<Arc<Environment>, Error> {
         let mut phases = self.phase.subscribe();
         let waiting = async {
             while phases.changed().await.is_ok() {

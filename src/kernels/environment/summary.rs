@@ -1,4 +1,4 @@
-//! What an installation has done, in one line, by the installer's output. Pure.
+//! The result of an installation, in one line, by the installer's output. Pure.
 //!
 //! uv lists ` + name==version` for what it has installed, ` - …` for what it has removed and ` ~ …` for what it has installed
 //! again; pip says `Successfully installed name-version …`, `Successfully uninstalled name-version` and `Requirement
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use super::contents::normalized;
 use super::requirement::name_of;
 
-/// How many packages are listed after one verb.
+/// The number of packages that are listed after one verb.
 const LISTED: usize = 20;
 
-/// How many warnings of the installer follow.
+/// The number of warnings of the installer that follow.
 const WARNINGS: usize = 5;
 
 /// Warnings that say nothing about the packages.
@@ -32,7 +32,7 @@ const STEPS: [&str; 9] = [
     "Obtaining dependency information",
 ];
 
-/// What was done with one package.
+/// The change of one package.
 #[derive(Debug, Default)]
 struct Change<'a> {
     name: &'a str,
@@ -162,7 +162,7 @@ fn already_there(output: &str) -> BTreeMap<String, &str> {
     there.collect()
 }
 
-/// What is new: the packages that were asked for by name, and how many came with them.
+/// The new packages: those that were asked for by name, and the number of those that came with them.
 fn installed(changes: &BTreeMap<String, Change<'_>>, is_wanted: impl Fn(&str) -> bool) -> String {
     let new = || changes.iter().filter(|(_, change)| change.before.is_none() && !change.is_again);
     let (wanted, others): (Vec<_>, Vec<_>) = new().partition(|(name, _)| is_wanted(name));

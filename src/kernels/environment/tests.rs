@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::install::InstallError;
+use super::install::EnvironmentInstallError;
 use super::probe::tests::venv;
 use super::*;
 use crate::ground::process::test_tool;
@@ -11,7 +11,7 @@ fn environment(facts: Facts, path: &str) -> Environment {
     let installer = Installer::new(&Variables::default());
     Environment {
         facts,
-        tool: Tool::Pip,
+        tool: InstallerTool::Pip,
         installer,
         lock: PathBuf::from("/nonexistent/lock"),
         workspace: PathBuf::from("/workspace"),
@@ -144,7 +144,9 @@ async fn check_changed(facts: impl FnOnce(&mut Facts), expected: &str) {
     let python = directory.join("bin/python");
     let mut reported = venv(directory.to_str().unwrap(), Some("9.5.0"), Some("2.14.3"));
     program(&state, "python/bin/python", "", 0);
-    RecordFile::new(state.directory.path().join("python.json")).keep(&python, Tool::Pip, &reported).unwrap();
+    RecordFile::new(state.directory.path().join("python.json"))
+        .keep(&python, InstallerTool::Pip, &reported)
+        .unwrap();
     facts(&mut reported);
     program(&state, "python/bin/python", &serde_json::to_string(&reported).unwrap(), 1);
     let prepared = state.prepare(None, Variables::default()).await;
@@ -215,7 +217,7 @@ async fn an_environment_is_made_repaired_and_recalled() {
     assert!(site_packages.join("six.py").exists());
 
     // Interrupted in the middle of an installation, which the installer takes for complete.
-    let turn = lock::Turn::wait(&environment.lock, &|_| ()).await.unwrap();
+    let turn = lock::InstallTurn::wait(&environment.lock, &|_| ()).await.unwrap();
     turn.begin(environment.python()).unwrap();
     drop(turn);
     std::fs::remove_file(site_packages.join("six.py")).unwrap();
@@ -228,7 +230,10 @@ async fn an_environment_is_made_repaired_and_recalled() {
     let several = ["six==1.17.0".to_owned(), "nonexistent-package-of-nobody".to_owned()];
     let failed = environment.install(&several, &|_| (), None).await.unwrap_err();
     let end = "Not possible: `nonexistent-package-of-nobody`\nNone of the packages was installed";
-    assert!(matches!(&failed, InstallError::Failed { output, .. } if output.ends_with(end)), "{failed}");
+    assert!(
+        matches!(&failed, EnvironmentInstallError::Failed { output, .. } if output.ends_with(end)),
+        "{failed}"
+    );
     assert_eq!(environment.version_of("six").as_deref(), Some("1.16.0"));
     let failed =
         environment.install(&["pydantic<2".to_owned()], &|_| (), None).await.unwrap_err().to_string();

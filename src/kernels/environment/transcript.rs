@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::Progress;
+use super::InstallProgress;
 use crate::ground::text::plain;
 
-/// How much of the beginning and of the end is kept: together 1 MiB, more than any reader wants.
+/// The part of the beginning and of the end that is kept: together 1 MiB, more than any reader wants.
 const HEAD_BYTES: usize = 512 * 1024;
 const TAIL_BYTES: usize = 512 * 1024;
 /// The longest line that is reported as progress, in bytes.
@@ -13,16 +13,16 @@ const LINE_BYTES: usize = 300;
 
 /// Collects output without keeping more than 1 MiB of it.
 #[derive(Debug, Default)]
-pub(super) struct Transcript {
+pub(super) struct InstallTranscript {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     dropped: usize,
     line: Vec<u8>,
 }
 
-impl Transcript {
+impl InstallTranscript {
     /// Adds `bytes` and reports each line that they complete.
-    pub(super) fn push(&mut self, bytes: &[u8], progress: Progress<'_>) {
+    pub(super) fn push(&mut self, bytes: &[u8], progress: InstallProgress<'_>) {
         let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES - self.head.len()));
         self.head.extend_from_slice(head);
         self.tail.extend(rest);
@@ -48,7 +48,7 @@ impl Transcript {
         plain(&String::from_utf8_lossy(&bytes))
     }
 
-    fn report_line(&mut self, progress: Progress<'_>) {
+    fn report_line(&mut self, progress: InstallProgress<'_>) {
         let line = plain(&String::from_utf8_lossy(&self.line));
         self.line.clear();
         let line = line.trim();
@@ -68,7 +68,7 @@ mod tests {
     fn lines_are_reported_when_complete() {
         let reported = Mutex::new(Vec::new());
         let report = |line: &str| reported.lock().unwrap().push(line.to_owned());
-        let mut transcript = Transcript::default();
+        let mut transcript = InstallTranscript::default();
         for part in ["Coll", "ecting a\n\n 10%\r", "20%", "x".repeat(1000).as_str(), "\nrest"] {
             transcript.push(part.as_bytes(), &report);
         }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn much_output_keeps_its_head_and_its_tail() {
-        let mut transcript = Transcript::default();
+        let mut transcript = InstallTranscript::default();
         transcript.push(b"first\n", &|_| ());
         for _ in 0..4 {
             transcript.push(&vec![b'x'; HEAD_BYTES], &|_| ());

@@ -1,23 +1,23 @@
-//! How a kernel's process ended, and its possible causes.
+//! The end of a kernel's process, and its possible causes.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-use super::Limits;
+use super::KernelLimits;
 
 /// The end of a kernel's process that we did not cause.
 #[derive(Debug)]
 pub(crate) struct Death {
-    /// How it ended.
+    /// The manner of its end.
     pub(crate) manner: Manner,
-    /// What it wrote before its first cell, or why its sandbox ended; often nothing.
+    /// The text that it wrote before its first cell, or why its sandbox ended; often nothing.
     pub(crate) stderr: String,
     /// Its limits.
-    pub(crate) limits: Limits,
+    pub(crate) limits: KernelLimits,
 }
 
-/// How a kernel ended.
+/// The manner of a kernel's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// The exit status of its process.
@@ -43,7 +43,7 @@ impl fmt::Display for Manner {
 
 impl Death {
     /// The death of a remote kernel, of which only this text is known.
-    pub(crate) fn remote(words: impl Into<String>, limits: Limits) -> Self {
+    pub(crate) fn remote(words: impl Into<String>, limits: KernelLimits) -> Self {
         Self { manner: Manner::Remote(words.into()), stderr: String::new(), limits }
     }
 

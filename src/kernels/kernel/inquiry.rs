@@ -1,4 +1,4 @@
-//! What a person who writes code asks a kernel: how it could go on, and whether it is complete.
+//! The questions of a person who writes code to a kernel: how it could go on, and whether it is complete.
 //!
 //! The requests and answers are Jupyter's. To answer, the kernel may run code of the user's (`__dir__`, say), so that the
 //! answer has a time limit, and nothing in it is believed.
@@ -9,25 +9,25 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::insight::{Completeness, Completions, Insight};
-use super::{Content, Error, Event, Kernel, Message};
+use super::{Error, Kernel, KernelEvent, KernelMessage, MessageContent};
 use crate::ground::text::visible::line;
 
-/// How long the kernel may take before it is interrupted.
+/// The time that the kernel may take before it is interrupted.
 const TIME: Duration = Duration::from_millis(1500);
-/// How long it may take to react to that.
+/// The time that it may take to react to that.
 const GRACE: Duration = Duration::from_millis(1000);
 
 /// The longest code that is asked about, in bytes.
 const CODE_BYTES: usize = 64 * 1024;
 
-/// How many completions are taken, and how long one may be, in bytes.
+/// The number of completions that are taken, and the length that one may have, in bytes.
 const MATCHES: usize = 200;
 const MATCH_BYTES: usize = 400;
 
 /// A question about code.
 #[derive(Debug, Clone)]
 pub(crate) enum Inquiry {
-    /// How it could go on at this position, in bytes.
+    /// The continuations at this position, in bytes.
     Completions { code: String, cursor: usize },
     /// Whether it is complete.
     Completeness { code: String },
@@ -52,7 +52,7 @@ impl Inquiry {
 }
 
 impl Insight {
-    /// What can be used of an answer of the kernel's, whose code may have made it up.
+    /// The usable part of an answer of the kernel's, whose code may have made it up.
     fn believable(self, cursor: usize) -> Option<Self> {
         match self {
             Self::Completions(Completions { mut matches, start }) => {
@@ -82,7 +82,10 @@ impl Kernel {
     ///
     /// Only for a kernel that runs no cell. After at most 2.5 seconds it does no longer work on it, or does not react to
     /// interrupts.
-    pub(crate) async fn inquire(&mut self, inquiry: Inquiry) -> (Option<Insight>, Vec<Result<Event, Error>>) {
+    pub(crate) async fn inquire(
+        &mut self,
+        inquiry: Inquiry,
+    ) -> (Option<Insight>, Vec<Result<KernelEvent, Error>>) {
         if inquiry.code().len() > CODE_BYTES {
             return (None, Vec::new());
         }
@@ -108,15 +111,18 @@ impl Kernel {
                 Err(_) => break,
             };
             match event {
-                Ok(Event::Message(Message { content: Content::InterruptReply, .. })) => {
+                Ok(KernelEvent::Message(KernelMessage {
+                    content: MessageContent::InterruptReply, ..
+                })) => {
                     interrupted = Some(true);
                 }
-                Ok(Event::Message(Message { parent: Some(parent), content: Content::Insight(came) }))
-                    if parent == id =>
-                {
+                Ok(KernelEvent::Message(KernelMessage {
+                    parent: Some(parent),
+                    content: MessageContent::Insight(came),
+                })) if parent == id => {
                     insight = Some(came);
                 }
-                Ok(event @ (Event::Message(_) | Event::Torn)) => others.push(Ok(event)),
+                Ok(event @ (KernelEvent::Message(_) | KernelEvent::Torn)) => others.push(Ok(event)),
                 ended => {
                     others.push(ended);
                     break;

@@ -1,4 +1,4 @@
-//! What a kernel answers to an [`Inquiry`](super::Inquiry).
+//! The answers of a kernel to an [`Inquiry`](super::Inquiry).
 
 use serde::Deserialize;
 
@@ -9,11 +9,11 @@ pub(crate) enum Insight {
     Completeness(Completeness),
 }
 
-/// How code could go on.
+/// The possible continuations of code.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Completions {
     pub(crate) matches: Vec<String>,
-    /// How many characters before the cursor they begin; from the kernel, the position itself.
+    /// The number of characters before the cursor at which they begin; from the kernel, the position itself.
     #[serde(rename = "cursor_start")]
     pub(crate) start: usize,
 }

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-use super::{Limits, SHARED_MODULES};
+use super::{KernelLimits, SHARED_MODULES};
 use crate::ground::process::GroupLeader;
 use crate::kernels::sandbox::KernelProgram;
 
@@ -27,11 +27,11 @@ const MODULES: [(&str, &str); 10] = python_modules![
 pub(crate) struct Launch {
     /// The process.
     pub(crate) program: KernelProgram,
-    /// What the kernel and each process that it starts may use.
-    pub(crate) limits: Limits,
+    /// The limits of the kernel and of each process that it starts.
+    pub(crate) limits: KernelLimits,
     /// Defaults for unset `limits`; not reported as a cause of deaths, since no user has set them.
-    pub(crate) default_limits: Limits,
-    /// How long it may take to be ready.
+    pub(crate) default_limits: KernelLimits,
+    /// The time that it may take to be ready.
     pub(crate) timeout: Duration,
     /// Which programs its code may start.
     pub(crate) shell_commands: ShellCommands,
@@ -39,7 +39,7 @@ pub(crate) struct Launch {
     pub(crate) has_checkpoints: bool,
 }
 
-/// How code in a kernel starts programs. Code can circumvent it: only a sandbox is a boundary.
+/// The way in which code in a kernel starts programs. Code can circumvent it: only a sandbox is a boundary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ShellCommands {
@@ -96,7 +96,7 @@ impl KernelProcess {
         self.leader.wait().await
     }
 
-    /// How the process ended, if it has.
+    /// The exit status of the process, if it has ended.
     pub(super) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.leader.try_wait()
     }

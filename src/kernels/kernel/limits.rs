@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 /// Limits that the operating system enforces on the kernel and on what it starts. Default: none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Limits {
+pub(crate) struct KernelLimits {
     /// The memory of each process, in bytes.
     #[serde(rename = "memory_limit")]
     pub(crate) memory: Option<u64>,
-    /// How many processes and threads may be added to those that the user runs when the kernel starts.
+    /// The number of processes and threads that may be added to those that the user runs when the kernel starts.
     #[serde(rename = "max_processes")]
     pub(crate) processes: Option<u32>,
     /// The size in bytes to which a file can grow.
@@ -18,7 +18,7 @@ pub(crate) struct Limits {
     pub(crate) file_size: Option<u64>,
 }
 
-impl Limits {
+impl KernelLimits {
     /// These limits; unset ones are taken from `others`.
     pub(crate) fn or(self, others: Self) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl Limits {
 }
 
 /// The text about a death that they may have caused; empty without limits.
-impl fmt::Display for Limits {
+impl fmt::Display for KernelLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(bytes) = self.memory {
             let size = Size(bytes);
@@ -79,6 +79,6 @@ mod tests {
 
     #[test]
     fn no_limits_are_not_worth_a_word() {
-        assert_eq!(Limits::default().to_string(), "");
+        assert_eq!(KernelLimits::default().to_string(), "");
     }
 }

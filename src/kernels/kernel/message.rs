@@ -15,16 +15,16 @@ pub(crate) type MimeBundle = Map<String, Value>;
 
 /// A message from the kernel.
 #[derive(Debug)]
-pub(crate) struct Message {
+pub(crate) struct KernelMessage {
     /// The id of the request that it belongs to; `None` for messages without a request.
     pub(crate) parent: Option<String>,
     /// The content.
-    pub(crate) content: Content,
+    pub(crate) content: MessageContent,
 }
 
 /// The content of a message.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(crate) enum MessageContent {
     /// Output that is shown, changed or cleared.
     Shown(Shown),
     /// An uncaught exception.
@@ -38,7 +38,7 @@ pub(crate) enum Content {
     ExecuteReply {
         /// The exception that ended the code.
         error: Option<PythonError>,
-        /// How many messages with output were sent before, if the kernel reports it.
+        /// The number of messages with output that were sent before, if the kernel reports it.
         shown: Option<u64>,
     },
     /// The answer to an inquiry.
@@ -170,7 +170,7 @@ struct Display {
     transient: Transient,
 }
 
-/// What `ipybox_messages.py` adds to the metadata of an object.
+/// The members that `ipybox_messages.py` adds to the metadata of an object.
 #[derive(Default, Deserialize)]
 struct Metadata {
     #[serde(default, rename = "ipybox_begun")]
@@ -207,7 +207,7 @@ struct LanguageInfo {
     name: String,
 }
 
-/// What `ipybox_session.py` adds to the metadata of a reply.
+/// The members that `ipybox_session.py` adds to the metadata of a reply.
 #[derive(Default, Deserialize)]
 struct ReplyMetadata {
     #[serde(default)]
@@ -237,7 +237,7 @@ enum Status {
     Other,
 }
 
-impl Content {
+impl MessageContent {
     /// Reads the content of a message by its kind, `msg_type`, with the metadata beside it.
     ///
     /// Bytes that are not UTF-8 become replacement characters: output must not be lost over them.
@@ -299,14 +299,14 @@ pub(super) fn parse<T: serde::de::DeserializeOwned>(part: &[u8]) -> Result<T, Er
 mod tests {
     use super::*;
 
-    fn read(kind: &str, content: &[u8]) -> Content {
-        Content::read(kind, b"{}", content).unwrap()
+    fn read(kind: &str, content: &[u8]) -> MessageContent {
+        MessageContent::read(kind, b"{}", content).unwrap()
     }
 
     #[test]
     fn output_that_is_not_utf_8_is_kept() {
         let content = read("stream", b"{\"name\":\"stdout\",\"text\":\"a\xffb\"}");
-        assert!(matches!(content, Content::Shown(Shown::Stream(text)) if text == "a\u{fffd}b"));
+        assert!(matches!(content, MessageContent::Shown(Shown::Stream(text)) if text == "a\u{fffd}b"));
     }
 
     #[test]
@@ -324,8 +324,8 @@ mod tests {
 
     #[test]
     fn only_idle_ends_a_request() {
-        assert!(matches!(read("status", br#"{"execution_state":"idle"}"#), Content::Idle));
-        assert!(matches!(read("status", br#"{"execution_state":"busy"}"#), Content::Other));
-        assert!(matches!(read("comm_open", b"{}"), Content::Other));
+        assert!(matches!(read("status", br#"{"execution_state":"idle"}"#), MessageContent::Idle));
+        assert!(matches!(read("status", br#"{"execution_state":"busy"}"#), MessageContent::Other));
+        assert!(matches!(read("comm_open", b"{}"), MessageContent::Other));
     }
 }

@@ -34,14 +34,14 @@ use serde_json::json;
 pub(crate) use self::death::Death;
 pub(crate) use self::directory::private_directory;
 pub(crate) use self::fold::{
-    AttachmentId, FileRole, Fold, Image, Missing, PlotKind, Settled, ShownFile, Taken, Transcript, plot,
+    AttachmentId, FileRole, Fold, Image, LostOutput, PlotKind, Settled, ShownFile, Taken, Transcript, plot,
 };
 pub use self::gateway::{exec as sandbox_exec, run as sandbox_gateway};
 pub(crate) use self::inquiry::Inquiry;
 pub(crate) use self::insight::Insight;
 pub(crate) use self::launch::{Launch, ShellCommands};
-pub(crate) use self::limits::Limits;
-pub(crate) use self::message::{Content, Message, MimeBundle, PythonError, RateLimit, Shown};
+pub(crate) use self::limits::KernelLimits;
+pub(crate) use self::message::{KernelMessage, MessageContent, MimeBundle, PythonError, RateLimit, Shown};
 pub(crate) use self::terminal::{Terminal, plain};
 
 pub(crate) use self::remote::{CallHandler, RemoteLaunch};
@@ -135,9 +135,9 @@ fn line_of(causes: &str) -> String {
 }
 
 /// The next event of a kernel.
-pub(crate) enum Event {
+pub(crate) enum KernelEvent {
     /// A message arrived.
-    Message(Message),
+    Message(KernelMessage),
     /// A malformed message arrived: an interrupt may have torn it.
     Torn,
     /// The connection to it has been broken for a while. It may come back.
@@ -150,7 +150,7 @@ pub(crate) enum Event {
 pub(crate) enum Kernel {
     /// Beside us or in a sandbox.
     Own(Box<OwnKernel>),
-    /// Where a Jupyter server runs it.
+    /// A kernel that a Jupyter server runs.
     Remote(Box<RemoteKernel>),
 }
 
@@ -170,7 +170,10 @@ impl Kernel {
     ///
     /// # Errors
     /// For instance the kernel has ended; [`next`](Self::next) reports it too.
-    pub(crate) async fn refresh_imports(&mut self, changed: Option<&str>) -> Result<Vec<Message>, Error> {
+    pub(crate) async fn refresh_imports(
+        &mut self,
+        changed: Option<&str>,
+    ) -> Result<Vec<KernelMessage>, Error> {
         let package = changed.map(|name| format!("mcptools.{name}"));
         match self {
             Self::Own(kernel) => {
@@ -197,17 +200,19 @@ impl Kernel {
     }
 
     /// Runs code of our own to its end and returns other messages that arrived meanwhile.
-    async fn run(&mut self, code: String) -> Result<Vec<Message>, Error> {
+    async fn run(&mut self, code: String) -> Result<Vec<KernelMessage>, Error> {
         let request = ExecuteRequest { code, store_history: false, has_views: false };
         let mut fold = Fold::new(self.execute(&request).await?);
         let mut others = Vec::new();
         while !fold.is_complete() {
             match self.next().await? {
-                Event::Message(message) if fold.is_parent_of(&message) => drop(fold.take(message.content)),
-                Event::Message(message) => others.push(message),
-                Event::Torn => {}
-                Event::Disconnected(why) => return Err(Error::Disconnected(why)),
-                Event::Died(death) => return Err(Error::Ended(death)),
+                KernelEvent::Message(message) if fold.is_parent_of(&message) => {
+                    drop(fold.take(message.content))
+                }
+                KernelEvent::Message(message) => others.push(message),
+                KernelEvent::Torn => {}
+                KernelEvent::Disconnected(why) => return Err(Error::Disconnected(why)),
+                KernelEvent::Died(death) => return Err(Error::Ended(death)),
             }
         }
         Ok(others)
@@ -222,7 +227,7 @@ impl Kernel {
     }
 
     /// Whether all messages of a kernel that has ended have been read: if none says that the code begins
-    /// ([`Content::ExecuteInput`]), the code has not run. `false` for remote kernels, whose messages may get lost.
+    /// ([`MessageContent::ExecuteInput`]), the code has not run. `false` for remote kernels, whose messages may get lost.
     pub(crate) fn has_said_all(&self) -> bool {
         match self {
             Self::Own(kernel) => kernel.has_said_all(),
@@ -233,7 +238,7 @@ impl Kernel {
     /// The next message or the kernel's end. Cancellation safe.
     ///
     /// Call it between cells too: unread messages block the kernel.
-    pub(crate) async fn next(&mut self) -> Result<Event, Error> {
+    pub(crate) async fn next(&mut self) -> Result<KernelEvent, Error> {
         match self {
             Self::Own(kernel) => kernel.next().await,
             Self::Remote(kernel) => kernel.next().await,
@@ -241,7 +246,7 @@ impl Kernel {
     }
 
     /// Asks for a KeyboardInterrupt in the running code, and for an
-    /// [`InterruptReply`](Content::InterruptReply) once it can no longer hit other code: the gentlest
+    /// [`InterruptReply`](MessageContent::InterruptReply) once it can no longer hit other code: the gentlest
     /// interrupt.
     pub(crate) fn request_interrupt(&mut self) -> Result<(), Error> {
         match self {

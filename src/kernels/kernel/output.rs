@@ -25,7 +25,7 @@ pub(super) enum Piece {
 
 /// Parses the output.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct OutputParser {
     /// The bytes that a mark begins with.
     mark: Vec<u8>,
     unread: BytesMut,
@@ -35,7 +35,7 @@ pub(super) struct Output {
     other: Option<(String, usize)>,
 }
 
-impl Output {
+impl OutputParser {
     /// `mark` is the random text that marks begin with, which programs do not print by chance.
     pub(super) fn new(mark: &str) -> Self {
         let mark = [&[EDGE], mark.as_bytes()].concat();
@@ -173,7 +173,7 @@ mod tests {
 
     /// Parses `bytes` that arrive in portions of this size; consecutive texts are joined.
     fn read(bytes: &[u8], portion: usize) -> Vec<Piece> {
-        let mut output = Output::new(MARK);
+        let mut output = OutputParser::new(MARK);
         let mut pieces: Vec<Piece> = Vec::new();
         for portion in bytes.chunks(portion).map(Some).chain([None]) {
             output.buffer().extend_from_slice(portion.unwrap_or_default());
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn text_is_there_before_more_comes() {
-        let mut output = Output::new(MARK);
+        let mut output = OutputParser::new(MARK);
         output.buffer().extend_from_slice("aé".as_bytes());
         output.buffer().extend_from_slice(&"😀".as_bytes()[..2]);
         assert_eq!(output.next(false), Some(text("", "aé")));

@@ -23,45 +23,45 @@ use tokio_util::codec::{Decoder as _, FramedRead, LengthDelimitedCodec};
 use super::death::Manner;
 use super::endpoints::Endpoints;
 use super::launch::KernelProcess;
-use super::message::{Content, Message, Shown};
-use super::output::{Output, Piece};
-use super::{Death, Error, Event, ExecuteRequest, Launch, Limits};
+use super::message::{KernelMessage, MessageContent, Shown};
+use super::output::{OutputParser, Piece};
+use super::{Death, Error, ExecuteRequest, KernelEvent, KernelLimits, Launch};
 use crate::ground::budget::{MESSAGE_BYTES, Scan};
 use crate::kernels::sandbox::{KernelControl, KernelNews, Sandbox};
 
-/// How many bytes of messages are kept whose positions have not been read yet. The kernel sends a message and
+/// The bytes of messages that are kept whose positions have not been read yet. The kernel sends a message and
 /// its position at once, so there are few.
 const PARKED_BYTES_MAX: usize = MESSAGE_BYTES;
-/// How long to wait for a message whose position has been read. It was sent before, so it has arrived unless
+/// The time to wait for a message whose position has been read. It was sent before, so it has arrived unless
 /// code has forged the position.
 const MESSAGE_WAIT: Duration = Duration::from_secs(1);
-/// How much is read after a kernel's end, as much as a pipe or a socket can hold. Surviving child processes
+/// The bytes that are read after a kernel's end, as many as a pipe or a socket can hold. Surviving child processes
 /// may go on writing.
 const REST_BYTES_MAX: usize = 1024 * 1024;
-/// How much is read at a time.
+/// The bytes that are read at a time.
 const READ_BYTES: usize = 64 * 1024;
-/// How long a process may take to end after its connection has closed. A core dump takes a while.
+/// The time that a process may take to end after its connection has closed. A core dump takes a while.
 const DEATH_AFTER_DISCONNECT: Duration = Duration::from_secs(1);
-/// How many characters of the kernel's output before its first cell are reported if it does not start.
+/// The number of characters of the kernel's output before its first cell that are reported if it does not start.
 const LAST_WORDS_CHARS: usize = 4000;
 
 /// A kernel of our own. Dropping it kills it and all that it started.
 pub(crate) struct OwnKernel {
     holder: Holder,
-    limits: Limits,
+    limits: KernelLimits,
     socket: OwnedWriteHalf,
     /// Bytes that the socket has not accepted yet.
     unsent: BytesMut,
     messages: FramedRead<OwnedReadHalf, LengthDelimitedCodec>,
     pipe: pipe::Receiver,
-    output: Output,
+    output: OutputParser,
     /// Messages whose positions in the output have not been read yet.
     parked: BTreeMap<u64, Said>,
     parked_bytes: usize,
     /// A position that has been read before its message, and the deadline for that message.
     awaited: Option<(u64, Instant)>,
     /// Messages to return next.
-    next: VecDeque<Message>,
+    next: VecDeque<KernelMessage>,
     /// The output of the process before its first cell.
     first_words: String,
     /// Whether code was sent whose reply has not come.
@@ -90,7 +90,7 @@ struct Frame<'a> {
 
 /// A message whose position has not been read yet, and its size.
 struct Said {
-    message: Message,
+    message: KernelMessage,
     size: usize,
 }
 
@@ -101,9 +101,11 @@ impl OwnKernel {
             let mut kernel = Self::open(launch, sandbox)?;
             loop {
                 match kernel.next().await? {
-                    Event::Message(Message { content: Content::Welcome, .. }) => return Ok(kernel),
-                    Event::Died(death) => return Err(Error::DiedStarting(death)),
-                    Event::Message(_) | Event::Torn | Event::Disconnected(_) => {}
+                    KernelEvent::Message(KernelMessage { content: MessageContent::Welcome, .. }) => {
+                        return Ok(kernel);
+                    }
+                    KernelEvent::Died(death) => return Err(Error::DiedStarting(death)),
+                    KernelEvent::Message(_) | KernelEvent::Torn | KernelEvent::Disconnected(_) => {}
                 }
             }
         };
@@ -135,7 +137,7 @@ impl OwnKernel {
             unsent: BytesMut::new(),
             messages: codec.new_read(read),
             pipe,
-            output: Output::new(&mark),
+            output: OutputParser::new(&mark),
             parked: BTreeMap::new(),
             parked_bytes: 0,
             awaited: None,
@@ -221,13 +223,13 @@ impl OwnKernel {
     }
 
     /// The next message or the kernel's end. Cancellation safe.
-    pub(super) async fn next(&mut self) -> Result<Event, Error> {
+    pub(super) async fn next(&mut self) -> Result<KernelEvent, Error> {
         loop {
             if let Some(message) = self.next_message() {
-                return Ok(Event::Message(message));
+                return Ok(KernelEvent::Message(message));
             }
             if let Some(status) = self.end {
-                return Ok(Event::Died(self.death(status)));
+                return Ok(KernelEvent::Died(self.death(status)));
             }
             self.read().await?;
         }
@@ -259,7 +261,7 @@ impl OwnKernel {
             }
             news = self.holder.news() => match news? {
                 KernelNews::Signalled => {
-                    self.next.push_back(Message { parent: None, content: Content::InterruptReply });
+                    self.next.push_back(KernelMessage { parent: None, content: MessageContent::InterruptReply });
                 }
                 KernelNews::Ended(status) => self.end_with(status),
             }
@@ -294,8 +296,8 @@ impl OwnKernel {
             return tracing::debug!(%excess, "ignored a message of the kernel");
         }
         let read = serde_json::from_slice::<Frame<'_>>(bytes).map_err(Error::Message).and_then(|frame| {
-            let content = Content::read(&frame.kind, b"{}", frame.content.get().as_bytes())?;
-            Ok((frame.number, Message { parent: Some(frame.cell), content }))
+            let content = MessageContent::read(&frame.kind, b"{}", frame.content.get().as_bytes())?;
+            Ok((frame.number, KernelMessage { parent: Some(frame.cell), content }))
         });
         match read {
             Ok((number, message)) => {
@@ -310,7 +312,7 @@ impl OwnKernel {
     }
 
     /// The next complete message, in the order of the output.
-    fn next_message(&mut self) -> Option<Message> {
+    fn next_message(&mut self) -> Option<KernelMessage> {
         loop {
             if let Some(message) = self.next.pop_front() {
                 return Some(message);
@@ -329,13 +331,13 @@ impl OwnKernel {
                 Some(Piece::Place(place)) => self.awaited = Some((place, Instant::now() + MESSAGE_WAIT)),
                 Some(Piece::Begin(cell)) => {
                     self.first_words.clear();
-                    return Some(Message { parent: Some(cell), content: Content::ExecuteInput });
+                    return Some(KernelMessage { parent: Some(cell), content: MessageContent::ExecuteInput });
                 }
                 Some(Piece::Text { cell, text }) if cell.is_empty() => self.keep_first_words(&text),
                 Some(Piece::Text { cell, text }) => {
-                    return Some(Message {
+                    return Some(KernelMessage {
                         parent: Some(cell),
-                        content: Content::Shown(Shown::Stream(text)),
+                        content: MessageContent::Shown(Shown::Stream(text)),
                     });
                 }
                 None if self.end.is_some() => return self.take_parked(),
@@ -345,15 +347,16 @@ impl OwnKernel {
     }
 
     /// The first of the kept messages.
-    fn take_parked(&mut self) -> Option<Message> {
+    fn take_parked(&mut self) -> Option<KernelMessage> {
         let (number, Said { message, size }) = self.parked.pop_first()?;
         self.parked_bytes -= size;
         if self.awaited.is_some_and(|(place, _)| place == number) {
             self.awaited = None;
         }
-        if matches!(message.content, Content::ExecuteReply { .. }) {
+        if matches!(message.content, MessageContent::ExecuteReply { .. }) {
             self.is_running = false;
-            self.next.push_back(Message { parent: message.parent.clone(), content: Content::Idle });
+            self.next
+                .push_back(KernelMessage { parent: message.parent.clone(), content: MessageContent::Idle });
         }
         Some(message)
     }
@@ -390,7 +393,7 @@ impl OwnKernel {
         self.holder.signal(Signal::INT);
         if matches!(self.holder, Holder::Us(_)) {
             // The signal has been delivered, and is handled before the kernel reads more.
-            self.next.push_back(Message { parent: None, content: Content::InterruptReply });
+            self.next.push_back(KernelMessage { parent: None, content: MessageContent::InterruptReply });
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a terminal shows of a stream: carriage returns overwrite, cursors move, colours are gone. Pure.
+//! A terminal's view of a stream: carriage returns overwrite, cursors move, colours are gone. Pure.
 //!
 //! Progress bars collapse to their final state that way, whoever draws them: tqdm returns to the beginning of its line,
 //! pip and rich go up several. It follows the codes that such programs use; the others are dropped.
@@ -11,14 +11,14 @@ use std::mem;
 
 use crate::ground::text::{Sequence, sequence};
 
-/// How many lines the cursor can go back, as on a tall terminal.
+/// The number of lines that the cursor can go back, as on a tall terminal.
 const ROWS: usize = 100;
 
-/// How many characters of a line can still be overwritten. Longer lines are no progress bars, and must not be
+/// The number of characters of a line that can still be overwritten. Longer lines are no progress bars, and must not be
 /// held.
 const COLUMNS: usize = 4 * 1024;
 
-/// How far to the right of a line's end the cursor can be sent. Short code must not produce huge output.
+/// The distance to the right of a line's end to which the cursor can be sent. Short code must not produce huge output.
 const SCREEN_COLUMNS: usize = 256;
 
 /// A stream as a terminal shows it.
@@ -29,7 +29,7 @@ pub(crate) struct Terminal {
     rows: VecDeque<Row>,
     row: usize,
     column: usize,
-    /// Where the cursor is in the text of its line, in bytes: at its end, if the column is beyond it. Kept,
+    /// The position of the cursor in the text of its line, in bytes: at its end, if the column is beyond it. Kept,
     /// because finding it means scanning the whole line.
     offset: usize,
     /// An incomplete escape sequence.
@@ -40,7 +40,7 @@ pub(crate) struct Terminal {
 #[derive(Debug, Default)]
 struct Row {
     text: String,
-    /// How many characters `text` has.
+    /// The number of characters of `text`.
     chars: usize,
 }
 
@@ -98,7 +98,7 @@ impl Terminal {
         }
     }
 
-    /// How much text, in bytes, no cursor reaches any more.
+    /// The bytes of text that no cursor reaches any more.
     pub(crate) fn settled_bytes(&self) -> usize {
         self.settled.len()
     }
@@ -291,7 +291,7 @@ impl Row {
     }
 }
 
-/// What a terminal shows of `text`.
+/// The text as a terminal shows it.
 pub(crate) fn plain(text: &str) -> String {
     let mut terminal = Terminal::default();
     terminal.write(text);

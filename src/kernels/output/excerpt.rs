@@ -25,7 +25,7 @@ impl Excerpt {
         Self { limit, head: String::new(), head_chars: 0, rest: String::new(), chars: 0 }
     }
 
-    /// How many characters were pushed.
+    /// The number of characters that were pushed.
     pub(crate) fn chars(&self) -> usize {
         self.chars
     }

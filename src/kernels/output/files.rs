@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tokio::io::AsyncWriteExt as _;
 
-use super::kept::{self, Kept};
+use super::kept::{self, KeptFiles};
 
 /// The directory of such files in the workspace.
 pub(crate) const OUTPUTS: &str = ".ipybox/outputs";
@@ -15,7 +15,7 @@ pub(crate) const OUTPUTS: &str = ".ipybox/outputs";
 /// The largest file. Longer output of a cell must not fill the disk.
 const LARGEST_FILE_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// Which files are kept.
-const KEPT: Kept = Kept { files: 32, bytes: 2 * 1024 * 1024 * 1024, is_ours };
+const KEPT: KeptFiles = KeptFiles { files: 32, bytes: 2 * 1024 * 1024 * 1024, is_ours };
 
 /// A file that is being written.
 #[derive(Debug)]

@@ -39,7 +39,7 @@ const NAME_CHARS: usize = 40;
 /// An image that a cell showed.
 #[derive(Debug)]
 pub(crate) struct SavedImage {
-    /// Where it is saved: `<images directory>/[<title>-]<8 hex digits>.<extension>`.
+    /// The path of the file: `<images directory>/[<title>-]<8 hex digits>.<extension>`.
     pub(crate) path: PathBuf,
     /// The file's bytes as the cell showed them, unless there are too many to hold, or it is a page.
     pub(crate) bytes: Option<Vec<u8>>,

@@ -16,10 +16,10 @@ use crate::ground::files::inside;
 const DIRECTORY: &str = ".ipybox";
 
 /// Which files of a directory are kept, the newest ones.
-pub(crate) struct Kept {
-    /// How many.
+pub(crate) struct KeptFiles {
+    /// The number of files.
     pub(crate) files: usize,
-    /// How much they may hold together, before a new one.
+    /// The bytes that they may hold together, before a new one.
     pub(crate) bytes: u64,
     /// Whether a file of this name is one of them. Others are left alone.
     pub(crate) is_ours: fn(&str) -> bool,
@@ -65,7 +65,7 @@ pub(super) fn hold(file: &File) {
     }
 }
 
-impl Kept {
+impl KeptFiles {
     /// Removes the oldest files so that there is room for a new one.
     pub(crate) fn prune(&self, directory: &Dir) -> io::Result<()> {
         let mut files = Vec::new();

@@ -1,12 +1,12 @@
-//! What threads, tasks and child processes of earlier cells show after their cell has ended.
+//! Output of threads, tasks and child processes of earlier cells after their cell has ended.
 //!
 //! The next cell's outcome reports it, apart from that cell's own output.
 
 use super::images::Places;
-use super::record::{Record, Recorded};
-use crate::kernels::kernel::{Content, Shown, Transcript};
+use super::record::{OutputRecorder, Recorded};
+use crate::kernels::kernel::{MessageContent, Shown, Transcript};
 
-/// How many characters of it are reported.
+/// The number of its characters that are reported.
 const LIMIT: usize = 5_000;
 
 /// Late output in an answer, marked so that nobody takes it for the cell's own; `None` if there is none.
@@ -24,7 +24,7 @@ pub(crate) struct Late {
     places: Places,
     transcript: Transcript,
     /// `None` until there is output.
-    record: Option<Record>,
+    record: Option<OutputRecorder>,
 }
 
 impl Late {
@@ -34,13 +34,13 @@ impl Late {
     }
 
     /// Records a message that belongs to no running cell.
-    pub(crate) async fn take(&mut self, content: Content) {
+    pub(crate) async fn take(&mut self, content: MessageContent) {
         let shown = match content {
-            Content::Shown(shown) => shown,
-            Content::Error(error) => Shown::Stream(format!("{}\n", error.text())),
+            MessageContent::Shown(shown) => shown,
+            MessageContent::Error(error) => Shown::Stream(format!("{}\n", error.text())),
             _ => return,
         };
-        let record = self.record.get_or_insert_with(|| Record::new(&self.places, LIMIT));
+        let record = self.record.get_or_insert_with(|| OutputRecorder::new(&self.places, LIMIT));
         record.keep(self.transcript.take(shown)).await;
     }
 
@@ -52,7 +52,7 @@ impl Late {
         }
     }
 
-    /// Where files are kept.
+    /// The places for files.
     pub(crate) fn places(&self) -> &Places {
         &self.places
     }

@@ -10,12 +10,12 @@ use super::images::{self, Places, SavedImage};
 use super::shown_files::{self, MOST_FILES, SavedFile};
 use crate::kernels::kernel::{AttachmentId, FileRole, Image, Settled, ShownFile, Taken};
 
-/// How many bytes of images are held in memory for the reply; further images are in their files only.
+/// The bytes of images that are held in memory for the reply; further images are in their files only.
 const HELD_BYTES: usize = 32 * 1024 * 1024;
 
 /// Records output while the cell runs.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct OutputRecorder {
     places: Places,
     limit: usize,
     excerpt: Excerpt,
@@ -26,7 +26,7 @@ pub(crate) struct Record {
     troubles: Vec<String>,
 }
 
-/// Where the whole text is kept.
+/// The place of the whole text.
 #[derive(Debug)]
 enum Whole {
     /// In the excerpt, which has room for it.
@@ -40,20 +40,20 @@ enum Whole {
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     /// Streams and shown objects, in order.
-    pub(crate) text: Text,
+    pub(crate) text: OutputText,
     /// Saved images, in order.
     pub(crate) images: Vec<SavedImage>,
     /// Files that code has shown, in order.
     pub(crate) files: Vec<SavedFile>,
     /// The files of views and images, in order.
     pub(crate) views: Vec<PathBuf>,
-    /// What could not be saved, and why.
+    /// The failures to save, with their reasons.
     pub(crate) troubles: Vec<String>,
 }
 
 impl Recorded {
     /// Puts the images and files of `late` output before its own. Returns the text of that output apart.
-    pub(crate) fn after(self, mut late: Self) -> (Self, Text) {
+    pub(crate) fn after(self, mut late: Self) -> (Self, OutputText) {
         late.images.extend(self.images);
         late.files.extend(self.files);
         late.views.extend(self.views);
@@ -65,7 +65,7 @@ impl Recorded {
 
 /// A text, or the beginning and end of one.
 #[derive(Debug, Default)]
-pub(crate) struct Text {
+pub(crate) struct OutputText {
     /// The text as it may be shown.
     pub(crate) excerpt: String,
     /// Set if the text is longer than the limit.
@@ -77,13 +77,13 @@ pub(crate) struct Text {
 pub(crate) struct Cut {
     /// The limit in characters.
     pub(crate) limit: usize,
-    /// How many it has.
+    /// The number of its characters.
     pub(crate) chars: usize,
-    /// Where it is saved, if it could be.
+    /// The file in which it is saved, if it could be.
     pub(crate) file: Option<PathBuf>,
 }
 
-impl Record {
+impl OutputRecorder {
     /// An empty record. More than `limit` characters are written to a file.
     pub(crate) fn new(places: &Places, limit: usize) -> Self {
         Self {
@@ -142,7 +142,7 @@ impl Record {
         let views = BTreeMap::from_iter(views).into_values().cloned().collect();
         let images = self.images.into_values().collect();
         let files = self.files.into_values().collect();
-        Recorded { text: Text { excerpt, cut }, images, files, views, troubles: self.troubles }
+        Recorded { text: OutputText { excerpt, cut }, images, files, views, troubles: self.troubles }
     }
 
     async fn save(&mut self, id: AttachmentId, image: Image) {

@@ -6,7 +6,7 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::kept::{self, Kept};
+use super::kept::{self, KeptFiles};
 use crate::kernels::kernel::{FileRole, ShownFile};
 
 /// The directory of the copies in the workspace.
@@ -14,11 +14,11 @@ pub(crate) const FILES: &str = ".ipybox/files";
 /// The directory of the views.
 pub(crate) const VIEWS: &str = ".ipybox/views";
 
-/// How many copies a cell can show, and how many views. There are as many of earlier cells.
+/// The number of copies that a cell can show, and of views. There are as many of earlier cells.
 pub(super) const MOST_FILES: usize = 32;
 
 /// Which of each directory are kept.
-const KEPT: Kept = Kept { files: 2 * MOST_FILES, bytes: 512 * 1024 * 1024, is_ours };
+const KEPT: KeptFiles = KeptFiles { files: 2 * MOST_FILES, bytes: 512 * 1024 * 1024, is_ours };
 
 /// The longest name after the digits, in characters. File systems allow 255 bytes.
 const NAME_CHARS: usize = 100;
@@ -26,7 +26,7 @@ const NAME_CHARS: usize = 100;
 /// A file of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SavedFile {
-    /// Where it is saved.
+    /// The path of the copy.
     pub(crate) path: PathBuf,
     /// Its length.
     pub(crate) bytes: u64,

@@ -1,8 +1,8 @@
-//! What makes sandboxes.
+//! The backends that make sandboxes.
 
 use serde::Deserialize;
 
-/// What makes the sandbox.
+/// The program that makes the sandbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -36,13 +36,13 @@ const RECEIVE_FLAGS: RecvFlags = RecvFlags::CMSG_CLOEXEC;
 const RECEIVE_FLAGS: RecvFlags = RecvFlags::empty();
 
 /// One end of the connection.
-pub(crate) struct Channel {
+pub(crate) struct GatewayChannel {
     stream: UnixStream,
     /// Frames that are sent at the same time must not mix.
     sending: Mutex<()>,
 }
 
-impl Channel {
+impl GatewayChannel {
     /// Two ends: ours, and the other to be inherited by a child.
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = StdUnixStream::pair()?;
@@ -163,12 +163,12 @@ mod tests {
 
     use super::*;
 
-    fn ends() -> (Channel, Channel) {
-        let (ours, theirs) = Channel::pair().unwrap();
-        (ours, Channel::from_inherited(theirs).unwrap())
+    fn ends() -> (GatewayChannel, GatewayChannel) {
+        let (ours, theirs) = GatewayChannel::pair().unwrap();
+        (ours, GatewayChannel::from_inherited(theirs).unwrap())
     }
 
-    async fn next(channel: &Channel) -> io::Result<Option<(Value, Option<OwnedFd>)>> {
+    async fn next(channel: &GatewayChannel) -> io::Result<Option<(Value, Option<OwnedFd>)>> {
         channel.receive().await
     }
 
@@ -205,7 +205,7 @@ mod tests {
 
     async fn refused(bytes: &[u8], descriptors: usize) -> String {
         let (raw, theirs) = StdUnixStream::pair().unwrap();
-        let theirs = Channel::from_inherited(theirs.into()).unwrap();
+        let theirs = GatewayChannel::from_inherited(theirs.into()).unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
         let mut control = SendAncillaryBuffer::new(&mut space);

@@ -17,14 +17,14 @@ const LONGEST_LABEL: usize = 63;
 
 /// A host in its normal form.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Host {
+pub(crate) enum DomainHost {
     /// A name: lower case, ASCII, without a dot at its end.
     Name(String),
     /// An address. IPv4 addresses that were written as IPv6 are IPv4.
     Address(IpAddr),
 }
 
-impl Host {
+impl DomainHost {
     /// The host that `text` names, or `None` if no host can have this name.
     ///
     /// IPv6 addresses may have brackets. Zones (`fe80::1%eth0`) and percent-encoding are refused.
@@ -55,7 +55,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for DomainHost {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => formatter.write_str(name),
@@ -77,7 +77,7 @@ pub(crate) struct DomainRule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Pattern {
     Any,
-    Exactly(Host),
+    Exactly(DomainHost),
     /// Names that end in a dot and this name.
     Beneath(String),
 }
@@ -94,7 +94,7 @@ pub(crate) enum DomainError {
     Url {
         /// The entry.
         text: String,
-        /// What is likely meant.
+        /// The host that is likely meant.
         host: String,
     },
     /// An IPv6 address without brackets, whose end could be a port.
@@ -141,10 +141,10 @@ pub(crate) enum DomainError {
     /// An address in a form that means another one to some programs.
     #[error("`{text}` is an unusual spelling of an address\nhint: write `{address}`")]
     Spelling {
-        /// What was written.
+        /// The text that was written.
         text: String,
         /// The usual spelling.
-        address: Host,
+        address: DomainHost,
     },
     /// No host can have this name.
     #[error(
@@ -185,7 +185,7 @@ impl DomainRule {
     }
 
     /// Whether this rule matches connections to `port` of `host`.
-    pub(crate) fn matches(&self, host: &Host, port: u16) -> bool {
+    pub(crate) fn matches(&self, host: &DomainHost, port: u16) -> bool {
         self.port.is_none_or(|own| own.get() == port) && self.pattern.matches(host)
     }
 }
@@ -217,33 +217,33 @@ impl Pattern {
         if name.ends_with('.') {
             return Err(no_host());
         }
-        match Host::parse(name).ok_or_else(no_host)? {
-            Host::Name(name) if is_beneath && name.contains('.') => Ok(Self::Beneath(name)),
-            Host::Name(_) if is_beneath => Err(DomainError::TooBroad { text: text.to_owned() }),
-            Host::Name(name) if name.contains('.') || name == "localhost" => {
-                Ok(Self::Exactly(Host::Name(name)))
+        match DomainHost::parse(name).ok_or_else(no_host)? {
+            DomainHost::Name(name) if is_beneath && name.contains('.') => Ok(Self::Beneath(name)),
+            DomainHost::Name(_) if is_beneath => Err(DomainError::TooBroad { text: text.to_owned() }),
+            DomainHost::Name(name) if name.contains('.') || name == "localhost" => {
+                Ok(Self::Exactly(DomainHost::Name(name)))
             }
-            Host::Name(_) => Err(DomainError::Short { text: text.to_owned() }),
-            Host::Address(_) if is_beneath => Err(no_host()),
-            Host::Address(address) => usual_address(name, address),
+            DomainHost::Name(_) => Err(DomainError::Short { text: text.to_owned() }),
+            DomainHost::Address(_) if is_beneath => Err(no_host()),
+            DomainHost::Address(address) => usual_address(name, address),
         }
     }
 
-    fn matches(&self, host: &Host) -> bool {
+    fn matches(&self, host: &DomainHost) -> bool {
         match (self, host) {
             (Self::Any, _) => true,
             (Self::Exactly(own), host) => own == host,
-            (Self::Beneath(own), Host::Name(name)) => {
+            (Self::Beneath(own), DomainHost::Name(name)) => {
                 name.strip_suffix(own.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
             }
-            (Self::Beneath(_), Host::Address(_)) => false,
+            (Self::Beneath(_), DomainHost::Address(_)) => false,
         }
     }
 }
 
 /// IPv6 has many good spellings, IPv4 one: `127.1` and `010.0.0.1` mean different hosts to different programs.
 fn usual_address(text: &str, address: IpAddr) -> Result<Pattern, DomainError> {
-    let host = Host::Address(address);
+    let host = DomainHost::Address(address);
     let is_usual = text.contains(':') || text == address.to_string();
     if is_usual {
         Ok(Pattern::Exactly(host))
@@ -257,7 +257,7 @@ fn more_than_a_host(text: &str) -> DomainError {
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
-    let host = split_port(host).ok().and_then(|(host, _)| Host::parse(host));
+    let host = split_port(host).ok().and_then(|(host, _)| DomainHost::parse(host));
     let host = host.map_or_else(|| "example.com".to_owned(), |host| host.to_string());
     DomainError::Url { text: text.to_owned(), host }
 }
@@ -290,7 +290,7 @@ mod tests {
 
     #[track_caller]
     fn matching(rule: &str, host: &str, port: u16) -> bool {
-        let host = Host::parse(host).unwrap_or_else(|| panic!("`{host}` is no host"));
+        let host = DomainHost::parse(host).unwrap_or_else(|| panic!("`{host}` is no host"));
         DomainRule::parse_denied(rule).unwrap().matches(&host, port)
     }
 
@@ -425,7 +425,7 @@ mod tests {
             "%61.com",
             "*",
         ] {
-            assert_eq!(Host::parse(text), None, "`{text}`");
+            assert_eq!(DomainHost::parse(text), None, "`{text}`");
         }
     }
 

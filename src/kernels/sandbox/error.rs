@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use super::{PolicyError, bwrap, check};
+use super::{SandboxPolicyError, bwrap, check};
 
-/// How a sandbox ended.
+/// The end of a sandbox.
 #[derive(Debug, Clone)]
-pub(crate) struct Ended {
+pub(crate) struct SandboxEnd {
     pub(crate) status: ExitStatus,
     pub(crate) stderr: String,
 }
@@ -25,7 +25,7 @@ pub(crate) enum Error {
     },
     /// The policy cannot be held.
     #[error(transparent)]
-    Policy(#[from] PolicyError),
+    Policy(#[from] SandboxPolicyError),
     /// The policy uses what only srt has.
     #[error(
         "make a sandbox with bubblewrap: the policy uses {0}, which needs srt\n\
@@ -60,9 +60,9 @@ pub(crate) enum Error {
     /// It ended before the gateway inside was ready.
     #[error("start the sandbox: it ended with {status}{}", words(.stderr))]
     Ended {
-        /// How.
+        /// The exit status.
         status: ExitStatus,
-        /// What was written to its stderr.
+        /// The text on its stderr.
         stderr: String,
     },
     /// The gateway inside gave up.
@@ -71,9 +71,9 @@ pub(crate) enum Error {
     /// It was not ready in time.
     #[error("start the sandbox: it was not ready after {} seconds{}", .after.as_secs_f64(), words(.stderr))]
     Timeout {
-        /// How long it was awaited.
+        /// The time that it was awaited.
         after: Duration,
-        /// What was written to its stderr.
+        /// The text on its stderr.
         stderr: String,
     },
     /// The gateway broke the protocol: another process may have taken its place.
@@ -87,7 +87,7 @@ pub(crate) enum Error {
     Gone,
     /// This machine lacks something.
     #[error(transparent)]
-    Unusable(#[from] check::Unusable),
+    Unusable(#[from] check::UnusableSandbox),
 }
 
 impl Error {

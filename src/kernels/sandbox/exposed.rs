@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::policy::{Pattern, Rules, resolution_steps};
+use super::policy::{PathPattern, Rules, resolution_steps};
 
 /// Characters before and after a path in an argument or a variable, as in `--root=/a:/b` or `sh -c "cd '/a';
 /// ls"`.
@@ -32,7 +32,7 @@ pub(crate) struct Exposed {
     home: PathBuf,
 }
 
-/// How the text of an argument or a variable refers to an exposed place.
+/// The way in which the text of an argument or a variable refers to an exposed place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Exposure {
     /// It names a directory that is writable as a whole, like the workspace: code cannot replace the
@@ -45,8 +45,8 @@ pub(crate) enum Exposure {
 impl Exposed {
     /// The places that `rules` make writable. `home` is `~`.
     pub(crate) fn new(rules: &Rules, home: &Path) -> Self {
-        let roots = |patterns: &[Pattern]| patterns.iter().map(|one| one.root().to_owned()).collect();
-        let paths = rules.deny_write.iter().filter_map(Pattern::path);
+        let roots = |patterns: &[PathPattern]| patterns.iter().map(|one| one.root().to_owned()).collect();
+        let paths = rules.deny_write.iter().filter_map(PathPattern::path);
         Self {
             open: roots(&rules.allow_write),
             closed: paths.map(Path::to_owned).collect(),

@@ -8,26 +8,26 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
 
-use super::error::{Ended, Error};
-use super::protocol::Request;
+use super::error::{Error, SandboxEnd};
+use super::protocol::GatewayRequest;
 
-/// How long a gateway may take to report the end of a kernel after a request to kill it.
+/// The time that a gateway may take to report the end of a kernel after a request to kill it.
 const KILL_GRACE: Duration = Duration::from_secs(2);
 
 /// Requests to the gateway.
 #[derive(Clone)]
-pub(super) struct Requests(pub(super) mpsc::UnboundedSender<(Request, Option<OwnedFd>)>);
+pub(super) struct GatewayRequests(pub(super) mpsc::UnboundedSender<(GatewayRequest, Option<OwnedFd>)>);
 
-impl Requests {
-    pub(super) fn send(&self, request: Request, descriptor: Option<OwnedFd>) -> Result<(), Error> {
+impl GatewayRequests {
+    pub(super) fn send(&self, request: GatewayRequest, descriptor: Option<OwnedFd>) -> Result<(), Error> {
         self.0.send((request, descriptor)).map_err(|_| Error::Gone)
     }
 }
 
 /// The state of a kernel, as the gateway has reported it.
 #[derive(Default)]
-pub(super) struct KernelState {
-    /// How many signals were sent to it.
+pub(super) struct ReportedKernelState {
+    /// The number of signals that were sent to it.
     pub(super) signals: u64,
     /// Its exit status, once it has ended and nothing is left of it.
     pub(super) status: Option<ExitStatus>,
@@ -44,17 +44,17 @@ pub(crate) enum KernelNews {
 /// The control of a kernel in a sandbox.
 pub(crate) struct KernelControl {
     pub(super) kernel: u64,
-    pub(super) requests: Requests,
-    pub(super) state: watch::Receiver<KernelState>,
-    /// How many sent signals were reported to the caller.
+    pub(super) requests: GatewayRequests,
+    pub(super) state: watch::Receiver<ReportedKernelState>,
+    /// The number of sent signals that were reported to the caller.
     pub(super) heard_signals: u64,
-    pub(super) sandbox: watch::Receiver<Option<Ended>>,
+    pub(super) sandbox: watch::Receiver<Option<SandboxEnd>>,
 }
 
 impl KernelControl {
     /// Sends a signal to the kernel and all that it started.
     pub(crate) fn signal(&self, signal: Signal) {
-        let request = Request::Signal { kernel: self.kernel, signal: signal.as_raw() };
+        let request = GatewayRequest::Signal { kernel: self.kernel, signal: signal.as_raw() };
         // Fails only if the sandbox is gone, and the kernel with it.
         self.requests.send(request, None).ok();
     }
@@ -82,7 +82,7 @@ impl KernelControl {
         }
     }
 
-    /// How the kernel has ended, or its sandbox with it, if it has.
+    /// The exit status of the kernel, or of its sandbox, if it has ended.
     pub(crate) fn has_ended(&self) -> Option<ExitStatus> {
         self.state.borrow().status.or_else(|| self.sandbox.borrow().as_ref().map(|ended| ended.status))
     }
@@ -92,7 +92,7 @@ impl KernelControl {
         self.state.borrow().status.is_some()
     }
 
-    /// What the sandbox said, if it has ended.
+    /// The last words of the sandbox, if it has ended.
     pub(crate) fn last_words(&self) -> Option<String> {
         self.sandbox.borrow().as_ref().map(|ended| ended.stderr.clone())
     }

@@ -1,4 +1,4 @@
-//! The boundary around code in the kernel: what it may do ([`Policy`]), the programs that enforce it, and the connection
+//! The boundary around code in the kernel: what it may do ([`SandboxPolicy`]), the programs that enforce it, and the connection
 //! to what runs inside.
 //!
 //! ```text
@@ -30,15 +30,17 @@ mod top_level;
 
 pub use self::backend::Backend;
 pub(crate) use self::bwrap::proxy_environment;
-pub(crate) use self::channel::Channel;
+pub(crate) use self::channel::GatewayChannel;
 pub(crate) use self::domain::DomainRule;
 pub(crate) use self::error::Error;
 pub(crate) use self::exposed::{Exposed, Exposure};
 pub(crate) use self::hardening::Hardening;
 pub(crate) use self::kernel_control::{KernelControl, KernelNews};
-pub use self::policy::{PathProblem, PolicyError, Problem as PolicyProblem};
-pub(crate) use self::policy::{Policy, PolicyPaths, Rules};
-pub(crate) use self::protocol::{Configuration, KernelProgram, Notice, Program, Request, Service};
+pub use self::policy::{PathProblem, Problem as PolicyProblem, SandboxPolicyError};
+pub(crate) use self::policy::{PolicyPaths, Rules, SandboxPolicy};
+pub(crate) use self::protocol::{
+    Configuration, GatewayNotice, GatewayRequest, KernelProgram, Program, Service,
+};
 pub(crate) use self::running::Sandbox;
 pub(crate) use self::settings::{Confinement, Inside};
 pub(crate) use self::stubs::is_stub;

@@ -1,4 +1,4 @@
-//! What the mounts of a sandbox are on. A mount holds for the file that was there when the sandbox started: if a program of
+//! The files that a sandbox's mounts are on. A mount holds for the file that was there when the sandbox started: if a program of
 //! the host removes it or puts another one in its place, code can reach the new one.
 
 use std::fs::Metadata;
@@ -15,7 +15,7 @@ pub(crate) struct MountPoints {
     stubs: Stubs,
     /// All of them, as they were at the start.
     protected: Vec<AtStart>,
-    /// What is hidden in other places, likewise.
+    /// The hidden paths in other places, likewise.
     hidden: Vec<AtStart>,
 }
 
@@ -26,7 +26,7 @@ struct AtStart {
     identity: Option<Identity>,
 }
 
-/// What distinguishes a file from all others, also from one that gets its inode later.
+/// The identity of a file, which no other one has, also none that gets its inode later.
 #[derive(Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::hardening::{Hardening, Report};
+use super::hardening::{Hardening, HardeningReport};
 
 /// A request of the host to the gateway.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Request {
+pub(crate) enum GatewayRequest {
     /// The configuration: the first request, sent once.
     Configure(Configuration),
     /// Carries the output pipe of the kernel that is started next.
@@ -33,7 +33,7 @@ pub(crate) enum Request {
     Run {
         /// The name of the run in the answer.
         run: u64,
-        /// What is run.
+        /// The program that is run.
         program: Program,
     },
 }
@@ -51,7 +51,7 @@ pub(crate) struct Configuration {
     pub(crate) listeners: BTreeMap<Service, u16>,
 }
 
-/// What the host serves on a listener in the sandbox.
+/// The service of the host on a listener in the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Service {
@@ -86,14 +86,14 @@ pub(crate) struct Program {
 /// A notice of the gateway to the host.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Notice {
+pub(crate) enum GatewayNotice {
     /// Carries a listening socket.
     Listener(Service),
     /// All listeners have been handed out, and requests are awaited.
-    Ready(Report),
+    Ready(HardeningReport),
     /// It cannot work, and ends.
     Failed {
-        /// What went wrong.
+        /// The fault.
         why: String,
     },
     /// A signal has been sent to a kernel.
@@ -105,14 +105,14 @@ pub(crate) enum Notice {
     KernelEnded {
         /// Which kernel.
         kernel: u64,
-        /// What `wait` says of it.
+        /// The status by `wait`.
         wait_status: i32,
     },
     /// A program has ended.
     Ended {
         /// Which run.
         run: u64,
-        /// What `wait` says of it.
+        /// The status by `wait`.
         wait_status: i32,
     },
 }

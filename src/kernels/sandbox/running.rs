@@ -17,41 +17,41 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::channel::Channel;
-use super::error::{Ended, Error};
-use super::hardening::Report;
-use super::kernel_control::{KernelControl, KernelState, Requests};
+use super::channel::GatewayChannel;
+use super::error::{Error, SandboxEnd};
+use super::hardening::HardeningReport;
+use super::kernel_control::{GatewayRequests, KernelControl, ReportedKernelState};
 use super::mount_points::MountPoints;
-use super::protocol::{Configuration, KernelProgram, Notice, Program, Request, Service};
+use super::protocol::{Configuration, GatewayNotice, GatewayRequest, KernelProgram, Program, Service};
 use super::proxy::Proxy;
 use crate::ground::process::{GroupLeader, Tail};
 
-/// How long the inside is given to end after it has been asked to, before each stronger means.
+/// The time that the inside is given to end after it has been asked to, before each stronger means.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-/// How long the last words of a sandbox are awaited: processes that it left may hold the pipe.
+/// The time that the last words of a sandbox are awaited: processes that it left may hold the pipe.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// A running sandbox. Dropping it ends it, in the background.
 pub(crate) struct Sandbox {
-    requests: Requests,
+    requests: GatewayRequests,
     inside: Arc<Mutex<RunningInside>>,
     /// The name of what is started next.
     next: AtomicU64,
     listeners: BTreeMap<Service, TcpListener>,
-    report: Report,
+    report: HardeningReport,
     stop: CancellationToken,
-    ended: watch::Receiver<Option<Ended>>,
+    ended: watch::Receiver<Option<SandboxEnd>>,
     /// The way out of its network.
     proxy: Option<Proxy>,
-    /// What its mounts are on.
+    /// The files that its mounts are on.
     mount_points: Option<MountPoints>,
 }
 
-/// What runs in the sandbox, by its name.
+/// The programs in the sandbox, by name.
 #[derive(Default)]
 struct RunningInside {
     runs: BTreeMap<u64, oneshot::Sender<ExitStatus>>,
-    kernels: BTreeMap<u64, watch::Sender<KernelState>>,
+    kernels: BTreeMap<u64, watch::Sender<ReportedKernelState>>,
 }
 
 impl Sandbox {
@@ -63,7 +63,7 @@ impl Sandbox {
         timeout: Duration,
     ) -> Result<Self, Error> {
         let program = command.as_std().get_program().display().to_string();
-        let (channel, inside) = Channel::pair().map_err(Error::Channel)?;
+        let (channel, inside) = GatewayChannel::pair().map_err(Error::Channel)?;
         command.stdin(Stdio::from(inside)).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut leader =
             GroupLeader::spawn(&mut command).map_err(|source| Error::Spawn { program, source })?;
@@ -78,7 +78,7 @@ impl Sandbox {
         };
         let wanted = configuration.listeners.clone();
         let greeting = async {
-            channel.send(&Request::Configure(configuration), None).await.map_err(Error::Channel)?;
+            channel.send(&GatewayRequest::Configure(configuration), None).await.map_err(Error::Channel)?;
             greet(&channel, wanted).await
         };
         let greeted = tokio::select! {
@@ -107,11 +107,11 @@ impl Sandbox {
         tokio::spawn(async move {
             let status = supervisor.run(leader, outgoing).await;
             let stderr = last_words(&stderr, reader).await;
-            ended_sender.send_replace(Some(Ended { status, stderr }));
+            ended_sender.send_replace(Some(SandboxEnd { status, stderr }));
         });
         let (next, proxy, mount_points) = (AtomicU64::new(0), None, None);
         Ok(Self {
-            requests: Requests(requests),
+            requests: GatewayRequests(requests),
             inside,
             next,
             listeners,
@@ -134,8 +134,8 @@ impl Sandbox {
         self.mount_points = mount_points;
     }
 
-    /// What has been locked from inside.
-    pub(crate) fn report(&self) -> &Report {
+    /// The report of what has been locked from inside.
+    pub(crate) fn report(&self) -> &HardeningReport {
         &self.report
     }
 
@@ -159,10 +159,10 @@ impl Sandbox {
         output: OwnedFd,
     ) -> Result<KernelControl, Error> {
         let kernel = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, state) = watch::channel(KernelState::default());
+        let (sender, state) = watch::channel(ReportedKernelState::default());
         self.inside.lock().kernels.insert(kernel, sender);
-        self.requests.send(Request::KernelOutput, Some(output))?;
-        self.requests.send(Request::StartKernel { kernel, program }, Some(stdin))?;
+        self.requests.send(GatewayRequest::KernelOutput, Some(output))?;
+        self.requests.send(GatewayRequest::StartKernel { kernel, program }, Some(stdin))?;
         Ok(KernelControl {
             kernel,
             requests: self.requests.clone(),
@@ -177,7 +177,7 @@ impl Sandbox {
         let run = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, status) = oneshot::channel();
         self.inside.lock().runs.insert(run, sender);
-        self.requests.send(Request::Run { run, program }, Some(output))?;
+        self.requests.send(GatewayRequest::Run { run, program }, Some(output))?;
         let mut ended = self.ended.clone();
         tokio::select! {
             status = status => status.map_err(|_| Error::Gone),
@@ -206,7 +206,7 @@ impl Drop for Sandbox {
 
 /// The task that owns the process and the connection.
 struct Supervisor {
-    channel: Arc<Channel>,
+    channel: Arc<GatewayChannel>,
     inside: Arc<Mutex<RunningInside>>,
     stop: CancellationToken,
 }
@@ -215,7 +215,7 @@ impl Supervisor {
     async fn run(
         self,
         mut leader: GroupLeader,
-        mut requests: mpsc::UnboundedReceiver<(Request, Option<OwnedFd>)>,
+        mut requests: mpsc::UnboundedReceiver<(GatewayRequest, Option<OwnedFd>)>,
     ) -> ExitStatus {
         let sending = {
             let channel = Arc::clone(&self.channel);
@@ -244,23 +244,23 @@ impl Supervisor {
     async fn listen(&self) -> Error {
         loop {
             match self.channel.receive().await {
-                Ok(Some((Notice::Ended { run, wait_status }, None))) => {
+                Ok(Some((GatewayNotice::Ended { run, wait_status }, None))) => {
                     if let Some(sender) = self.inside.lock().runs.remove(&run) {
                         // Whoever waited has given up.
                         sender.send(ExitStatus::from_raw(wait_status)).ok();
                     }
                 }
-                Ok(Some((Notice::Signalled { kernel }, None))) => {
+                Ok(Some((GatewayNotice::Signalled { kernel }, None))) => {
                     if let Some(state) = self.inside.lock().kernels.get(&kernel) {
                         state.send_modify(|state| state.signals += 1);
                     }
                 }
-                Ok(Some((Notice::KernelEnded { kernel, wait_status }, None))) => {
+                Ok(Some((GatewayNotice::KernelEnded { kernel, wait_status }, None))) => {
                     if let Some(state) = self.inside.lock().kernels.remove(&kernel) {
                         state.send_modify(|state| state.status = Some(ExitStatus::from_raw(wait_status)));
                     }
                 }
-                Ok(Some((Notice::Failed { why }, None))) => return Error::Failed(why),
+                Ok(Some((GatewayNotice::Failed { why }, None))) => return Error::Failed(why),
                 Ok(Some((notice, _))) => return Error::Violation(format!("an unexpected {notice:?}")),
                 Ok(None) => return Error::Gone,
                 Err(error) => return Error::Channel(error),
@@ -271,17 +271,21 @@ impl Supervisor {
 
 /// Takes the listeners and the report that the gateway begins with.
 async fn greet(
-    channel: &Channel,
+    channel: &GatewayChannel,
     mut wanted: BTreeMap<Service, u16>,
-) -> Result<(BTreeMap<Service, TcpListener>, Report), Error> {
+) -> Result<(BTreeMap<Service, TcpListener>, HardeningReport), Error> {
     let mut listeners = BTreeMap::new();
     loop {
         match channel.receive().await.map_err(Error::Channel)? {
-            Some((Notice::Listener(service), Some(descriptor))) if wanted.remove(&service).is_some() => {
+            Some((GatewayNotice::Listener(service), Some(descriptor)))
+                if wanted.remove(&service).is_some() =>
+            {
                 listeners.insert(service, listener(descriptor)?);
             }
-            Some((Notice::Ready(report), None)) if wanted.is_empty() => return Ok((listeners, report)),
-            Some((Notice::Failed { why }, None)) => return Err(Error::Failed(why)),
+            Some((GatewayNotice::Ready(report), None)) if wanted.is_empty() => {
+                return Ok((listeners, report));
+            }
+            Some((GatewayNotice::Failed { why }, None)) => return Err(Error::Failed(why)),
             Some((notice, _)) => return Err(Error::Violation(format!("an unexpected {notice:?}"))),
             None => return Err(Error::Gone),
         }
@@ -314,7 +318,7 @@ fn is_listener(descriptor: &OwnedFd) -> rustix::io::Result<bool> {
 }
 
 /// Ends a sandbox from inside first: its own program cleans up only when what it runs has ended.
-async fn end(mut leader: GroupLeader, channel: &Channel) -> ExitStatus {
+async fn end(mut leader: GroupLeader, channel: &GatewayChannel) -> ExitStatus {
     channel.close();
     for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
         if let Some(signal) = signal {

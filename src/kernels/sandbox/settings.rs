@@ -1,4 +1,4 @@
-//! How sandboxes are made in this session.
+//! The settings of sandboxes in this session.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,27 +7,28 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::domain::{DomainRule, Host};
+use super::domain::{DomainHost, DomainRule};
 use super::git::named_by_git;
-use super::proxy::{Filter, Proxy, system_resolver};
+use super::proxy::{HostFilter, Proxy, system_resolver};
 use super::{
-    Backend, Configuration, Error, Hardening, Policy, PolicyPaths, Rules, Sandbox, Service, bwrap, check, srt,
+    Backend, Configuration, Error, Hardening, PolicyPaths, Rules, Sandbox, SandboxPolicy, Service, bwrap,
+    check, srt,
 };
 use crate::ground::env::Variables;
 use crate::ground::env::on_path;
 
-/// How sandboxes are made in this session.
+/// The settings of sandboxes in this session.
 #[derive(Debug, Clone)]
 pub(crate) struct Confinement {
     pub(crate) backend: Backend,
-    pub(crate) policy: Policy,
+    pub(crate) policy: SandboxPolicy,
     /// The program of ours that runs inside.
     pub(crate) gateway: PathBuf,
     /// The process environment.
     pub(crate) variables: Arc<Variables>,
-    /// Where packages may come from, beside the configured index.
+    /// The sources of packages, beside the configured index.
     pub(crate) install_domains: Vec<String>,
-    /// How long a sandbox may take to start.
+    /// The time that a sandbox may take to start.
     pub(crate) timeout: Duration,
 }
 
@@ -50,7 +51,7 @@ impl Confinement {
         if check::lacks(self.backend, &self.variables, |key| self.policy.has(key)) {
             let findings = check::missing(self.backend, &self.variables).await;
             if !findings.is_empty() {
-                return Err(check::Unusable { backend: self.backend, findings }.into());
+                return Err(check::UnusableSandbox { backend: self.backend, findings }.into());
             }
         }
         self.held_by_backend(&self.policy.rules(paths)?)
@@ -59,7 +60,7 @@ impl Confinement {
     /// The rules of a new sandbox for code in the workspace, and what they cannot protect, as texts for the user.
     ///
     /// # Errors
-    /// See [`Policy::rules`].
+    /// See [`SandboxPolicy::rules`].
     pub(crate) async fn rules(&self, paths: &PolicyPaths) -> Result<(Rules, Vec<String>), Error> {
         let mut rules = self.policy.rules(paths)?;
         let named = named_by_git(&rules, paths, &self.variables).await;
@@ -70,7 +71,7 @@ impl Confinement {
         Ok((rules, named.notes.into_iter().collect()))
     }
 
-    /// What must be readable in every sandbox, beside `others`: our own program, and srt's.
+    /// The paths that must be readable in every sandbox, beside `others`: our own program, and srt's.
     pub(crate) fn needed_by(&self, mut others: Vec<PathBuf>) -> Vec<PathBuf> {
         others.push(self.gateway.clone());
         if self.backend == Backend::Srt {
@@ -81,8 +82,9 @@ impl Confinement {
 
     /// Whether packages may come from `host:port` because the user has said so.
     pub(crate) fn installs_from(&self, host: &str) -> bool {
-        let split =
-            host.rsplit_once(':').and_then(|(name, port)| Some((Host::parse(name)?, port.parse().ok()?)));
+        let split = host
+            .rsplit_once(':')
+            .and_then(|(name, port)| Some((DomainHost::parse(name)?, port.parse().ok()?)));
         split.is_some_and(|(name, port)| {
             let mut rules = self.install_domains.iter().filter_map(|domain| DomainRule::parse(domain).ok());
             rules.any(|rule| rule.matches(&name, port))
@@ -113,7 +115,7 @@ impl Confinement {
             return Err(error);
         }
         tracing::debug!(%error, "the sandbox did not start");
-        Err(check::Unusable { backend: self.backend, findings }.into())
+        Err(check::UnusableSandbox { backend: self.backend, findings }.into())
     }
 
     async fn try_to_start(&self, inside: Inside<'_>) -> Result<Sandbox, Error> {
@@ -165,7 +167,7 @@ impl Confinement {
         let mut proxy = None;
         if let Some(listener) = sandbox.take_listener(Service::Proxy) {
             let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Channel)?;
-            let filter = Filter {
+            let filter = HostFilter {
                 allowed: rules.allowed_domains.clone(),
                 denied: rules.denied_domains.clone(),
                 denied_addresses: rules.denied_addresses.clone(),

@@ -21,11 +21,11 @@ use crate::ground::files::{held_too_long, if_there, is_at};
 
 /// When stubs were last changed, by which they are known. Archives have files of 1970's first second, so it is another.
 const TIME: Duration = Duration::from_secs(19_700_607);
-/// How large a stub is at most.
+/// The greatest size of a stub.
 const MOST_BYTES: u64 = 64;
-/// How long a stub may be in the hands of sandboxes that remove it.
+/// The time that a stub may be in the hands of sandboxes that remove it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is looked at then.
+/// The interval of looks at it then.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Stubs that are held. They are removed on drop; if we are killed, they stay, and the next sandbox that needs them
@@ -40,7 +40,7 @@ struct Stub {
 }
 
 impl Stubs {
-    /// Where they are.
+    /// The paths of the stubs.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().map(|stub| stub.path.as_path())
     }
@@ -79,7 +79,7 @@ impl Stubs {
     }
 }
 
-/// What a stub is.
+/// The kind of a stub.
 #[derive(Clone, Copy)]
 enum Kind {
     /// A file with this content.
@@ -87,7 +87,7 @@ enum Kind {
     Directory,
 }
 
-/// What has come of sharing a stub.
+/// The result of sharing a stub.
 enum Shared {
     /// It stays for as long as the file is open.
     Held(File),

@@ -19,34 +19,34 @@ use parking_lot::Mutex;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::policy::{Pattern, Rules, takes_permission};
+use super::policy::{PathPattern, Rules, takes_permission};
 use crate::ground::files::inside;
 use crate::ground::text::shortened;
 
-/// Where files are moved to. Code cannot write there.
+/// The directory that files are moved to. Code cannot write there.
 const SET_ASIDE: &str = ".ipybox/set-aside";
-/// What their names end in there, so that they are in no format.
+/// The ending of their names there, so that they are in no format.
 const ENDING: &str = ".set-aside";
-/// How often the host looks while a cell runs.
+/// The interval of the host's looks while a cell runs.
 const INTERVAL: Duration = Duration::from_millis(25);
-/// How much of the time looking may take: one part in so many.
+/// The part of the time that looking may take: one part in so many.
 const SHARE: u32 = 20;
 /// Directories have times in ticks of the system's kernel, of at most ten milliseconds: another change may have the same time.
 const TICK: Duration = Duration::from_millis(20);
 /// The same for file systems whose times are whole seconds, or every second one.
 const LONG_TICK: Duration = Duration::from_secs(3);
-/// How many names a note has.
+/// The number of names in a note.
 const NAMES: usize = 5;
-/// How many files are remembered for notes.
+/// The number of files that are remembered for notes.
 const MOST_NOTED: usize = 1000;
-/// How long a name in a note or a new file name is, in characters.
+/// The length of a name in a note or a new file name, in characters.
 const NAME_CHARS: usize = 50;
 
 /// The top level of a workspace, shared with the task that looks while a cell runs.
 #[derive(Clone)]
 pub(crate) struct TopLevel(Arc<Mutex<State>>);
 
-/// What distinguishes a link from one that code puts in its place. Inodes are used again; the time is not code's to set.
+/// The mark that distinguishes a link from one that code puts in its place. Inodes are used again; the time is not code's to set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct LinkIdentity {
     inode: u64,
@@ -62,7 +62,7 @@ struct State {
     known: BTreeMap<OsString, Option<LinkIdentity>>,
     /// When the directory was last changed before the last listing; `None` if it may have been changed since.
     seen: Option<(i64, i64)>,
-    /// What was moved since the last notes, with its new path.
+    /// The files that were moved since the last notes, with its new path.
     moved: Vec<(OsString, io::Result<String>)>,
     /// Other notes.
     notes: Vec<String>,
@@ -75,11 +75,11 @@ impl TopLevel {
     /// # Errors
     /// It cannot be listed.
     pub(crate) fn new(workspace: &Path, rules: &Rules) -> io::Result<Option<Self>> {
-        let mut opened = rules.allow_write.iter().map(Pattern::root);
+        let mut opened = rules.allow_write.iter().map(PathPattern::root);
         if !opened.any(|open| workspace.starts_with(open)) {
             return Ok(None);
         }
-        let at_top = |pattern: &Pattern| {
+        let at_top = |pattern: &PathPattern| {
             let path = pattern.path().filter(|path| path.parent() == Some(workspace))?;
             path.file_name().map(OsStr::to_owned)
         };
@@ -338,7 +338,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
-    use crate::kernels::sandbox::{Policy, PolicyPaths};
+    use crate::kernels::sandbox::{PolicyPaths, SandboxPolicy};
 
     struct Scene {
         root: tempfile::TempDir,
@@ -364,7 +364,7 @@ mod tests {
             };
             let policy = r#"{"network": {"allowedDomains": [], "deniedDomains": []},
                 "filesystem": {"denyRead": [], "allowWrite": [".", ".permitted"], "denyWrite": []}}"#;
-            let rules = Policy::parse(policy, "test").unwrap().rules(&paths).unwrap();
+            let rules = SandboxPolicy::parse(policy, "test").unwrap().rules(&paths).unwrap();
             let top = TopLevel::new(&paths.workspace, &rules).unwrap().unwrap();
             Self { root, top }
         }

@@ -20,19 +20,19 @@ use crate::kernels::kernel::MimeBundle;
 /// The key of what is ours, in the metadata of notebooks and cells.
 pub(super) const OURS: &str = "ipybox";
 
-/// What parts cells from each other.
+/// The text between cells.
 pub(super) const SEPARATOR: &str = ",\n";
 
-/// What the tail begins with. A line of a cell is indented more.
+/// The beginning of the tail. A line of a cell is indented more.
 const TAIL: &str = "\n ],\n \"metadata\"";
 
-/// What a notebook with cells begins with.
+/// The beginning of a notebook with cells.
 const HEAD: &str = "{\n \"cells\": [\n";
 
-/// How large what is beside the cells may be, in bytes: it is written anew with each cell.
+/// The greatest size of what is beside the cells, in bytes: it is written anew with each cell.
 const OTHERS_BYTES: usize = 1024 * 1024;
 
-/// How many cells a notebook may have, and how many members an object that is looked into.
+/// The number of cells that a notebook may have, and of members of an object that is looked into.
 const MOST_CELLS: usize = 100_000;
 const MOST_MEMBERS: usize = 1_000;
 
@@ -41,17 +41,17 @@ const LEFT_OUT: &str = "outputs_left_out";
 
 /// A notebook's text, of which all is known that is needed to append to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Text {
+pub(super) struct NotebookText {
     /// The head, and the cells.
     pub(super) begin: String,
-    /// What follows the last cell.
+    /// The text after the last cell.
     pub(super) tail: String,
     pub(super) has_cells: bool,
 }
 
 /// Why a file is not appended to.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum NotebookRefusal {
     #[error("it is no notebook")]
     NoNotebook,
     #[error("it is a notebook in another version of the format: {major}.{minor} instead of 4.5")]
@@ -63,7 +63,7 @@ pub(super) enum Refusal {
 }
 
 /// An empty notebook.
-pub(super) fn empty() -> Text {
+pub(super) fn empty() -> NotebookText {
     let metadata = Metadata {
         kernelspec: Some(KernelSpec {
             display_name: "Python 3 (ipykernel)".to_owned(),
@@ -92,7 +92,7 @@ pub(super) fn empty() -> Text {
         Cell::Raw { id: uuid::Uuid::nil().into(), metadata: Default::default(), source: Vec::new() };
     let text = serialized(vec![placeholder], metadata);
     let tail = text.find(TAIL).map_or("", |at| &text[at..]).to_owned();
-    Text { begin: HEAD.to_owned(), tail, has_cells: false }
+    NotebookText { begin: HEAD.to_owned(), tail, has_cells: false }
 }
 
 /// The text of a cell in a notebook.
@@ -124,57 +124,57 @@ fn serialized(cells: Vec<Cell>, metadata: Metadata) -> String {
 
 /// A notebook that was read. Its parts are kept as they are written: their values may be a hundred times as large.
 #[derive(Debug)]
-pub(super) struct Document<'a> {
+pub(super) struct NotebookDocument<'a> {
     cells: Vec<Cow<'a, str>>,
-    /// What there is beside the cells.
+    /// The members beside the cells.
     others: Vec<(String, Cow<'a, str>)>,
 }
 
 /// Reads a notebook that is to be appended to.
-pub(super) fn read(content: &[u8]) -> Result<Document<'_>, Refusal> {
+pub(super) fn read(content: &[u8]) -> Result<NotebookDocument<'_>, NotebookRefusal> {
     if content.is_empty() {
-        let Text { begin, tail, .. } = empty();
+        let NotebookText { begin, tail, .. } = empty();
         let text = begin + &tail;
-        let Document { cells, others } = parse(&text)?;
+        let NotebookDocument { cells, others } = parse(&text)?;
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
-        return Ok(Document {
+        return Ok(NotebookDocument {
             cells: cells.into_iter().map(owned).collect(),
             others: others.into_iter().map(|(name, value)| (name, owned(value))).collect(),
         });
     }
-    parse(std::str::from_utf8(content).map_err(|_| Refusal::NoNotebook)?)
+    parse(std::str::from_utf8(content).map_err(|_| NotebookRefusal::NoNotebook)?)
 }
 
-fn parse(text: &str) -> Result<Document<'_>, Refusal> {
-    let parts = members(text).ok_or(Refusal::NoNotebook)?;
+fn parse(text: &str) -> Result<NotebookDocument<'_>, NotebookRefusal> {
+    let parts = members(text).ok_or(NotebookRefusal::NoNotebook)?;
     let part = |name: &str| parts.iter().find(|(other, _)| other == name).map(|(_, value)| *value);
     let number = |name: &str| part(name)?.parse::<i64>().ok();
     let cells = part("cells").and_then(items);
     let (Some(major), Some(minor), Some(cells)) = (number("nbformat"), number("nbformat_minor"), cells)
     else {
-        return Err(Refusal::NoNotebook);
+        return Err(NotebookRefusal::NoNotebook);
     };
     let is_ours = part("metadata")
         .and_then(members)
         .is_some_and(|metadata| metadata.iter().any(|(name, value)| name == OURS && value.starts_with('{')));
     match (major, minor) {
-        (4, 5..) if !is_ours => return Err(Refusal::NotOurs),
+        (4, 5..) if !is_ours => return Err(NotebookRefusal::NotOurs),
         (4, 5..) => {}
-        _ => return Err(Refusal::Version { major, minor }),
+        _ => return Err(NotebookRefusal::Version { major, minor }),
     }
     let others: Vec<_> = parts.into_iter().filter(|(name, _)| name != "cells").collect();
     if others.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > OTHERS_BYTES {
-        return Err(Refusal::LargeMetadata);
+        return Err(NotebookRefusal::LargeMetadata);
     }
-    Ok(Document {
+    Ok(NotebookDocument {
         cells: cells.into_iter().map(Cow::Borrowed).collect(),
         others: others.into_iter().map(|(name, value)| (name, Cow::Borrowed(value))).collect(),
     })
 }
 
-impl Document<'_> {
+impl NotebookDocument<'_> {
     /// Its text.
-    pub(super) fn text(&self) -> Text {
+    pub(super) fn text(&self) -> NotebookText {
         let mut begin = String::with_capacity(HEAD.len() + self.cells_bytes());
         begin.push_str(HEAD);
         for (place, cell) in self.cells.iter().enumerate() {
@@ -188,10 +188,10 @@ impl Document<'_> {
             tail.push_str(&format!(",\n {}: {value}", json!(name)));
         }
         tail.push_str("\n}\n");
-        Text { begin, tail, has_cells: !self.cells.is_empty() }
+        NotebookText { begin, tail, has_cells: !self.cells.is_empty() }
     }
 
-    /// How many bytes the text of its cells has.
+    /// The number of bytes of the text of its cells.
     pub(super) fn cells_bytes(&self) -> usize {
         self.cells.iter().map(|cell| cell_bytes(cell)).sum()
     }
@@ -321,7 +321,7 @@ mod tests {
     }
 
     /// The text with these cells appended.
-    fn with(mut text: Text, cells: &[&str]) -> String {
+    fn with(mut text: NotebookText, cells: &[&str]) -> String {
         for source in cells {
             if text.has_cells {
                 text.begin.push_str(SEPARATOR);
@@ -368,12 +368,12 @@ mod tests {
             assert_eq!(read(content.as_bytes()).unwrap_err(), expected, "{content}")
         };
         for other in ["{", "[]", "print()", "{}", r#"{"nbformat": 4, "nbformat_minor": 5, "cells": 1}"#] {
-            check(other, Refusal::NoNotebook);
+            check(other, NotebookRefusal::NoNotebook);
         }
         let of = |rest: &str| format!(r#"{{"cells": [], "metadata": {{}}, {rest}}}"#);
-        check(&of(r#""nbformat": 4, "nbformat_minor": 5"#), Refusal::NotOurs);
-        check(&of(r#""nbformat": 4, "nbformat_minor": 4"#), Refusal::Version { major: 4, minor: 4 });
-        check(&of(r#""nbformat": 5, "nbformat_minor": 0"#), Refusal::Version { major: 5, minor: 0 });
+        check(&of(r#""nbformat": 4, "nbformat_minor": 5"#), NotebookRefusal::NotOurs);
+        check(&of(r#""nbformat": 4, "nbformat_minor": 4"#), NotebookRefusal::Version { major: 4, minor: 4 });
+        check(&of(r#""nbformat": 5, "nbformat_minor": 0"#), NotebookRefusal::Version { major: 5, minor: 0 });
         assert_eq!(read(b"").unwrap().text(), empty());
     }
 
@@ -388,7 +388,7 @@ mod tests {
         let shortened = |limit: usize| {
             let mut document = read(notebook.as_bytes()).unwrap();
             document.shorten(limit);
-            let Text { begin, tail, .. } = document.text();
+            let NotebookText { begin, tail, .. } = document.text();
             value(&(begin + &tail))["cells"].as_array().unwrap().clone()
         };
         let cells = shortened(50_000);
@@ -413,10 +413,10 @@ mod tests {
         };
         let nested = |count: usize| "[".repeat(100) + &"[],".repeat(count) + "[]" + &"]".repeat(100);
         let text = of(&format!(r#"{{"source": {}}}"#, nested(100_000)), "1");
-        let Text { begin, tail, .. } = read(text.as_bytes()).unwrap().text();
+        let NotebookText { begin, tail, .. } = read(text.as_bytes()).unwrap().text();
         assert!(begin.len() + tail.len() < text.len() + 100);
-        assert_eq!(read(of("", &nested(400_000)).as_bytes()).unwrap_err(), Refusal::LargeMetadata);
+        assert_eq!(read(of("", &nested(400_000)).as_bytes()).unwrap_err(), NotebookRefusal::LargeMetadata);
         let many = "1,".repeat(MOST_CELLS) + "1";
-        assert_eq!(read(of(&many, "1").as_bytes()).unwrap_err(), Refusal::NoNotebook);
+        assert_eq!(read(of(&many, "1").as_bytes()).unwrap_err(), NotebookRefusal::NoNotebook);
     }
 }

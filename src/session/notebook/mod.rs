@@ -24,18 +24,18 @@ use std::time::{Instant, SystemTime};
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 
-use self::place::Place;
-pub(crate) use self::record::Ended;
-use self::record::Record;
+use self::place::NotebookFile;
+pub(crate) use self::record::CellEnd;
+use self::record::CellRecord;
 use self::tape::Tape;
-use self::writer::Writer;
+use self::writer::NotebookWriter;
 use crate::approval::Calls;
 use crate::ground::text::Redactor;
-use crate::kernels::kernel::{Content, PythonError};
+use crate::kernels::kernel::{MessageContent, PythonError};
 
 /// The notebook of a session.
 pub(crate) struct Notebook {
-    writer: Writer,
+    writer: NotebookWriter,
     path: PathBuf,
     redactor: Redactor,
     calls: Arc<Calls>,
@@ -48,12 +48,12 @@ const SAME: u8 = 1;
 const FRESH: u8 = 2;
 
 /// A cell that runs. If dropped before its end is known, it was stopped with its session.
-pub(crate) struct OpenCell {
+pub(crate) struct NotebookCell {
     notebook: Arc<Notebook>,
     begun: (SystemTime, Instant),
     author: &'static str,
     number: Option<u64>,
-    /// What it has shown, and its code; `None` if it has ended.
+    /// The output of the cell, and its code; `None` if it has ended.
     running: Mutex<Option<(Tape, String)>>,
 }
 
@@ -65,18 +65,18 @@ impl Notebook {
         session: &str,
         secrets: Redactor,
     ) -> io::Result<Arc<Self>> {
-        Self::start(Place::named(workspace, file), session, secrets)
+        Self::start(NotebookFile::named(workspace, file), session, secrets)
     }
 
     /// A notebook in a directory of ipybox, which is made if it is missing.
     pub(crate) fn private(directory: PathBuf, session: &str, secrets: Redactor) -> io::Result<Arc<Self>> {
         let time = DateTime::<Utc>::from(SystemTime::now()).format("%Y-%m-%d-%H%M%S");
-        Self::start(Place::private(directory, &format!("{time}-{session}.ipynb")), session, secrets)
+        Self::start(NotebookFile::private(directory, &format!("{time}-{session}.ipynb")), session, secrets)
     }
 
-    fn start(place: Place, session: &str, secrets: Redactor) -> io::Result<Arc<Self>> {
+    fn start(place: NotebookFile, session: &str, secrets: Redactor) -> io::Result<Arc<Self>> {
         let path = place.path();
-        let writer = Writer::start(place, session.to_owned(), secrets.clone())?;
+        let writer = NotebookWriter::start(place, session.to_owned(), secrets.clone())?;
         let calls = Arc::new(Calls::new(secrets.clone()));
         Ok(Arc::new(Self { writer, path, redactor: secrets, calls, kernels: AtomicU8::new(NONE) }))
     }
@@ -86,7 +86,7 @@ impl Notebook {
         &self.path
     }
 
-    /// Where the calls of code are noted.
+    /// The notes about the calls of code.
     pub(crate) fn calls(&self) -> &Arc<Calls> {
         &self.calls
     }
@@ -98,9 +98,14 @@ impl Notebook {
     }
 
     /// A cell is given to the kernel.
-    pub(crate) fn begin(self: &Arc<Self>, code: &str, number: Option<u64>, author: &'static str) -> OpenCell {
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        code: &str,
+        number: Option<u64>,
+        author: &'static str,
+    ) -> NotebookCell {
         let running = Some((Tape::new(self.redactor.clone()), code.to_owned()));
-        OpenCell {
+        NotebookCell {
             notebook: Arc::clone(self),
             begun: (SystemTime::now(), Instant::now()),
             author,
@@ -120,9 +125,9 @@ impl Notebook {
     }
 }
 
-impl OpenCell {
+impl NotebookCell {
     /// Adds what a message of the kernel shows.
-    pub(crate) fn shown(&self, content: &Content) {
+    pub(crate) fn shown(&self, content: &MessageContent) {
         self.with_tape(|tape| tape.take(content));
     }
 
@@ -132,12 +137,12 @@ impl OpenCell {
     }
 
     /// It has ended.
-    pub(crate) fn ended(&self, end: Arc<Ended>, error: Option<&PythonError>) {
+    pub(crate) fn ended(&self, end: Arc<CellEnd>, error: Option<&PythonError>) {
         let running = self.running.lock().take();
         let Some((tape, code)) = running else { return };
         let notebook = &self.notebook;
         let is_fresh = notebook.kernels.compare_exchange(FRESH, SAME, Ordering::Relaxed, Ordering::Relaxed);
-        notebook.writer.put(Record {
+        notebook.writer.put(CellRecord {
             code,
             number: self.number,
             author: self.author,
@@ -158,9 +163,9 @@ impl OpenCell {
     }
 }
 
-impl Drop for OpenCell {
+impl Drop for NotebookCell {
     fn drop(&mut self) {
         let words = "The cell was stopped with its session.".to_owned();
-        self.ended(Arc::new(Ended { word: "stopped", words, ..Ended::default() }), None);
+        self.ended(Arc::new(CellEnd { word: "stopped", words, ..CellEnd::default() }), None);
     }
 }

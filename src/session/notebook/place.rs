@@ -1,4 +1,4 @@
-//! Where a notebook is, and how cells come into the file.
+//! The file of a notebook, and how cells come into it.
 //!
 //! Code in the kernel can write the workspace, so nothing that is found there is trusted: no link below it is followed,
 //! nothing but a regular file is read, and a notebook is replaced as a whole, by a file that is renamed. Whoever writes
@@ -10,10 +10,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::document::{self, Document, SEPARATOR, Text};
+use super::document::{self, NotebookDocument, NotebookText, SEPARATOR};
 use crate::ground::files::replacement::{PRIVATE, PUBLIC, Replacement, sweep};
 use crate::ground::files::{create_private_directory, if_there};
-use crate::kernels::output::{Kept, directory_below};
+use crate::kernels::output::{KeptFiles, directory_below};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 
 /// The size below which a notebook is kept, in bytes. Browsers are slow with larger ones.
@@ -22,17 +22,17 @@ pub(super) const MOST_BYTES: usize = 32 * 1024 * 1024;
 /// The largest file that is read: one that somebody has changed may be larger.
 const READ_BYTES: u64 = MOST_BYTES as u64 / 8 * 9;
 
-/// How long to wait for another process that writes it.
+/// The time to wait for another process that writes it.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Which notebooks of earlier sessions are kept where ipybox chooses the place: 50 beside a new one.
-const KEPT: Kept =
-    Kept { files: 51, bytes: 512 * 1024 * 1024, is_ours: |name: &str| name.ends_with(".ipynb") };
+const KEPT: KeptFiles =
+    KeptFiles { files: 51, bytes: 512 * 1024 * 1024, is_ours: |name: &str| name.ends_with(".ipynb") };
 
 /// The file of a notebook.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct NotebookFile {
     root: Root,
     /// The path below the root.
     file: PathBuf,
@@ -40,7 +40,7 @@ pub(super) struct Place {
     known: Option<Known>,
 }
 
-/// What the file is below: links do not lead out of it.
+/// The directory that the file is below: links do not lead out of it.
 #[derive(Debug)]
 enum Root {
     /// The workspace. Directories below it are made.
@@ -59,7 +59,7 @@ struct Known {
     has_cells: bool,
 }
 
-/// What distinguishes the versions of a file. Code can set the time of a change, but not when it set it.
+/// The mark that distinguishes the versions of a file. Code can set the time of a change, but not when it set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -67,7 +67,7 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-impl Place {
+impl NotebookFile {
     /// The file that a user has named, relative to the workspace.
     pub(super) fn named(workspace: &Path, file: &Path) -> Self {
         let is_plain = |path: &Path| {
@@ -123,7 +123,8 @@ impl Place {
                 finish(file, known.begin_bytes, known.has_cells, known.tail, cells)
             }
             None => {
-                let Text { begin, tail, has_cells } = shortened(document(&content(&current)?)?, added);
+                let NotebookText { begin, tail, has_cells } =
+                    shortened(document(&content(&current)?)?, added);
                 file.write_all(begin.as_bytes())?;
                 finish(file, begin.len() as u64, has_cells, tail, cells)
             }
@@ -176,7 +177,7 @@ impl Place {
         let mode = if matches!(self.root, Root::Private(_)) { PRIVATE } else { PUBLIC };
         let mut fresh = Replacement::file(directory, mode)?;
         // Nobody finds a file that is no notebook.
-        let Text { begin, tail, .. } = document::empty();
+        let NotebookText { begin, tail, .. } = document::empty();
         fresh.as_file().write_all([begin, tail].concat().as_bytes())?;
         match fresh.put_if_missing(self.name()) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -268,12 +269,12 @@ fn content(mut file: &File) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-fn document(content: &[u8]) -> io::Result<Document<'_>> {
+fn document(content: &[u8]) -> io::Result<NotebookDocument<'_>> {
     document::read(content).map_err(|refusal| io::Error::new(io::ErrorKind::InvalidData, refusal))
 }
 
 /// A notebook with room for so many bytes.
-fn shortened(mut notebook: Document<'_>, added: u64) -> Text {
+fn shortened(mut notebook: NotebookDocument<'_>, added: u64) -> NotebookText {
     let added = usize::try_from(added).unwrap_or(MOST_BYTES);
     if notebook.cells_bytes() + added >= MOST_BYTES {
         // Room for further ones too, so that it is not read for each of them.

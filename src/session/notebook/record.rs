@@ -8,15 +8,15 @@ use nbformat::v4::{Cell, CellMetadata, ErrorOutput, ExecutionMetadata, Multiline
 use serde_json::{Map, Value, json};
 
 use super::document;
-use super::tape::{Object, Output, Outputs};
+use super::tape::{Object, Outputs, TapedOutput};
 use crate::approval::CellCalls;
 use crate::ground::text::{Redactor, rfc3339};
 use crate::kernels::output::{excerpt, late_section};
 
-/// How many characters of a cell's code are kept.
+/// The number of characters of a cell's code that are kept.
 const CODE_CHARS: usize = 256 * 1024;
 
-/// How many characters of late output, and of a note, are kept.
+/// The number of characters of late output, and of a note, that are kept.
 const NOTE_CHARS: usize = 8 * 1024;
 
 /// The tag of cells that `jupyter execute` leaves out.
@@ -27,7 +27,7 @@ const RAISES: &str = "raises-exception";
 
 /// A cell that has ended.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct CellRecord {
     pub(super) code: String,
     /// Its number in its kernel, `In [number]`; `None` if the kernel does not count it.
     pub(super) number: Option<u64>,
@@ -35,22 +35,22 @@ pub(super) struct Record {
     pub(super) author: &'static str,
     pub(super) begun: SystemTime,
     pub(super) took: Duration,
-    /// How it ended.
-    pub(super) end: Arc<Ended>,
+    /// The end of the cell.
+    pub(super) end: Arc<CellEnd>,
     pub(super) shown: Outputs,
     pub(super) calls: CellCalls,
     /// Whether it was the first one of a kernel after the first.
     pub(super) has_fresh_kernel: bool,
 }
 
-/// How a cell ended, and what came of it beside its text.
+/// The end of a cell, and the results beside its text.
 #[derive(Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct CellEnd {
     /// In the audit log's word.
     pub(crate) word: &'static str,
     /// In words, if not by itself.
     pub(crate) words: String,
-    /// What earlier cells have shown meanwhile.
+    /// The output of earlier cells meanwhile.
     pub(crate) late: String,
     /// Notes beyond its output.
     pub(crate) notes: Vec<String>,
@@ -62,23 +62,23 @@ pub(crate) struct Ended {
     pub(crate) file: Option<PathBuf>,
 }
 
-/// What the text of a cell depends on beside the cell.
-pub(super) struct Setting<'a> {
+/// The conditions of a cell's text beside the cell.
+pub(super) struct CellSetting<'a> {
     pub(super) session: &'a str,
     pub(super) redactor: &'a Redactor,
     /// The directory of the notebook, which links are relative to; `None` if it is not in the workspace.
     pub(super) directory: Option<&'a Path>,
 }
 
-impl Record {
+impl CellRecord {
     /// About how many bytes it takes.
     pub(super) fn bytes(&self) -> usize {
-        let output = |output: &Output| match output {
-            Output::Text(text) => text.len(),
-            Output::Object(object) => {
+        let output = |output: &TapedOutput| match output {
+            TapedOutput::Text(text) => text.len(),
+            TapedOutput::Object(object) => {
                 object.bundle.values().map(|value| value.as_str().map_or(16, str::len)).sum()
             }
-            Output::Error(error) => {
+            TapedOutput::Error(error) => {
                 error.value.len() + error.traceback.iter().map(String::len).sum::<usize>()
             }
         };
@@ -88,16 +88,16 @@ impl Record {
     }
 
     /// Its cells in the notebook: a heading if it is the first one of its kernel, and itself.
-    pub(super) fn cells(self, setting: &Setting) -> Vec<String> {
+    pub(super) fn cells(self, setting: &CellSetting) -> Vec<String> {
         let fresh = self
             .has_fresh_kernel
             .then(|| markdown("*A fresh kernel: the variables of the cells above are gone.*", json!({})));
         fresh.into_iter().chain([document::cell_text(self.into_cell(setting))]).collect()
     }
 
-    fn metadata(&self, setting: &Setting) -> CellMetadata {
+    fn metadata(&self, setting: &CellSetting) -> CellMetadata {
         let Self { author, begun, took, end, shown, calls, .. } = self;
-        let has_error = shown.outputs.iter().any(|output| matches!(output, Output::Error(_)));
+        let has_error = shown.outputs.iter().any(|output| matches!(output, TapedOutput::Error(_)));
         let tag = match end.word {
             "finished" | "error" => has_error.then_some(RAISES),
             // Again it would run into its timeout, or end its kernel.
@@ -135,7 +135,7 @@ impl Record {
         }
     }
 
-    fn into_cell(self, setting: &Setting) -> Cell {
+    fn into_cell(self, setting: &CellSetting) -> Cell {
         let metadata = self.metadata(setting);
         let Self { number, end, shown, code, .. } = self;
         let mut outputs = Vec::new();
@@ -144,9 +144,9 @@ impl Record {
         }
         let number = number.and_then(|number| i32::try_from(number).ok());
         outputs.extend(shown.outputs.into_iter().map(|output| match output {
-            Output::Text(text) => stream(text),
-            Output::Object(object) => object.into_output(number, setting.directory),
-            Output::Error(error) => Shown::Error(ErrorOutput {
+            TapedOutput::Text(text) => stream(text),
+            TapedOutput::Object(object) => object.into_output(number, setting.directory),
+            TapedOutput::Error(error) => Shown::Error(ErrorOutput {
                 ename: error.name,
                 evalue: error.value,
                 traceback: error.traceback,
@@ -171,7 +171,7 @@ impl Record {
     }
 }
 
-impl Setting<'_> {
+impl CellSetting<'_> {
     /// A text within a limit, secrets replaced.
     fn text(&self, text: &str, chars: usize) -> String {
         excerpt(&self.redactor.redact(text), chars)
@@ -249,24 +249,24 @@ mod tests {
     use super::*;
     use crate::kernels::kernel::PythonError;
 
-    fn record(code: &str, word: &'static str, outputs: Vec<Output>) -> Record {
-        Record {
+    fn record(code: &str, word: &'static str, outputs: Vec<TapedOutput>) -> CellRecord {
+        CellRecord {
             code: code.to_owned(),
             number: Some(3),
             author: "agent",
             begun: SystemTime::UNIX_EPOCH,
             took: Duration::from_millis(1500),
-            end: Arc::new(Ended { word, ..Ended::default() }),
+            end: Arc::new(CellEnd { word, ..CellEnd::default() }),
             shown: Outputs { outputs, ..Outputs::default() },
             calls: CellCalls::default(),
             has_fresh_kernel: false,
         }
     }
 
-    fn cell(record: Record) -> Value {
+    fn cell(record: CellRecord) -> Value {
         let redactor = Redactor::default();
         redactor.note("KEY", "the-secret");
-        let setting = Setting { session: "1a", redactor: &redactor, directory: Some(Path::new("/w")) };
+        let setting = CellSetting { session: "1a", redactor: &redactor, directory: Some(Path::new("/w")) };
         let mut cell: Value = serde_json::from_str(&record.cells(&setting).pop().unwrap()).unwrap();
         cell["id"].take();
         cell
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn a_cell_has_its_code_outputs_and_times() {
         let value = Object { is_value: true, ..object(json!({"text/plain": "2"})) };
-        let outputs = vec![Output::Text("a\nb".to_owned()), Output::Object(value)];
+        let outputs = vec![TapedOutput::Text("a\nb".to_owned()), TapedOutput::Object(value)];
         assert_eq!(
             cell(record("x = 'the-secret'\nx", "finished", outputs)),
             json!({
@@ -312,7 +312,11 @@ mod tests {
     #[test]
     fn tags_say_how_to_run_it_again() {
         let error = || {
-            Output::Error(PythonError { name: "E".into(), value: "e".into(), traceback: vec!["E: e".into()] })
+            TapedOutput::Error(PythonError {
+                name: "E".into(),
+                value: "e".into(),
+                traceback: vec!["E: e".into()],
+            })
         };
         let check = |word, outputs, tag: Value| {
             assert_eq!(cell(record("1", word, outputs))["metadata"]["tags"], tag, "{word}");
@@ -328,7 +332,7 @@ mod tests {
     fn a_large_image_is_a_link_to_its_file() {
         let files = vec!["/w/images/1.png".into()];
         let large = Object { large_bytes: 9_000_000, files, ..Object::default() };
-        let outputs = cell(record("", "finished", vec![Output::Object(large)]))["outputs"].take();
+        let outputs = cell(record("", "finished", vec![TapedOutput::Object(large)]))["outputs"].take();
         assert_eq!(outputs[0]["data"]["text/plain"][0], "An image of 9000 kB: images/1.png");
         assert_eq!(outputs[0]["data"]["text/markdown"][0], "An image of 9000 kB: [1.png](<images/1.png>)");
     }
@@ -336,22 +340,22 @@ mod tests {
     #[test]
     fn json_is_json_again() {
         let shown = object(json!({"application/json": "{\"a\": [1]}", "text/plain": "x"}));
-        let outputs = cell(record("", "finished", vec![Output::Object(shown)]))["outputs"].take();
+        let outputs = cell(record("", "finished", vec![TapedOutput::Object(shown)]))["outputs"].take();
         assert_eq!(outputs[0]["data"]["application/json"], json!({"a": [1]}));
         let deep = object(json!({"application/json": "[".repeat(500), "text/plain": "x"}));
-        let outputs = cell(record("", "finished", vec![Output::Object(deep)]))["outputs"].take();
+        let outputs = cell(record("", "finished", vec![TapedOutput::Object(deep)]))["outputs"].take();
         assert_eq!(outputs[0]["data"], json!({"text/plain": ["x"]}));
     }
 
     #[test]
     fn what_is_missing_is_said() {
-        let mut record = record("1", "timed_out", vec![Output::Text("begin".to_owned())]);
+        let mut record = record("1", "timed_out", vec![TapedOutput::Text("begin".to_owned())]);
         (record.shown.left_out, record.shown.is_cut) = (2, true);
-        record.end = Arc::new(Ended {
+        record.end = Arc::new(CellEnd {
             file: Some("/w/.ipybox/outputs/1.txt".into()),
             words: "timed out".to_owned(),
             late: "later".to_owned(),
-            ..Ended::default()
+            ..CellEnd::default()
         });
         let outputs = cell(record)["outputs"].take();
         let shown: Vec<&Value> = outputs.as_array().unwrap().iter().map(|it| &it["text"]).collect();

@@ -7,10 +7,10 @@ use crate::kernels::output::Excerpt;
 /// From how many bytes on text that no cursor reaches any more is handed on.
 const SETTLED_BYTES: usize = 64 * 1024;
 
-/// How many lines a cursor can go back, at least.
+/// The least number of lines that a cursor can go back.
 const ROWS: usize = 128;
 
-/// How long a secret may be that is recognised wherever text is cut, in bytes: keys and certificates have a few thousand.
+/// The length of a secret that is recognised wherever text is cut, in bytes: keys and certificates have a few thousand.
 const SECRET_BYTES: usize = 16 * 1024;
 
 /// A stream that is shown without other outputs in between.
@@ -20,7 +20,7 @@ pub(super) struct Stream {
     settled: String,
     /// Text that moved no cursor so far, and that a cursor may still reach. A terminal would show it as it is.
     unmoved: String,
-    /// What a terminal shows, from the first cursor that moved on.
+    /// The terminal, from the first cursor that moved on.
     terminal: Option<Terminal>,
     kept: Excerpt,
     pub(super) limit: usize,

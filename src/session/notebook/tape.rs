@@ -1,4 +1,4 @@
-//! What a cell shows, in order, as long as it runs: within bounds, and with secrets replaced. Pure.
+//! The output of a cell, in order, as long as it runs: within bounds, and with secrets replaced. Pure.
 
 use std::path::{Path, PathBuf};
 
@@ -6,32 +6,32 @@ use serde_json::Value;
 
 use super::stream::Stream;
 use crate::ground::text::Redactor;
-use crate::kernels::kernel::{Content, MimeBundle, PlotKind, PythonError, Shown, ShownFile, plot};
+use crate::kernels::kernel::{MessageContent, MimeBundle, PlotKind, PythonError, Shown, ShownFile, plot};
 use crate::kernels::output::excerpt;
 
-/// How many outputs of a cell are kept.
+/// The number of outputs of a cell that are kept.
 const MOST_OUTPUTS: usize = 400;
 
-/// How many characters of text a cell's outputs may have together. An output gets half of what is left, so that there
+/// The characters of text that a cell's outputs may have together. An output gets half of what is left, so that there
 /// is room for later ones.
 const TEXT_CHARS: usize = 256 * 1024;
 
 /// An output that would get fewer characters is left out.
 const LEAST_CHARS: usize = 256;
 
-/// How many bytes the images of a cell may have together, in Base64. Larger ones are in their files alone.
+/// The bytes that the images of a cell may have together, in Base64. Larger ones are in their files alone.
 const IMAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// The newest version of Vega and Vega-Lite that JupyterLab 4 draws.
 const KNOWN_VEGA: u32 = 5;
 
-/// How many characters of an exception are kept: its name, its text, its traceback.
+/// The characters of an exception that are kept: its name, its text, its traceback.
 const ERROR_CHARS: [usize; 3] = [200, 4_000, 32_000];
 
 /// Collects outputs.
 pub(super) struct Tape {
     redactor: Redactor,
-    outputs: Vec<Output>,
+    outputs: Vec<TapedOutput>,
     /// The stream at the end.
     stream: Option<Stream>,
     text_left: usize,
@@ -45,7 +45,7 @@ pub(super) struct Tape {
 
 /// An output of a cell.
 #[derive(Debug, PartialEq)]
-pub(super) enum Output {
+pub(super) enum TapedOutput {
     Text(String),
     Object(Object),
     Error(PythonError),
@@ -60,7 +60,7 @@ pub(super) struct Object {
     pub(super) is_value: bool,
     /// The files of its images.
     pub(super) files: Vec<PathBuf>,
-    /// How many bytes of images are in files alone.
+    /// The bytes of images that are in files alone.
     pub(super) large_bytes: usize,
     pub(super) id: Option<String>,
 }
@@ -68,8 +68,8 @@ pub(super) struct Object {
 /// All that was shown.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
-    pub(super) outputs: Vec<Output>,
-    /// How many more there were.
+    pub(super) outputs: Vec<TapedOutput>,
+    /// The number of outputs that were left out.
     pub(super) left_out: usize,
     /// Whether text is missing.
     pub(super) is_cut: bool,
@@ -91,31 +91,32 @@ impl Tape {
     }
 
     /// Adds what a message of the kernel shows.
-    pub(super) fn take(&mut self, content: &Content) {
+    pub(super) fn take(&mut self, content: &MessageContent) {
         match content {
-            Content::Shown(Shown::Stream(text)) => self.write(text),
-            Content::Shown(Shown::Object { bundle, is_begun: true, .. }) => {
+            MessageContent::Shown(Shown::Stream(text)) => self.write(text),
+            MessageContent::Shown(Shown::Object { bundle, is_begun: true, .. }) => {
                 if let Some(text) = bundle.get("text/plain").and_then(Value::as_str) {
                     let is_at_start = self.stream.as_ref().is_none_or(Stream::is_at_line_start);
                     self.write(&if is_at_start { text.to_owned() } else { format!("\n{text}") });
                 }
             }
-            Content::Shown(Shown::Object { bundle, id, is_value, .. }) => {
+            MessageContent::Shown(Shown::Object { bundle, id, is_value, .. }) => {
                 self.clear_if_pending();
                 self.show(bundle, id.clone(), *is_value, None);
             }
-            Content::Shown(Shown::Update { bundle, id }) => {
-                let is_same = |output: &Output| matches!(output, Output::Object(it) if it.id == *id);
+            MessageContent::Shown(Shown::Update { bundle, id }) => {
+                let is_same =
+                    |output: &TapedOutput| matches!(output, TapedOutput::Object(it) if it.id == *id);
                 let place = id.as_ref().and_then(|_| self.outputs.iter().rposition(is_same));
                 self.show(bundle, id.clone(), false, place);
             }
-            Content::Shown(Shown::Clear { is_delayed: true }) => self.is_clear_pending = true,
-            Content::Shown(Shown::Clear { is_delayed: false }) => self.clear(),
-            Content::Error(error) => {
+            MessageContent::Shown(Shown::Clear { is_delayed: true }) => self.is_clear_pending = true,
+            MessageContent::Shown(Shown::Clear { is_delayed: false }) => self.clear(),
+            MessageContent::Error(error) => {
                 self.clear_if_pending();
                 self.end_stream();
                 let error = self.bounded(error);
-                self.push(Output::Error(error));
+                self.push(TapedOutput::Error(error));
             }
             _ => {}
         }
@@ -123,7 +124,8 @@ impl Tape {
 
     /// The object that was shown last has an image in this file.
     pub(super) fn saved(&mut self, file: &Path) {
-        if let Some(Output::Object(object)) = self.newest.and_then(|newest| self.outputs.get_mut(newest)) {
+        if let Some(TapedOutput::Object(object)) = self.newest.and_then(|newest| self.outputs.get_mut(newest))
+        {
             object.files.push(file.to_owned());
         }
     }
@@ -132,9 +134,10 @@ impl Tape {
     pub(super) fn finish(mut self, error: Option<&PythonError>) -> Outputs {
         self.end_stream();
         if let Some(error) = error.map(|error| self.bounded(error)) {
-            let is_error = |output: &Output| matches!(output, Output::Error(shown) if *shown == error);
+            let is_error =
+                |output: &TapedOutput| matches!(output, TapedOutput::Error(shown) if *shown == error);
             if !self.outputs.iter().any(is_error) {
-                self.outputs.push(Output::Error(error));
+                self.outputs.push(TapedOutput::Error(error));
             }
         }
         Outputs { outputs: self.outputs, left_out: self.left_out, is_cut: self.is_cut }
@@ -162,7 +165,7 @@ impl Tape {
             return;
         }
         self.text_left = self.text_left.saturating_sub(kept.chars().min(limit));
-        self.push(Output::Text(kept.into_string()));
+        self.push(TapedOutput::Text(kept.into_string()));
     }
 
     fn show(&mut self, bundle: &MimeBundle, id: Option<String>, is_value: bool, place: Option<usize>) {
@@ -170,7 +173,7 @@ impl Tape {
             self.end_stream();
         }
         let mut object = Object { id, is_value, ..Object::default() };
-        if let Some(Output::Object(before)) = place.and_then(|place| self.outputs.get_mut(place)) {
+        if let Some(TapedOutput::Object(before)) = place.and_then(|place| self.outputs.get_mut(place)) {
             object.is_value = before.is_value;
             let bundle = std::mem::take(&mut before.bundle);
             self.give_back(&bundle);
@@ -183,10 +186,10 @@ impl Tape {
         }
         self.newest = match place {
             Some(place) => {
-                self.outputs[place] = Output::Object(object);
+                self.outputs[place] = TapedOutput::Object(object);
                 Some(place)
             }
-            None => self.push(Output::Object(object)).then(|| self.outputs.len() - 1),
+            None => self.push(TapedOutput::Object(object)).then(|| self.outputs.len() - 1),
         };
     }
 
@@ -254,7 +257,7 @@ impl Tape {
         }
     }
 
-    fn push(&mut self, output: Output) -> bool {
+    fn push(&mut self, output: TapedOutput) -> bool {
         let has_room = self.outputs.len() < MOST_OUTPUTS;
         if has_room {
             self.outputs.push(output);
@@ -316,21 +319,21 @@ mod tests {
 
     use super::*;
 
-    fn stream(text: &str) -> Content {
-        Content::Shown(Shown::Stream(text.to_owned()))
+    fn stream(text: &str) -> MessageContent {
+        MessageContent::Shown(Shown::Stream(text.to_owned()))
     }
 
     fn bundle(value: Value) -> MimeBundle {
         value.as_object().unwrap().clone()
     }
 
-    fn object(value: Value, id: Option<&str>) -> Content {
+    fn object(value: Value, id: Option<&str>) -> MessageContent {
         let id = id.map(str::to_owned);
-        Content::Shown(Shown::Object { bundle: bundle(value), id, is_begun: false, is_value: false })
+        MessageContent::Shown(Shown::Object { bundle: bundle(value), id, is_begun: false, is_value: false })
     }
 
-    fn update(value: Value, id: &str) -> Content {
-        Content::Shown(Shown::Update { bundle: bundle(value), id: Some(id.to_owned()) })
+    fn update(value: Value, id: &str) -> MessageContent {
+        MessageContent::Shown(Shown::Update { bundle: bundle(value), id: Some(id.to_owned()) })
     }
 
     fn error(name: &str) -> PythonError {
@@ -343,18 +346,18 @@ mod tests {
         Tape::new(redactor)
     }
 
-    fn outputs(contents: &[Content]) -> Outputs {
+    fn outputs(contents: &[MessageContent]) -> Outputs {
         let mut tape = tape();
         contents.iter().for_each(|content| tape.take(content));
         tape.finish(None)
     }
 
     #[track_caller]
-    fn check(contents: &[Content], expected: &[&str]) {
+    fn check(contents: &[MessageContent], expected: &[&str]) {
         let shown = outputs(contents).outputs.into_iter().map(|output| match output {
-            Output::Text(text) => text,
-            Output::Object(object) => Value::Object(object.bundle).to_string(),
-            Output::Error(error) => format!("error {}", error.name),
+            TapedOutput::Text(text) => text,
+            TapedOutput::Object(object) => Value::Object(object.bundle).to_string(),
+            TapedOutput::Error(error) => format!("error {}", error.name),
         });
         assert_eq!(shown.collect::<Vec<_>>(), expected);
     }
@@ -364,7 +367,7 @@ mod tests {
         let object = || object(json!({"text/plain": "1"}), None);
         check(&[stream("a"), stream("b\n"), object(), stream("c")], &["ab\n", r#"{"text/plain":"1"}"#, "c"]);
         check(
-            &[Content::Error(error("E")), stream("after"), Content::Error(error("F"))],
+            &[MessageContent::Error(error("E")), stream("after"), MessageContent::Error(error("F"))],
             &["error E", "after", "error F"],
         );
     }
@@ -376,15 +379,16 @@ mod tests {
 
     #[test]
     fn cursors_reach_lines_that_were_plain() {
-        let mut lines: Vec<Content> = (0..20_000).map(|number| stream(&format!("line {number}\n"))).collect();
+        let mut lines: Vec<MessageContent> =
+            (0..20_000).map(|number| stream(&format!("line {number}\n"))).collect();
         lines.extend([stream("\x1b[2A"), stream("\rdone\x1b[K\n\n")]);
-        let Output::Text(text) = outputs(&lines).outputs.remove(0) else { panic!("text is a text") };
+        let TapedOutput::Text(text) = outputs(&lines).outputs.remove(0) else { panic!("text is a text") };
         assert!(text.ends_with("line 19997\ndone\nline 19999\n"), "{}", &text[text.len() - 100..]);
         let whole = outputs(&lines[..5_000]).outputs.remove(0);
         let expected: String = (0..5_000).map(|number| format!("line {number}\n")).collect();
-        assert_eq!(whole, Output::Text(expected));
-        let endless: Vec<Content> = (0..10_000).map(|_| stream(&"x".repeat(50))).collect();
-        let Output::Text(text) = outputs(&endless).outputs.remove(0) else { panic!("text is a text") };
+        assert_eq!(whole, TapedOutput::Text(expected));
+        let endless: Vec<MessageContent> = (0..10_000).map(|_| stream(&"x".repeat(50))).collect();
+        let TapedOutput::Text(text) = outputs(&endless).outputs.remove(0) else { panic!("text is a text") };
         assert!(text.contains("characters left out") && text.len() < TEXT_CHARS, "{}", text.len());
     }
 
@@ -393,7 +397,7 @@ mod tests {
         let first = || object(json!({"text/plain": "1"}), Some("i"));
         let second = || update(json!({"text/plain": "2"}), "i");
         check(&[first(), stream("x"), second()], &[r#"{"text/plain":"2"}"#, "x"]);
-        let clear = |is_delayed| Content::Shown(Shown::Clear { is_delayed });
+        let clear = |is_delayed| MessageContent::Shown(Shown::Clear { is_delayed });
         check(&[stream("x"), clear(false)], &[]);
         check(&[stream("x"), clear(true)], &["x"]);
         check(&[first(), clear(true), stream("x")], &["x"]);
@@ -407,7 +411,7 @@ mod tests {
             stream("a the-"),
             stream("secret"),
             object(json!({"text/html": "<b>the-secret</b>"}), None),
-            Content::Error(secret),
+            MessageContent::Error(secret),
         ]);
         let text = format!("{shown:?}");
         assert!(!text.contains("the-secret") && text.matches("${KEY}").count() == 4, "{text}");
@@ -416,17 +420,17 @@ mod tests {
     #[test]
     fn an_exception_that_only_the_reply_has_is_added() {
         let mut tape = tape();
-        tape.take(&Content::Error(error("E")));
+        tape.take(&MessageContent::Error(error("E")));
         assert_eq!(tape.finish(Some(&error("E"))).outputs.len(), 1);
         let tape = super::tests::tape();
-        assert_eq!(tape.finish(Some(&error("E"))).outputs, [Output::Error(error("E"))]);
+        assert_eq!(tape.finish(Some(&error("E"))).outputs, [TapedOutput::Error(error("E"))]);
     }
 
     #[test]
     fn plots_are_kept_as_jupyter_draws_them() {
         let kinds = |view: &str| {
             let outputs = outputs(&[object(json!({"application/vnd.ipybox.plot": view}), None)]).outputs;
-            let [Output::Object(object)] = &outputs[..] else { panic!("{outputs:?}") };
+            let [TapedOutput::Object(object)] = &outputs[..] else { panic!("{outputs:?}") };
             let bundle = object.bundle.iter();
             bundle.map(|(kind, value)| format!("{kind} {}", value.as_str().unwrap())).collect::<Vec<_>>()
         };
@@ -453,7 +457,9 @@ mod tests {
         tape.saved(Path::new("/w/images/1.png"));
         tape.take(&object(json!({"image/png": "AAAA"}), None));
         let shown = tape.finish(None).outputs;
-        let [Output::Object(first), Output::Object(second)] = &shown[..] else { panic!("{shown:?}") };
+        let [TapedOutput::Object(first), TapedOutput::Object(second)] = &shown[..] else {
+            panic!("{shown:?}")
+        };
         assert_eq!((first.bundle.len(), first.large_bytes), (0, IMAGE_BYTES / 4 * 3 + 3));
         assert_eq!(first.files, [Path::new("/w/images/1.png")]);
         assert_eq!((second.bundle.len(), second.large_bytes), (1, 0));
@@ -485,7 +491,7 @@ mod tests {
         }
         let shown = tape.finish(None).outputs;
         assert!(
-            matches!(&shown[..], [Output::Object(object)] if object.bundle.len() == 1),
+            matches!(&shown[..], [TapedOutput::Object(object)] if object.bundle.len() == 1),
             "{}",
             shown.len()
         );

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use super::place::Place;
-use super::record::{Record, Setting, heading};
+use super::place::NotebookFile;
+use super::record::{CellRecord, CellSetting, heading};
 use crate::ground::text::Redactor;
 
-/// How many bytes of cells may wait to be written. Those that come then are left out.
+/// The bytes of cells that may wait to be written. Those that come then are left out.
 const WAITING_BYTES: usize = 32 * 1024 * 1024;
 
-/// How long the end of a session waits for its last cells.
+/// The time that the end of a session waits for its last cells.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// After a write that has taken a while, the next one waits for so many times as long, so that cells that end together
@@ -31,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The queue to the thread, which ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct NotebookWriter {
     queue: Arc<Queue>,
 }
 
@@ -43,9 +43,9 @@ struct Queue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    records: VecDeque<Record>,
+    records: VecDeque<CellRecord>,
     bytes: usize,
-    /// How many cells there was no room for.
+    /// The number of cells that there was no room for.
     left_out: usize,
     is_closing: bool,
     closed: Option<oneshot::Sender<()>>,
@@ -56,7 +56,7 @@ struct Waiting {
 /// The state of the thread.
 struct Work {
     queue: Arc<Queue>,
-    place: Place,
+    place: NotebookFile,
     session: String,
     redactor: Redactor,
     /// The texts of cells that are not written yet.
@@ -65,9 +65,9 @@ struct Work {
     is_failing: bool,
 }
 
-impl Writer {
+impl NotebookWriter {
     /// Starts the thread, which looks at first whether the file can be written.
-    pub(super) fn start(place: Place, session: String, redactor: Redactor) -> io::Result<Self> {
+    pub(super) fn start(place: NotebookFile, session: String, redactor: Redactor) -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
         let work = Work {
             queue: Arc::clone(&queue),
@@ -83,7 +83,7 @@ impl Writer {
     }
 
     /// Has a cell written.
-    pub(super) fn put(&self, record: Record) {
+    pub(super) fn put(&self, record: CellRecord) {
         let mut waiting = self.queue.waiting.lock();
         let bytes = record.bytes();
         if waiting.is_closing || waiting.bytes + bytes > WAITING_BYTES {
@@ -118,7 +118,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for NotebookWriter {
     fn drop(&mut self) {
         self.queue.waiting.lock().is_closing = true;
         self.queue.came.notify_one();
@@ -145,7 +145,7 @@ impl Work {
     }
 
     /// The cells that wait, as soon as there is one or the session ends.
-    fn next(&self) -> (VecDeque<Record>, bool) {
+    fn next(&self) -> (VecDeque<CellRecord>, bool) {
         let mut waiting = self.queue.waiting.lock();
         while waiting.records.is_empty() && !waiting.is_closing {
             self.queue.came.wait(&mut waiting);
@@ -163,14 +163,17 @@ impl Work {
         }
     }
 
-    fn write(&mut self, records: VecDeque<Record>) {
+    fn write(&mut self, records: VecDeque<CellRecord>) {
         if let (false, Some(first)) = (self.has_heading, records.front()) {
             self.texts.push(heading(&self.session, first.begun));
             self.has_heading = true;
         }
         let links_from = self.place.links_from();
-        let setting =
-            Setting { session: &self.session, redactor: &self.redactor, directory: links_from.as_deref() };
+        let setting = CellSetting {
+            session: &self.session,
+            redactor: &self.redactor,
+            directory: links_from.as_deref(),
+        };
         let texts = records.into_iter().flat_map(|record| record.cells(&setting));
         self.texts.extend(texts);
         if self.texts.is_empty() {
@@ -187,7 +190,7 @@ impl Work {
         }
         let mut waiting = self.queue.waiting.lock();
         waiting.bytes = self.texts.iter().map(String::len).sum::<usize>()
-            + waiting.records.iter().map(Record::bytes).sum::<usize>();
+            + waiting.records.iter().map(CellRecord::bytes).sum::<usize>();
         let left_out = std::mem::take(&mut waiting.left_out);
         if left_out > 0 {
             tracing::warn!(left_out, "cells are missing in the notebook: too many waited for its disk");

@@ -13,32 +13,32 @@ use super::Error;
 use super::sandboxed::Sandboxed;
 use crate::config::Config;
 use crate::ground::files::TemporaryDirectory;
-use crate::kernels::environment::{self, Contained, Progress, Running, SandboxRunner};
+use crate::kernels::environment::{self, Contained, InstallProgress, RunningInstaller, SandboxRunner};
 use crate::kernels::sandbox::{self, Confinement, Inside, PolicyPaths, Program};
 
 /// The name of the settings file in the private directory.
 const SETTINGS: &str = "installation.json";
 
 /// Installs packages where a session's kernels find them.
-pub(crate) enum Installer {
+pub(crate) enum SiteInstaller {
     /// Into an environment of this machine.
     Local(Box<LocalInstaller>),
-    /// Where a Jupyter server runs the kernel: the kernel does it.
+    /// For a kernel that a Jupyter server runs: the kernel installs.
     Remote {
-        /// What is named by a path is relative to it.
+        /// The directory that paths are relative to.
         workspace: PathBuf,
     },
 }
 
 /// Why a package was not installed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum InstallError {
+pub(crate) enum SiteInstallError {
     /// There is no environment to install into.
     #[error(transparent)]
     Python(#[from] Error),
     /// It cannot be installed.
     #[error(transparent)]
-    Install(#[from] environment::InstallError),
+    Install(#[from] environment::EnvironmentInstallError),
     /// It is a path, and the kernel is on another machine.
     #[error(
         "install `{package}`: packages are installed where the Jupyter server runs the kernel, which does not have the \
@@ -50,13 +50,13 @@ pub(crate) enum InstallError {
     },
 }
 
-impl Installer {
+impl SiteInstaller {
     /// The requirements in `packages`, each of which is one or several, if they can be installed at all, from an allowed
     /// source.
     ///
     /// # Errors
     /// They cannot.
-    pub(crate) fn requirements(&self, packages: &[String]) -> Result<Vec<String>, InstallError> {
+    pub(crate) fn requirements(&self, packages: &[String]) -> Result<Vec<String>, SiteInstallError> {
         match self {
             Self::Local(installer) => Ok(installer.requirements(packages)?),
             Self::Remote { workspace } => {
@@ -84,16 +84,16 @@ impl Installer {
 }
 
 /// Refuses paths: the remote kernel has no files of this machine.
-fn check_no_path(package: &str) -> Result<(), InstallError> {
+fn check_no_path(package: &str) -> Result<(), SiteInstallError> {
     let text = package.trim();
     let is_path =
         matches!(text, "." | "..") || ["/", "./", "../", "file:"].iter().any(|start| text.starts_with(start));
-    if is_path { Err(InstallError::Path { package: text.to_owned() }) } else { Ok(()) }
+    if is_path { Err(SiteInstallError::Path { package: text.to_owned() }) } else { Ok(()) }
 }
 
 /// Installs into the environment of the kernels on this machine.
 pub(crate) struct LocalInstaller {
-    environment: Arc<environment::Shared>,
+    environment: Arc<environment::SharedEnvironment>,
     workspace: PathBuf,
     /// The plan of sandboxes for installations, if kernels are sandboxed.
     sandbox: Option<Installations>,
@@ -101,7 +101,7 @@ pub(crate) struct LocalInstaller {
 
 impl LocalInstaller {
     pub(super) fn new(
-        environment: Arc<environment::Shared>,
+        environment: Arc<environment::SharedEnvironment>,
         config: &Config,
         sandboxed: Option<&Sandboxed>,
         directory: &Path,
@@ -113,7 +113,7 @@ impl LocalInstaller {
         Self { environment, workspace: config.workspace.clone(), sandbox }
     }
 
-    fn requirements(&self, packages: &[String]) -> Result<Vec<String>, environment::InstallError> {
+    fn requirements(&self, packages: &[String]) -> Result<Vec<String>, environment::EnvironmentInstallError> {
         let requirements = environment::requirements(packages, &self.workspace)?;
         if let Some(Installations { confinement, .. }) = &self.sandbox {
             let is_allowed = |host: &str| confinement.installs_from(host);
@@ -131,8 +131,8 @@ impl LocalInstaller {
     pub(crate) async fn install(
         &self,
         requirements: &[String],
-        progress: Progress<'_>,
-    ) -> Result<String, InstallError> {
+        progress: InstallProgress<'_>,
+    ) -> Result<String, SiteInstallError> {
         let environment = self.environment.get(progress).await.map_err(Error::Environment)?;
         let sandboxed =
             self.sandbox.as_ref().map(|with| Installation { with, prefixes: environment.prefixes() });
@@ -145,7 +145,7 @@ impl LocalInstaller {
 struct Installations {
     confinement: Arc<Confinement>,
     paths: PolicyPaths,
-    /// Where directories for temporary files are made.
+    /// The place for directories of temporary files.
     directory: PathBuf,
 }
 
@@ -156,7 +156,7 @@ struct Installation<'a> {
 }
 
 impl SandboxRunner for Installation<'_> {
-    fn run(&self, program: Contained, output: OwnedFd) -> Running<'_> {
+    fn run(&self, program: Contained, output: OwnedFd) -> RunningInstaller<'_> {
         Box::pin(async move {
             let directory = tempfile::Builder::new().prefix("i").tempdir_in(&self.with.directory)?;
             let directory = TemporaryDirectory::from(directory);

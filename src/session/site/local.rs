@@ -11,18 +11,18 @@ use super::sandboxed::Sandboxed;
 use crate::config::Config;
 use crate::ground::env;
 use crate::kernels::environment;
-use crate::kernels::kernel::{Kernel, Launch, Limits, ShellCommands};
+use crate::kernels::kernel::{Kernel, KernelLimits, Launch, ShellCommands};
 use crate::kernels::sandbox::{KernelProgram, TopLevel};
 use crate::tools::tool_server;
 use crate::tools::tool_server::Endpoint;
 
 /// Starts kernels on this machine.
 pub(crate) struct Local {
-    environment: Arc<environment::Shared>,
+    environment: Arc<environment::SharedEnvironment>,
     workspace: PathBuf,
     variables: BTreeMap<String, String>,
     private_directory: PathBuf,
-    limits: Limits,
+    limits: KernelLimits,
     shell_commands: ShellCommands,
     init_timeout: Duration,
     tool_server: Option<Arc<Endpoint>>,
@@ -33,7 +33,7 @@ pub(crate) struct Local {
 impl Local {
     pub(super) fn new(
         config: &Config,
-        environment: Arc<environment::Shared>,
+        environment: Arc<environment::SharedEnvironment>,
         sandboxed: Option<Sandboxed>,
         directory: &Path,
         tool_server: Option<Arc<Endpoint>>,
@@ -82,7 +82,7 @@ impl Local {
         let launch = Launch {
             program,
             limits: self.limits,
-            default_limits: self.sandboxed.as_ref().map_or_else(Limits::default, Sandboxed::limits),
+            default_limits: self.sandboxed.as_ref().map_or_else(KernelLimits::default, Sandboxed::limits),
             shell_commands: self.shell_commands,
             timeout: self.init_timeout,
             has_checkpoints: checkpoint.is_some(),
@@ -113,7 +113,7 @@ impl Local {
         tool_server::write_runtime(&self.private_directory, &self.workspace)
     }
 
-    /// Where the kernel keeps files of its own.
+    /// The directory in which the kernel keeps files of its own.
     fn kernel_directory(&self) -> &Path {
         self.sandboxed.as_ref().map_or(&self.private_directory, Sandboxed::directory)
     }
@@ -152,7 +152,7 @@ impl Local {
         self.sandboxed.as_ref()?.top_level()
     }
 
-    /// What the answer of the next cell says about the sandbox.
+    /// The notes about the sandbox for the answer of the next cell.
     pub(super) fn take_notes(&mut self) -> Vec<String> {
         self.sandboxed.as_mut().map(Sandboxed::take_notes).unwrap_or_default()
     }

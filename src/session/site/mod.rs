@@ -1,4 +1,4 @@
-//! Where a session's kernels run: on this machine, in a sandbox on it, or where a Jupyter server runs them.
+//! The place of a session's kernels: on this machine, in a sandbox on it, or where a Jupyter server runs them.
 //!
 //! [`config::Site`](crate::config::Site) decides it; [`open()`] makes the starter of kernels and the installer
 //! of packages for it.
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use self::installer::LocalInstaller;
-pub(crate) use self::installer::{InstallError, Installer};
+pub(crate) use self::installer::{SiteInstallError, SiteInstaller};
 use self::local::Local;
 use self::sandboxed::Sandboxed;
 use crate::config::{Config, Site};
@@ -51,24 +51,24 @@ pub(crate) enum Error {
 pub(crate) enum Kernels {
     /// On this machine, in a sandbox or not.
     Local(Box<Local>),
-    /// Where a Jupyter server runs them.
+    /// On a Jupyter server.
     Remote(Box<RemoteLaunch>),
 }
 
 /// An open site.
-pub(crate) struct Open {
+pub(crate) struct OpenSite {
     pub(crate) kernels: Kernels,
-    pub(crate) installer: Installer,
+    pub(crate) installer: SiteInstaller,
     /// The files of kernels on this machine: to be removed after these.
     pub(crate) directory: Option<TemporaryDirectory>,
 }
 
 /// Prepares the site that `config` names.
-pub(crate) fn open(config: &Config, tool_server: Option<&Arc<Endpoint>>) -> std::io::Result<Open> {
+pub(crate) fn open(config: &Config, tool_server: Option<&Arc<Endpoint>>) -> std::io::Result<OpenSite> {
     if let Site::Remote(server) = &config.site {
         let remote = remote::launch(config, server, tool_server.cloned());
-        let installer = Installer::Remote { workspace: config.workspace.clone() };
-        return Ok(Open { kernels: Kernels::Remote(Box::new(remote)), installer, directory: None });
+        let installer = SiteInstaller::Remote { workspace: config.workspace.clone() };
+        return Ok(OpenSite { kernels: Kernels::Remote(Box::new(remote)), installer, directory: None });
     }
     let private = TemporaryDirectory::from(kernel::private_directory()?);
     let directory = private.path();
@@ -76,7 +76,7 @@ pub(crate) fn open(config: &Config, tool_server: Option<&Arc<Endpoint>>) -> std:
         Site::Local | Site::Remote(_) => None,
         Site::Sandboxed { confinement, .. } => Some(Sandboxed::new(config, confinement, directory)?),
     };
-    let environment = Arc::new(environment::Shared::new(environment::EnvironmentSettings {
+    let environment = Arc::new(environment::SharedEnvironment::new(environment::EnvironmentSettings {
         python: config.kernel.python.clone(),
         state_dir: config.state_dir.clone(),
         workspace: config.workspace.clone(),
@@ -85,8 +85,8 @@ pub(crate) fn open(config: &Config, tool_server: Option<&Arc<Endpoint>>) -> std:
     }));
     let installer = LocalInstaller::new(Arc::clone(&environment), config, sandboxed.as_ref(), directory);
     let local = Local::new(config, environment, sandboxed, directory, tool_server.cloned());
-    let (kernels, installer) = (Kernels::Local(Box::new(local)), Installer::Local(Box::new(installer)));
-    Ok(Open { kernels, installer, directory: Some(private) })
+    let (kernels, installer) = (Kernels::Local(Box::new(local)), SiteInstaller::Local(Box::new(installer)));
+    Ok(OpenSite { kernels, installer, directory: Some(private) })
 }
 
 impl Kernels {
@@ -119,7 +119,7 @@ impl Kernels {
         }
     }
 
-    /// What the answer of the next cell says about the sandbox, if there is one.
+    /// The notes about the sandbox for the answer of the next cell, if there is one.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
         match self {
             Self::Local(local) => local.take_notes(),

@@ -15,7 +15,7 @@ use crate::tools::tool_server::IMPORTABLE;
 
 /// The most entries of a package that are listed: a stranger may have made them.
 const ENTRIES_MAX: usize = 20_000;
-/// How deep directories may lie.
+/// The depth that directories may have.
 const DEPTH_MAX: usize = 16;
 /// The longest file.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;

@@ -10,7 +10,7 @@ use super::Error;
 use crate::config::Config;
 use crate::ground::env;
 use crate::kernels::environment::Environment;
-use crate::kernels::kernel::{Kernel, Launch, Limits};
+use crate::kernels::kernel::{Kernel, KernelLimits, Launch};
 use crate::kernels::sandbox::{self, Confinement, Inside, PolicyPaths, Sandbox, Service, TopLevel};
 use crate::tools::tool_server::Endpoint;
 
@@ -21,9 +21,9 @@ const SETTINGS: &str = "sandbox.json";
 /// in their place.
 const OWN_IN_WORKSPACE: [&str; 2] = ["mcptools", ".ipybox"];
 
-/// How many processes and threads a kernel may have.
+/// The number of processes and threads that a kernel may have.
 const PROCESSES: u32 = 1024;
-/// How large a file may become.
+/// The size that a file may get.
 const FILE_BYTES: u64 = 16 * 1024 * 1024 * 1024;
 
 /// The sandbox of a session.
@@ -143,7 +143,7 @@ impl Sandboxed {
         self.top_level.clone()
     }
 
-    /// What the answer of the next cell says about the sandbox.
+    /// The notes about the sandbox for the answer of the next cell.
     pub(super) fn take_notes(&mut self) -> Vec<String> {
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(self.top_level.iter().flat_map(TopLevel::take_notes));
@@ -158,11 +158,11 @@ impl Sandboxed {
     }
 
     /// The default limits of kernels: enough for everything but fork and disk bombs.
-    pub(super) fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> KernelLimits {
         if !cfg!(target_os = "linux") {
-            return Limits::default();
+            return KernelLimits::default();
         }
-        Limits { memory: total_memory(), processes: Some(PROCESSES), file_size: Some(FILE_BYTES) }
+        KernelLimits { memory: total_memory(), processes: Some(PROCESSES), file_size: Some(FILE_BYTES) }
     }
 
     /// Variables that name writable directories to programs in the sandbox.

@@ -14,7 +14,7 @@ use crate::ground::files::inside;
 
 const DIRECTORY: &str = "uploads";
 
-/// How much one answer has, in bytes.
+/// The part that one answer has, in bytes.
 const PART_BYTES: u64 = 1024 * 1024;
 
 #[derive(Deserialize)]

@@ -10,7 +10,7 @@ const MAX_JSON_DEPTH: usize = 160;
 /// A JSON value that is no deeper than recursion can go.
 pub(super) struct Bounded {
     pub(super) value: Value,
-    /// How many JSON values it consists of.
+    /// The number of JSON values in it.
     pub(super) nodes: usize,
     /// Whether something was cut off.
     pub(super) is_cut: bool,

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::model::{Body, Check, Class, ClassId, Type};
+use super::model::{Check, Class, ClassBody, ClassId, Type};
 use super::scope::{Numbering, Scope};
 
 /// Completes the fields once all classes of a module are known: which fields admit `null`, and that none has
@@ -41,7 +41,7 @@ impl Classes {
             return;
         }
         for id in replaced.keys() {
-            self.0[id.0].body = Body::Vacant;
+            self.0[id.0].body = ClassBody::Vacant;
         }
         let mut replace = |id: &mut ClassId| *id = replaced.get(id).copied().unwrap_or(*id);
         self.0.iter_mut().for_each(|class| class.body.for_each_class(&mut replace));
@@ -89,9 +89,9 @@ impl Classes {
 
     fn settle_fields(&mut self, names: &HashSet<String>) {
         for position in 0..self.0.len() {
-            let Body::Model(model) = &self.0[position].body else { continue };
+            let ClassBody::Model(model) = &self.0[position].body else { continue };
             let nullable: Vec<bool> = model.fields.iter().map(|field| self.admits_null(&field.ty)).collect();
-            let Body::Model(model) = &mut self.0[position].body else { continue };
+            let ClassBody::Model(model) = &mut self.0[position].body else { continue };
             let clashes = model.fields.iter().any(|field| names.contains(&field.name));
             let all = names.iter().chain(model.fields.iter().map(|field| &field.name));
             let mut scope = if clashes { Scope::with(all) } else { Scope::default() };
@@ -107,7 +107,7 @@ impl Classes {
     /// Whether the value of the schema itself may be `null`.
     pub(super) fn is_nullable(&self) -> bool {
         self.0.first().is_some_and(|class| match &class.body {
-            Body::Root(ty) => self.admits_null(ty),
+            ClassBody::Root(ty) => self.admits_null(ty),
             _ => class.is_nullable,
         })
     }
@@ -128,7 +128,7 @@ impl Classes {
                 self.admits_null_besides(inner, seen) && !checks.iter().any(Check::refuses_null)
             }
             Type::Class(id) => match &self.get(*id).body {
-                Body::Root(inner) => seen.insert(*id) && self.admits_null_besides(inner, seen),
+                ClassBody::Root(inner) => seen.insert(*id) && self.admits_null_besides(inner, seen),
                 _ => false,
             },
             _ => false,

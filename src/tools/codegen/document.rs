@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// A JSON Schema object. (`true` and `false` are schemas too, so a place that holds a schema holds a [`Value`].)
 pub(super) type Schema = Map<String, Value>;
 
-/// Where keywords stand that came from another schema than the ones around them and cannot be merged into one: a list
+/// The place of keywords that came from another schema than the ones around them and cannot be merged into one: a list
 /// of schemas that must hold as well. No server sends this.
 pub(super) const ALSO: &str = "$also";
 
@@ -19,14 +19,14 @@ pub(super) const DATA_KEYWORDS: [&str; 5] = ["const", "default", "enum", "exampl
 const MAX_BASE_BYTES: usize = 200;
 
 /// A schema document with the places in it that references can name.
-pub(super) struct Document<'a> {
+pub(super) struct SchemaDocument<'a> {
     root: &'a Value,
     /// `$id`, `$anchor` and `$dynamicAnchor` values, as a `$ref` would spell them.
     anchors: HashMap<String, &'a Value>,
 }
 
 /// The target of a `$ref`.
-pub(super) struct Target<'a> {
+pub(super) struct RefTarget<'a> {
     /// The same for all spellings of the same place.
     pub(super) key: String,
     /// The name of the place: the last step of the reference.
@@ -34,7 +34,7 @@ pub(super) struct Target<'a> {
     pub(super) schema: &'a Value,
 }
 
-impl<'a> Document<'a> {
+impl<'a> SchemaDocument<'a> {
     /// Reads the anchors of `root`.
     pub(super) fn new(root: &'a Value) -> Self {
         let mut anchors = HashMap::new();
@@ -48,7 +48,7 @@ impl<'a> Document<'a> {
     }
 
     /// The place that `reference` names, if it lies in this document.
-    pub(super) fn resolve(&self, reference: &str) -> Option<Target<'a>> {
+    pub(super) fn resolve(&self, reference: &str) -> Option<RefTarget<'a>> {
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let (start, base) = match self.anchors.get(base) {
             Some(schema) => (*schema, base),
@@ -59,7 +59,7 @@ impl<'a> Document<'a> {
             let plain = format!("#{fragment}");
             let key = if self.anchors.contains_key(reference) { reference.to_owned() } else { plain };
             let schema = *self.anchors.get(&key)?;
-            return Some(Target { key, name: fragment.to_owned(), schema });
+            return Some(RefTarget { key, name: fragment.to_owned(), schema });
         }
         let steps: Vec<String> = fragment.split('/').skip(1).map(unescape).collect();
         let schema = steps.iter().try_fold(start, |at, step| match at {
@@ -70,7 +70,7 @@ impl<'a> Document<'a> {
         let base = if std::ptr::eq(start, self.root) { "" } else { base };
         let name =
             steps.last().cloned().unwrap_or_else(|| base.rsplit('/').next().unwrap_or_default().to_owned());
-        Some(Target { key: format!("{base}#/{}", steps.join("/")), name, schema })
+        Some(RefTarget { key: format!("{base}#/{}", steps.join("/")), name, schema })
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
             "$defs": {"a/b c": {"type": "string"}, "item": {"$anchor": "thing", "type": "integer"}},
             "properties": {"x": {"items": [{"type": "null"}]}},
         });
-        let document = Document::new(&root);
+        let document = SchemaDocument::new(&root);
         let kind = |reference: &str| Some(document.resolve(reference)?.schema["type"].as_str()?.to_owned());
         assert_eq!(kind("#/$defs/a~1b%20c").as_deref(), Some("string"));
         assert_eq!(kind("#thing").as_deref(), Some("integer"));
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(reference(&order["properties"]["x"]), "order#/$defs/item");
         assert_eq!(reference(&root["properties"]["b"]), "#/$defs/item");
         assert_eq!(reference(&order["const"]), "#/$defs/item");
-        let document = Document::new(&root);
+        let document = SchemaDocument::new(&root);
         let kind = |reference: &str| document.resolve(reference).unwrap().schema["type"].clone();
         assert_eq!(kind(&reference(&order["properties"]["x"])), "string");
         assert_eq!(kind(&reference(&order["properties"]["y"])), "null");

@@ -38,7 +38,7 @@ use lower::{Lowered, Side, lower};
 pub use observed::{ObserveError, Observed};
 pub(crate) use package_name::nearest_package_name;
 pub use package_name::{PackageNameError, validate_package_name};
-use python::{Place, RenderedFunctions};
+use python::{ModulePlace, RenderedFunctions};
 pub use resources::{FunctionModule, Prompt, PromptArgument, ResourceTemplate, ResourcesAndPrompts};
 use scope::{Numbering, Scope};
 
@@ -50,7 +50,7 @@ pub struct Tool {
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What the tool does, for models and users.
+    /// The description of the tool, for models and users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The JSON Schema of the arguments object.
@@ -82,7 +82,7 @@ pub enum RunForm {
     Async,
 }
 
-/// How a package is generated.
+/// The options of a generated package.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
@@ -98,10 +98,10 @@ impl Options {
     }
 }
 
-/// How a tool is called, in few words.
+/// The overview of a tool's call, in few words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Call {
-    /// What the tool does, in one line; empty if it has no description.
+pub(crate) struct CallOverview {
+    /// The description of the tool, in one line; empty if it has none.
     pub(crate) summary: String,
     /// The parameters with types and defaults, and the result, in one line: `(path: str) -> ToolResult`.
     pub(crate) signature: String,
@@ -150,7 +150,7 @@ pub struct Degradation {
     /// The path to the spot: `input`, `output` or `results`, then the names of properties, `[]` for items and
     /// `*` for the values of undeclared properties.
     pub path: String,
-    /// What is left out there, and why.
+    /// The part that is left out there, and why.
     pub what: String,
 }
 
@@ -207,9 +207,9 @@ fn function_modules(
 ) -> Vec<(&'static str, FunctionModule)> {
     let mut scope = Scope::with(tools.iter().map(|module| module.name.as_str()));
     let mut modules = Vec::new();
-    let mut add = |kind: &'static str, render: &dyn Fn(Place<'_>) -> RenderedFunctions| {
+    let mut add = |kind: &'static str, render: &dyn Fn(ModulePlace<'_>) -> RenderedFunctions| {
         let name = scope.take(kind.to_owned(), Numbering::Underscore);
-        let place = Place { server: &server.name, module: &name, form };
+        let place = ModulePlace { server: &server.name, module: &name, form };
         let RenderedFunctions { text, functions, degraded } = render(place);
         files.push(File { path: format!("{name}.py"), text });
         modules.push((kind, FunctionModule { name, functions, degraded }));
@@ -246,8 +246,8 @@ pub(crate) fn generate_observed(tool: &Tool, options: Options) -> (String, Strin
     (rendered.text, rendered.last_classes)
 }
 
-/// How `tool` is called.
-pub(crate) fn call(tool: &Tool) -> Call {
+/// The overview of calls of `tool`.
+pub(crate) fn call(tool: &Tool) -> CallOverview {
     python::call(tool, &classes(tool).0)
 }
 

@@ -79,12 +79,12 @@ pub(super) struct Class {
     pub(super) is_duplicate: bool,
     /// Whether its schema also admits `null`, which is no instance of it.
     pub(super) is_nullable: bool,
-    pub(super) body: Body,
+    pub(super) body: ClassBody,
 }
 
-/// What a class is.
+/// The kind of a class, with its content.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Body {
+pub(super) enum ClassBody {
     /// Reserved, and not filled yet or not needed.
     Vacant,
     Model(Model),
@@ -102,7 +102,7 @@ pub(super) struct Model {
     pub(super) rules: Schema,
 }
 
-/// How undeclared properties are handled.
+/// The treatment of undeclared properties.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Extra {
     Allowed,
@@ -141,9 +141,9 @@ pub(super) struct Member {
     pub(super) value: Value,
 }
 
-impl Body {
+impl ClassBody {
     /// The same with other classes, if each class in it has a counterpart.
-    pub(super) fn translated(&self, counterparts: &HashMap<ClassId, ClassId>) -> Option<Body> {
+    pub(super) fn translated(&self, counterparts: &HashMap<ClassId, ClassId>) -> Option<ClassBody> {
         let mut missing = false;
         let mut body = self.clone();
         body.for_each_class(&mut |id| match counterparts.get(id) {
@@ -155,14 +155,14 @@ impl Body {
 
     pub(super) fn for_each_class(&mut self, visit: &mut impl FnMut(&mut ClassId)) {
         match self {
-            Body::Model(model) => {
+            ClassBody::Model(model) => {
                 model.fields.iter_mut().for_each(|field| field.ty.for_each_class(visit));
                 if let Extra::Typed(ty) = &mut model.extra {
                     ty.for_each_class(visit);
                 }
             }
-            Body::Root(ty) => ty.for_each_class(visit),
-            Body::Vacant | Body::Enum(_) => {}
+            ClassBody::Root(ty) => ty.for_each_class(visit),
+            ClassBody::Vacant | ClassBody::Enum(_) => {}
         }
     }
 }

@@ -17,10 +17,10 @@ const MAX_REPEAT: u64 = 4_294_967_294;
 /// ECMAScript's `\s`, for inside a class.
 const SPACE: &str = r"\t\n\x0b\x0c\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff";
 
-/// What has a meaning outside a class.
+/// The characters with a meaning outside a class.
 const SPECIAL: &str = r"\.^$*+?{}[]|()";
 
-/// What has a meaning in a class.
+/// The characters with a meaning in a class.
 const SPECIAL_IN_CLASS: &str = r"\]^-[&~|";
 
 /// `pattern` in Python's syntax, or why there is none.
@@ -54,7 +54,7 @@ struct Translation<'p> {
     complete: Vec<String>,
 }
 
-/// What was read last, as far as a quantifier may follow it.
+/// The part that was read last, as far as a quantifier may follow it.
 #[derive(PartialEq)]
 enum Last {
     /// A quantifier may follow.

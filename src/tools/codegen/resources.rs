@@ -1,10 +1,10 @@
-//! What a server has beside its tools: resources and prompts.
+//! Resources and prompts: what a server has beside its tools.
 
 use serde::{Deserialize, Serialize};
 
 use super::Degradation;
 
-/// What a server has beside its tools.
+/// The resources and prompts of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourcesAndPrompts {
     /// The templates of its resources; `None` if it declares no resources.
@@ -25,7 +25,7 @@ pub struct ResourceTemplate {
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What the resources are.
+    /// The description of the resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
@@ -38,7 +38,7 @@ pub struct Prompt {
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for.
+    /// The purpose of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its arguments, which are texts.
@@ -51,7 +51,7 @@ pub struct Prompt {
 pub struct PromptArgument {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// The description of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Whether it has to be given.

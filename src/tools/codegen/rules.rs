@@ -1,8 +1,8 @@
-//! What of a schema has no counterpart in Python's types, and is checked as a schema when a value is validated.
+//! Parts of a schema that have no counterpart in Python's types, and are checked as a schema when a value is validated.
 
 use serde_json::{Map, Value};
 
-use super::document::{ALSO, Document, Schema};
+use super::document::{ALSO, Schema, SchemaDocument};
 use super::regex;
 
 /// Keywords that only a check at run time can enforce.
@@ -43,17 +43,17 @@ pub(super) fn any(schema: &Schema) -> bool {
     KEYWORDS.iter().any(|keyword| schema.contains_key(*keyword))
 }
 
-/// How many schemas a rule consists of at most: references to the same place are written out each time.
+/// The most schemas of a rule: references to the same place are written out each time.
 const MAX_SCHEMAS: usize = 500;
 
 /// `schema` as a rule: only what is enforced, patterns in Python's syntax, and what `document` has at the places that it
 /// refers to. `None` if that is without end, or if it says something that rules cannot express.
-pub(super) fn rule(schema: &Schema, document: &Document<'_>) -> Option<Schema> {
+pub(super) fn rule(schema: &Schema, document: &SchemaDocument<'_>) -> Option<Schema> {
     Reader { document, open: Vec::new(), schemas_left: MAX_SCHEMAS }.rule(schema)
 }
 
 struct Reader<'d> {
-    document: &'d Document<'d>,
+    document: &'d SchemaDocument<'d>,
     /// The places that are being read.
     open: Vec<String>,
     schemas_left: usize,
@@ -163,7 +163,7 @@ mod tests {
     use serde_json::json;
 
     fn check(schema: &Value, expected: Option<Value>) {
-        let document = Document::new(schema);
+        let document = SchemaDocument::new(schema);
         assert_eq!(rule(schema.as_object().unwrap(), &document).map(Value::Object), expected, "{schema}");
     }
 

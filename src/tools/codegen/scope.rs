@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// What stands between a name and its number.
+/// The sign between a name and its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Numbering {
     /// `Item`, `Item1`, `Item2`: classes.
@@ -15,7 +15,7 @@ pub(super) enum Numbering {
 #[derive(Default)]
 pub(super) struct Scope {
     taken: HashSet<String>,
-    /// Where to go on counting for a name, so that a thousand equal names cost a thousand steps, not a million.
+    /// The number to go on from for a name, so that a thousand equal names cost a thousand steps, not a million.
     next: HashMap<String, usize>,
 }
 

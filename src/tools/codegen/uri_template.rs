@@ -4,7 +4,7 @@
 const OPERATORS: &str = "+#./;?&";
 /// Those after which a missing variable leaves a URI that is complete all the same.
 const OPTIONAL: &str = "#;?&";
-/// How many digits the length of a prefix has at most.
+/// The most digits of the length of a prefix.
 const PREFIX_DIGITS: usize = 4;
 
 /// The longest template that becomes a function, in bytes: its text is in the module several times.
@@ -12,7 +12,7 @@ const TEMPLATE_BYTES: usize = 4 * 1024;
 
 /// A variable of a template.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Variable {
+pub(super) struct TemplateVariable {
     pub(super) name: String,
     /// Whether a list or a mapping comes apart (`*`).
     pub(super) is_exploded: bool,
@@ -20,11 +20,11 @@ pub(super) struct Variable {
 }
 
 /// The variables of `template` in the order of their first occurrence; an error says what is wrong with it.
-pub(super) fn variables(template: &str) -> Result<Vec<Variable>, &'static str> {
+pub(super) fn variables(template: &str) -> Result<Vec<TemplateVariable>, &'static str> {
     if template.len() > TEMPLATE_BYTES {
         return Err("it is longer than 4096 bytes");
     }
-    let mut variables: Vec<Variable> = Vec::new();
+    let mut variables: Vec<TemplateVariable> = Vec::new();
     let mut rest = template;
     while let Some(at) = rest.find(['{', '}']) {
         let after = rest[at..].strip_prefix('{').ok_or("a `}` has no `{`")?;
@@ -39,7 +39,7 @@ pub(super) fn variables(template: &str) -> Result<Vec<Variable>, &'static str> {
                     known.is_required |= is_required;
                     known.is_exploded |= is_exploded;
                 }
-                None => variables.push(Variable { name: name.to_owned(), is_exploded, is_required }),
+                None => variables.push(TemplateVariable { name: name.to_owned(), is_exploded, is_required }),
             }
         }
     }
@@ -62,9 +62,10 @@ fn name(specification: &str) -> Result<(&str, bool), &'static str> {
         (None, None) => (specification, false),
     };
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '%');
-    match !name.is_empty() && name.chars().all(is_name) {
-        true => Ok((name, is_exploded)),
-        false => Err("a variable has no valid name"),
+    if !name.is_empty() && name.chars().all(is_name) {
+        Ok((name, is_exploded))
+    } else {
+        Err("a variable has no valid name")
     }
 }
 
@@ -74,7 +75,7 @@ mod tests {
 
     #[track_caller]
     fn check(template: &str, expected: &str) {
-        let written = |Variable { name, is_exploded, is_required }: Variable| {
+        let written = |TemplateVariable { name, is_exploded, is_required }: TemplateVariable| {
             format!("{name}{}{}", if is_exploded { "*" } else { "" }, if is_required { "" } else { "?" })
         };
         let variables = variables(template).map(|all| all.into_iter().map(written).collect::<Vec<_>>());

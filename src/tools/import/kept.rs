@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::formats::{Found, replace_secrets};
+use super::formats::{FoundSecret, replace_secrets};
 use crate::connections::mcp_client::ServerParameters;
 use crate::ground::env::SECRET;
 use crate::ground::env::vault::Vault;
@@ -13,14 +13,14 @@ use crate::ground::files::JournalNote;
 use crate::ground::text::quoted;
 use crate::tools::registry::Registry;
 
-/// How long the part of a secret's name may be that says where it was.
+/// The length of the part of a secret's name that says where it was.
 const KEY_CHARS: usize = 60;
-/// How many values one secret may have had.
+/// The number of values that one secret may have had.
 const MOST_VALUES: usize = 100;
 
 /// Parameters with placeholders for their secrets, and where these are kept.
 #[derive(Clone)]
-pub(crate) struct Kept {
+pub(crate) struct KeptParameters {
     pub(crate) parameters: ServerParameters,
     secrets: Vec<Secret>,
     vault: Arc<Vault>,
@@ -28,7 +28,7 @@ pub(crate) struct Kept {
 
 /// The secrets of a server while it is registered. If dropped before its end, a later start removes what is not used.
 pub(crate) struct SecretKeeping {
-    kept: Kept,
+    kept: KeptParameters,
     noted: Option<(Vec<String>, JournalNote)>,
     registry: Registry,
 }
@@ -44,7 +44,7 @@ struct Secret {
     is_new: bool,
 }
 
-impl Kept {
+impl KeptParameters {
     /// Takes the secrets out of the parameters of the server `name`. The vault is read and not changed. A secret that it
     /// has already keeps its name, so that the same server has the same parameters each time; another value gets another
     /// name, so that no file changes what a registered server uses.
@@ -149,7 +149,7 @@ impl SecretKeeping {
 }
 
 /// Finds the name for a secret of the server `server`.
-fn secret(server: &str, found: &Found<'_>, others: &[Secret], vault: &Vault) -> io::Result<Secret> {
+fn secret(server: &str, found: &FoundSecret<'_>, others: &[Secret], vault: &Vault) -> io::Result<Secret> {
     let plain = |letter: char| match letter {
         '_' | '-' | '.' => letter,
         _ if letter.is_ascii_alphanumeric() => letter,
@@ -185,11 +185,11 @@ mod tests {
     use crate::connections::mcp_client::{Connector, Guard};
     use crate::ground::env::Variables;
 
-    fn kept(token: &str, vault: &Arc<Vault>) -> Kept {
+    fn kept(token: &str, vault: &Arc<Vault>) -> KeptParameters {
         let object =
             json!({"command": "a", "args": ["--token", "t1t2"], "env": {"A_TOKEN": token, "B_TOKEN": token}});
         let parameters = ServerParameters::parse(object.as_object().unwrap()).unwrap();
-        Kept::of("s", parameters, vault).unwrap()
+        KeptParameters::of("s", parameters, vault).unwrap()
     }
 
     fn registry(state: &Path) -> Registry {
@@ -204,7 +204,7 @@ mod tests {
         std::fs::write(state.join("servers.json"), document).unwrap();
     }
 
-    async fn begin(kept: &Kept, state: &Path) -> SecretKeeping {
+    async fn begin(kept: &KeptParameters, state: &Path) -> SecretKeeping {
         kept.begin(&registry(state), "s").await.unwrap()
     }
 

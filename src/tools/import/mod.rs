@@ -14,12 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::formats::{
-    Client, Contents, Directories, Left, Offered, Place, Reader, Surroundings, Unreadable, merge,
+    ClientDirectories, ConfigurationFile, ConfigurationReader, Directories, FileServers, KnownClient,
+    LeftOutServers, Offered, Unreadable, merge,
 };
-pub(crate) use self::kept::{Kept, SecretKeeping};
+pub(crate) use self::kept::{KeptParameters, SecretKeeping};
 pub(crate) use self::register::AT_ONCE;
 pub use self::register::{ImportEvent, Importer};
-pub(crate) use self::start::{AtStart, StartError, StartServer, offered_at_start};
+pub(crate) use self::start::{AtStart, ImportStartError, StartServer, offered_at_start};
 use crate::config::{self, state_directory};
 use crate::connections::mcp_client::{Reach, ServerParameters};
 use crate::ground::env::Variables;
@@ -43,9 +44,9 @@ pub enum ImportError {
         known_clients()
     )]
     UnknownSource {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// What may be meant.
+        /// The name that may be meant.
         hint: String,
     },
     /// The client has no configuration here.
@@ -53,23 +54,23 @@ pub enum ImportError {
     NoFile {
         /// The client.
         client: &'static str,
-        /// Where its files would be.
+        /// The places of its files.
         places: String,
     },
     /// A file cannot be used.
     #[error("{0}")]
     File(String),
-    /// What is registered, or kept, already cannot be read.
+    /// The registered servers, or the kept secrets, cannot be read.
     #[error("compare with what is registered")]
     State(#[source] io::Error),
 }
 
-/// What there is to import.
+/// The servers to import.
 #[derive(Debug)]
 pub struct Import {
     /// The servers, in the order of precedence.
     pub servers: Vec<ImportServer>,
-    /// What is not taken.
+    /// The servers that are not taken.
     pub left: Vec<ImportLeft>,
     /// Files that cannot be used, with why.
     pub unreadable: Vec<String>,
@@ -89,18 +90,18 @@ pub struct ImportServer {
     pub what: String,
     /// Its variables or headers, its directory and its timeout, each as `NAME=value`, with placeholders for its secrets.
     pub settings: Vec<String>,
-    /// Who has it: names of clients, and files.
+    /// The clients and files that have it.
     pub origins: Vec<(String, PathBuf)>,
     /// Parts that were left out or reinterpreted, a sentence each.
     pub notes: Vec<String>,
     /// The placeholders of its secrets, which stood in clear text.
     pub secrets: Vec<String>,
-    /// What is registered under the name.
+    /// The registration under the name.
     pub state: ImportState,
-    kept: Kept,
+    kept: KeptParameters,
 }
 
-/// What is registered under the name of a server.
+/// The registration under the name of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportState {
     /// Nothing.
@@ -111,7 +112,7 @@ pub enum ImportState {
     Differs,
 }
 
-/// What is not taken. Its texts are safe to show.
+/// A server that is not taken. Its texts are safe to show.
 #[derive(Debug, Clone)]
 pub struct ImportLeft {
     /// Its name in the client.
@@ -145,18 +146,21 @@ impl Import {
         let variables = Variables::load(&workspace);
         let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).map(PathBuf::from);
         let surroundings =
-            Surroundings { workspace: &workspace, home: home.as_deref(), variables: &variables };
+            ClientDirectories { workspace: &workspace, home: home.as_deref(), variables: &variables };
         let connector = config::connector_in(&state, workspace.clone(), Arc::new(variables.clone()));
         let has_program = |command: &str| connector.has_program(command);
-        let reader = Reader { workspace: &workspace, home: home.as_deref(), has_program: &has_program };
+        let reader =
+            ConfigurationReader { workspace: &workspace, home: home.as_deref(), has_program: &has_program };
         let mut reading = Reading::default();
         match from {
-            [] => Client::ALL.into_iter().for_each(|client| reading.all_of(client, &reader, &surroundings)),
+            [] => {
+                KnownClient::ALL.into_iter().for_each(|client| reading.all_of(client, &reader, &surroundings))
+            }
             from => from.iter().try_for_each(|from| reading.named(from, &reader, &surroundings))?,
         }
         let Reading { contents, unreadable, looked_for } = reading;
         let directories = Directories { workspace: &workspace, home: home.as_deref() };
-        let Contents { offered, left } = merge(contents, &directories);
+        let FileServers { offered, left } = merge(contents, &directories);
         let vault = Arc::new(Vault::in_directory(&state));
         let registry = Registry::in_directory(&state, connector.clone());
         let servers =
@@ -186,7 +190,7 @@ impl ImportServer {
         directories: &Directories<'_>,
     ) -> io::Result<Self> {
         let Offered { name, original, parameters, places, notes, .. } = offered;
-        let kept = Kept::of(&name, parameters, vault)?;
+        let kept = KeptParameters::of(&name, parameters, vault)?;
         let state = match registry.parameters_of(&name)? {
             None => ImportState::New,
             Some(registered) if !directories.are_same(&registered, &kept.parameters) => ImportState::Differs,
@@ -210,14 +214,14 @@ impl ImportServer {
 }
 
 impl ImportLeft {
-    pub(crate) fn of(left: Left) -> Self {
-        let Left { name, place, why } = left;
+    pub(crate) fn of(left: LeftOutServers) -> Self {
+        let LeftOutServers { name, place, why } = left;
         let name = shown(&name).chars().take(NAME_CHARS).collect();
         Self { name, owner: shown(&place.owner()), why: shown(&why), path: place.path }
     }
 }
 
-/// What a command line or a URL does not show of a server.
+/// The settings of a server that a command line or a URL does not show.
 fn settings_of(parameters: &ServerParameters) -> Vec<String> {
     let pair = |(name, value): (&String, &String)| format!("{}={}", shown(name), word(value));
     let mut settings: Vec<String> = match &parameters.reach {
@@ -231,10 +235,10 @@ fn settings_of(parameters: &ServerParameters) -> Vec<String> {
     settings
 }
 
-/// How much of a text of a file is shown, in characters.
+/// The part of a text of a file that is shown, in characters.
 const SHOWN_CHARS: usize = 500;
 
-/// How much of a name is shown: it may be a stranger's words for a model.
+/// The part of a name that is shown: it may be a stranger's words for a model.
 const NAME_CHARS: usize = 80;
 
 /// A text from a file, safe to show as a part of a line.
@@ -245,17 +249,22 @@ fn shown(text: &str) -> String {
 /// The files that have been read so far.
 #[derive(Default)]
 struct Reading {
-    contents: Vec<Contents>,
+    contents: Vec<FileServers>,
     unreadable: Vec<String>,
     looked_for: Vec<PathBuf>,
 }
 
 impl Reading {
     /// Reads a client's files; what is wrong with one does not cost the others.
-    fn all_of(&mut self, client: Client, reader: &Reader<'_>, surroundings: &Surroundings<'_>) {
+    fn all_of(
+        &mut self,
+        client: KnownClient,
+        reader: &ConfigurationReader<'_>,
+        surroundings: &ClientDirectories<'_>,
+    ) {
         let places = client.places(surroundings);
         let disabled = match (client, places.last()) {
-            (Client::ClaudeCode, Some(place)) => reader.disabled_in_claude_code(&place.path),
+            (KnownClient::ClaudeCode, Some(place)) => reader.disabled_in_claude_code(&place.path),
             _ => Default::default(),
         };
         for place in places {
@@ -264,7 +273,11 @@ impl Reading {
                     let is_off = |server: &Offered| disabled.contains(&server.original);
                     for server in contents.offered.extract_if(.., |server| is_off(server)) {
                         let (name, place) = (server.original, place.clone());
-                        contents.left.push(Left { name, place, why: "it is disabled there".to_owned() });
+                        contents.left.push(LeftOutServers {
+                            name,
+                            place,
+                            why: "it is disabled there".to_owned(),
+                        });
                     }
                     self.contents.push(contents);
                 }
@@ -279,10 +292,10 @@ impl Reading {
     fn named(
         &mut self,
         from: &str,
-        reader: &Reader<'_>,
-        surroundings: &Surroundings<'_>,
+        reader: &ConfigurationReader<'_>,
+        surroundings: &ClientDirectories<'_>,
     ) -> Result<(), ImportError> {
-        if let Some(client) = Client::named(from) {
+        if let Some(client) = KnownClient::named(from) {
             let (before, failed) = (self.contents.len(), self.unreadable.len());
             self.all_of(client, reader, surroundings);
             if self.contents.len() == before && self.unreadable.len() == failed {
@@ -298,7 +311,7 @@ impl Reading {
             Unreadable::File { source, .. }
                 if source.kind() == io::ErrorKind::NotFound && !from.contains(['/', '.']) =>
             {
-                let near = nearest(from, Client::ALL.iter().map(|client| client.name()));
+                let near = nearest(from, KnownClient::ALL.iter().map(|client| client.name()));
                 let hint = near.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
                 ImportError::UnknownSource { name: line(from), hint }
             }
@@ -314,7 +327,7 @@ fn is_stub(path: &Path) -> bool {
 }
 
 /// Reads a file that the user has named.
-fn read_file(file: &Path, reader: &Reader<'_>) -> Result<Contents, Unreadable> {
+fn read_file(file: &Path, reader: &ConfigurationReader<'_>) -> Result<FileServers, Unreadable> {
     let path = std::path::absolute(file);
     let path = path.map_err(|source| Unreadable::File { path: file.to_owned(), source })?;
     // By its real directory, since whether it lies in the workspace makes a difference.
@@ -323,9 +336,9 @@ fn read_file(file: &Path, reader: &Reader<'_>) -> Result<Contents, Unreadable> {
         (Some(real), Some(name)) => real.join(name),
         _ => path,
     };
-    reader.read(&Place::of_file(path))
+    reader.read(&ConfigurationFile::of_file(path))
 }
 
 fn known_clients() -> String {
-    Client::ALL.map(|client| format!("`{}`", client.name())).join(", ")
+    KnownClient::ALL.map(|client| format!("`{}`", client.name())).join(", ")
 }

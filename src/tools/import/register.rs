@@ -9,10 +9,10 @@ use crate::connections::mcp_client::Connector;
 use crate::ground::text::describe;
 use crate::tools::registry::{Packages, Registry};
 
-/// How many servers are started at once: each may download and compile what it needs.
+/// The number of servers that are started at once: each may download and compile what it needs.
 pub(crate) const AT_ONCE: usize = 8;
 
-/// What happens to a server that is imported.
+/// An event of a server that is imported.
 #[derive(Debug, Clone, Copy)]
 pub enum ImportEvent<'a> {
     /// It is about to be started.
@@ -21,9 +21,9 @@ pub enum ImportEvent<'a> {
     Says(&'a str),
     /// It is registered, with so many tools.
     Registered {
-        /// How many tools it has.
+        /// The number of its tools.
         tools: usize,
-        /// What was left out or reinterpreted, and what code does not express.
+        /// The parts that were left out or reinterpreted, or that code does not express.
         notes: &'a [String],
     },
     /// It is not registered.
@@ -76,7 +76,7 @@ impl Importer {
     async fn register_one(
         &self,
         server: &ImportServer,
-        progress: crate::connections::mcp_client::Progress<'_>,
+        progress: crate::connections::mcp_client::StartProgress<'_>,
     ) -> Result<(usize, Vec<String>), String> {
         let ImportServer { name, kept, .. } = server;
         let keeping = kept.begin(&self.registry, name).await;

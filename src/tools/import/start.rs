@@ -4,15 +4,15 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::formats::{Directories, Left, OURSELVES, Reader, merge};
-use super::{ImportLeft, Kept, Unreadable, read_file};
+use super::formats::{ConfigurationReader, Directories, LeftOutServers, OURSELVES, merge};
+use super::{ImportLeft, KeptParameters, Unreadable, read_file};
 use crate::config::{Config, Site};
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::vault::Vault;
 
 /// Why the files cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
+pub(crate) enum ImportStartError {
     /// A file has no servers that can be read.
     #[error(transparent)]
     File(#[from] Unreadable),
@@ -26,19 +26,19 @@ pub(crate) enum StartError {
     },
 }
 
-/// What the files offer.
+/// The servers of the files.
 #[derive(Default)]
 pub(crate) struct AtStart {
     /// The servers, by name.
     pub(crate) servers: Vec<StartServer>,
-    /// What is not taken, but for ipybox itself, in words.
+    /// The servers that are not taken, but for ipybox itself, in words.
     pub(crate) left: Vec<String>,
 }
 
 /// A server that a file offers.
 pub(crate) struct StartServer {
     pub(crate) name: String,
-    pub(crate) kept: Kept,
+    pub(crate) kept: KeptParameters,
     /// Parts that were left out or reinterpreted, a sentence each.
     pub(crate) notes: Vec<String>,
     /// Whether code in the sandbox, if there is one, could have written the file.
@@ -49,31 +49,31 @@ pub(crate) struct StartServer {
 ///
 /// # Errors
 /// One of them cannot be used.
-pub(crate) fn offered_at_start(config: &Config, connector: &Connector) -> Result<AtStart, StartError> {
+pub(crate) fn offered_at_start(config: &Config, connector: &Connector) -> Result<AtStart, ImportStartError> {
     let vault = Arc::new(Vault::in_directory(&config.state_dir));
     let home = (config.home != Path::new("/")).then_some(config.home.as_path());
     let has_program = |command: &str| connector.has_program(command);
-    let reader = Reader { workspace: &config.workspace, home, has_program: &has_program };
+    let reader = ConfigurationReader { workspace: &config.workspace, home, has_program: &has_program };
     let contents = config.mcp_configs.iter().map(|file| read_file(file, &reader));
     let contents = contents.collect::<Result<Vec<_>, _>>()?;
     let merged = merge(contents, &Directories { workspace: &config.workspace, home });
     let mut start = AtStart::default();
-    for Left { name, place, why } in merged.left {
+    for LeftOutServers { name, place, why } in merged.left {
         if why == OURSELVES {
             tracing::debug!("`--mcp-config` has ipybox itself, which is left out");
             continue;
         }
-        let ImportLeft { name, why, .. } = ImportLeft::of(Left { name, place, why });
+        let ImportLeft { name, why, .. } = ImportLeft::of(LeftOutServers { name, place, why });
         start.left.push(format!("`{name}`: {why}"));
     }
     for offered in merged.offered {
         let is_of_code = offered.places.iter().all(|place| is_of_code(config, &place.path))
             || offered.read.iter().any(|file| is_of_code(config, file));
-        let kept = Kept::of(&offered.name, offered.parameters, &vault);
+        let kept = KeptParameters::of(&offered.name, offered.parameters, &vault);
         let (name, notes) = (offered.name, offered.notes);
         let kept = match kept {
             Ok(kept) => kept,
-            Err(source) => return Err(StartError::Secrets { name, source }),
+            Err(source) => return Err(ImportStartError::Secrets { name, source }),
         };
         start.servers.push(StartServer { name, kept, notes, is_of_code });
     }

@@ -13,7 +13,7 @@ use super::packages::Packages;
 use crate::connections::mcp_client::ServerParameters;
 use crate::ground::env::Variables;
 use crate::tools::codegen::{self, ObserveError, Observed, Options, ResourcesAndPrompts, Tool};
-use crate::tools::servers::Unusable;
+use crate::tools::servers::UnusableServer;
 
 /// The source of the tools.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub enum ApigenSource {
     ToolsFile(PathBuf),
 }
 
-/// What was generated.
+/// The generated packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ApigenReport {
@@ -50,7 +50,7 @@ pub enum ApigenError {
     ToolsFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of it.
         reason: String,
     },
     /// Results were given for a tool that the server does not have.
@@ -146,7 +146,7 @@ async fn from_server(
     let directory = std::env::current_dir().map_err(|error| server_error(&error))?;
     let connector = crate::config::connector_at(directory, Arc::new(variables)).in_foreground();
     let adopted = ServerParameters::adopt(name, parameters, &|command| connector.has_program(command));
-    let (parameters, mut notes) = adopted.map_err(|error| server_error(&Unusable::from(error)))?;
+    let (parameters, mut notes) = adopted.map_err(|error| server_error(&UnusableServer::from(error)))?;
     let report = |what: &str| tracing::info!(server = name, "{what}");
     let listed = generate::listed_by(&connector, name, &parameters, &notes, &report).await;
     let generate::Listed { tools, for_apps, others, notes: of_others, connection, .. } =

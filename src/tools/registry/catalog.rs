@@ -14,7 +14,7 @@ use super::records::{ServerRecord, ServerRecords};
 use super::search::{Error, Index};
 use crate::ground::files::Stamp;
 use crate::tools::codegen::Tool;
-use crate::tools::servers::Query;
+use crate::tools::servers::SearchQuery;
 
 /// The tools of all servers that code can call.
 pub(super) struct Catalog {
@@ -48,7 +48,7 @@ impl Catalog {
     }
 
     /// Answers a query. Blocks.
-    pub(super) fn search(&self, query: &Query) -> Result<String, Error> {
+    pub(super) fn search(&self, query: &SearchQuery) -> Result<String, Error> {
         let mut indexed = self.indexed.lock();
         self.renew(&mut indexed).map_err(Error::Store)?;
         indexed.index.search(query)
@@ -96,6 +96,6 @@ impl Catalog {
 ///
 /// # Errors
 /// The query is out of bounds or names an unknown server, or the files cannot be read.
-pub fn search(state_directory: &Path, query: &Query) -> Result<String, Error> {
+pub fn search(state_directory: &Path, query: &SearchQuery) -> Result<String, Error> {
     Catalog::new([Arc::new(ServerRecords::in_directory(state_directory))]).search(query)
 }

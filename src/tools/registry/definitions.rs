@@ -17,14 +17,14 @@ use crate::ground::files::{StateFile, create_private_directory, if_there};
 use crate::tools::codegen::{Observed, ResourcesAndPrompts, Tool};
 use crate::tools::servers::ToolDefinition;
 
-/// How much of the digest of definitions names their version.
+/// The number of characters of the digest of definitions in the name of their version.
 const VERSION_CHARS: usize = 16;
 
-/// What a server has, as it was when its package was generated.
+/// The tools, resources and prompts of a server, as they were when its package was generated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Definitions {
     pub(super) tools: Vec<Tool>,
-    /// What the server says of itself.
+    /// The server's description of itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<String>,
     /// The server's resource templates and prompts.
@@ -47,7 +47,7 @@ impl Definitions {
         earlier.collect()
     }
 
-    /// How the tools are defined, by name.
+    /// The definitions of the tools, by name.
     pub(super) fn by_tool(&self) -> BTreeMap<String, ToolDefinition> {
         let of = |tool: &Tool| {
             let before = self.before.iter().find(|before| before.name == tool.name);
@@ -67,7 +67,7 @@ impl Definitions {
     }
 }
 
-/// Where definitions are kept. Each version is a file of its own, which is never changed: a registration names its version.
+/// The place of definitions. Each version is a file of its own, which is never changed: a registration names its version.
 /// Writers hold the turns of the registry and of its store.
 pub(super) enum DefinitionStore {
     Directory(PathBuf),

@@ -15,7 +15,7 @@ use crate::ground::text::visible::line;
 use crate::ground::text::{one_line, plain};
 use crate::tools::codegen::{ResourcesAndPrompts, Tool};
 
-/// How much of a diff is shown: a user reads it in a dialog.
+/// The number of lines of a diff that are shown: a user reads it in a dialog.
 const DIFF_LINES: usize = 40;
 const DIFF_LINE_CHARS: usize = 300;
 
@@ -98,7 +98,7 @@ pub(super) fn sha256(tool: &Tool) -> String {
     format!("{:x}", Sha256::digest(definition.to_string()))
 }
 
-/// How a tool's description and schemas differ, line by line; the texts are the server's.
+/// The differences of a tool's description and schemas, line by line; the texts are the server's.
 pub(super) fn diff(before: &Tool, now: &Tool) -> String {
     let lines = |tool: &Tool| {
         let [title, description] = words(tool);

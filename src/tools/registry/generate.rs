@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Error;
 use crate::approval::ToolAnnotations;
-use crate::connections::mcp_client::{self, Connection, Connector, Hints, Progress, ServerParameters};
+use crate::connections::mcp_client::{self, Connection, Connector, Hints, ServerParameters, StartProgress};
 use crate::ground::text::{describe, one_line};
 use crate::tools::codegen::{self, Package, PromptArgument, ResourcesAndPrompts, Tool};
 
 /// The most templates of resources, and the most prompts, that get a function.
 const FUNCTIONS_MAX: usize = 500;
 
-/// What a server has listed.
+/// The lists of a server.
 pub(super) struct Listed {
     pub(super) tools: Vec<Tool>,
     /// By the tools' names.
@@ -20,7 +20,7 @@ pub(super) struct Listed {
     pub(super) for_apps: BTreeSet<String>,
     /// Templates of resources, and prompts.
     pub(super) others: ResourcesAndPrompts,
-    /// What of them is left out.
+    /// The parts of them that are left out.
     pub(super) notes: Vec<String>,
     /// Still open.
     pub(super) connection: Connection,
@@ -32,7 +32,7 @@ pub(super) async fn listed_by(
     name: &str,
     parameters: &ServerParameters,
     notes: &[String],
-    progress: Progress<'_>,
+    progress: StartProgress<'_>,
 ) -> Result<Listed, Error> {
     let what = parameters.summary();
     let server_error = |source| Error::Server {
@@ -72,7 +72,7 @@ fn annotations(hints: Hints) -> ToolAnnotations {
     ToolAnnotations { read_only, destructive, idempotent, open_world }
 }
 
-/// What a server has beside its tools, and notes on what it could not list. Without them its tools can be used all
+/// The resources and prompts of a server, and notes on what it could not list. Without them its tools can be used all
 /// the same.
 async fn others(connection: &Connection) -> (ResourcesAndPrompts, Vec<String>) {
     let identity = connection.identity();
@@ -102,7 +102,7 @@ async fn if_declared<T>(
     if is_declared { Some(listing.await) } else { None }
 }
 
-/// What a server has listed, as far as functions are made of it; `None` if there is nothing.
+/// The list of a server, as far as functions are made of it; `None` if there is nothing.
 fn listed<T>(
     items: &str,
     listed: Option<Result<Vec<T>, mcp_client::Error>>,
@@ -148,7 +148,7 @@ pub(super) fn left_out<'n>(for_apps: impl IntoIterator<Item = &'n String>) -> Op
     })
 }
 
-/// How many templates and prompts have functions, and how to import them; empty if there are none beside tools.
+/// The number of templates and prompts with functions, and the way to import them; empty if there are none beside tools.
 pub(super) fn summary(server: &str, package: &Package, others: &ResourcesAndPrompts) -> String {
     let has_tools = !package.modules.is_empty();
     if package.others.is_empty() || has_tools && others.is_blank() {
@@ -166,7 +166,7 @@ pub(super) fn warnings(package: &Package) -> Vec<String> {
     spots.map(|(name, spot)| one_line(&format!("{name} ({}): {}", spot.path, spot.what))).collect()
 }
 
-pub(super) fn to_codegen(tool: mcp_client::Tool) -> Tool {
+pub(super) fn to_codegen(tool: mcp_client::ServerTool) -> Tool {
     Tool {
         name: tool.name,
         title: tool.title,

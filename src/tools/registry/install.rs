@@ -9,7 +9,7 @@ use super::search::calls_of;
 use super::store::StoredServer;
 use super::{Error, Registry, drift, generate};
 use crate::tools::codegen;
-use crate::tools::servers::{Registered, ToolDefinition};
+use crate::tools::servers::{RegisteredServer, ToolDefinition};
 
 /// The result of installing a package: see [`Registration`](super::Registration).
 pub(super) struct Installed {
@@ -29,7 +29,7 @@ impl Registry {
         packages: &Packages,
         server: codegen::Server,
         found: Definitions,
-        registered: Registered,
+        registered: RegisteredServer,
     ) -> Result<Installed, Error> {
         let Definitions { mut tools, others, .. } = found;
         let name = server.name.clone();
@@ -51,7 +51,7 @@ impl Registry {
         let summary = generate::summary(&name, &package, &others);
         let calls = calls_of(&name, &tools);
         let written = packages.write(&name, &package).map_err(package_error)?;
-        let Registered { parameters, annotations, for_apps, .. } = registered;
+        let RegisteredServer { parameters, annotations, for_apps, .. } = registered;
         let after = StoredServer { parameters, annotations, for_apps, definitions: None };
         let found = Definitions { tools, description: server.description, others, before: earlier };
         let successor =

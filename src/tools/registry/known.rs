@@ -1,4 +1,4 @@
-//! What a user does with the registered servers of a workspace outside of a session: log in and out, list, try, remove.
+//! The commands for the registered servers of a workspace outside of a session: log in and out, list, try, remove.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,13 +47,13 @@ pub enum KnownServerError {
     Url {
         /// The URL.
         url: String,
-        /// What is wrong with it.
+        /// The fault of it.
         why: String,
     },
     /// The login failed, or could not be forgotten.
     #[error("{what} {server}: {why}")]
     Login {
-        /// What was to be done.
+        /// The action that was to be done.
         what: &'static str,
         /// Its name or URL.
         server: String,
@@ -68,7 +68,7 @@ pub enum KnownServerError {
         /// Why, complete.
         why: String,
     },
-    /// What is kept cannot be read or written.
+    /// The kept registrations cannot be read or written.
     #[error("read or write the registrations")]
     Store(#[from] io::Error),
 }
@@ -81,11 +81,11 @@ pub struct KnownServer {
     pub name: String,
     /// Its command line or URL; placeholders are not filled.
     pub target: String,
-    /// How many tools it had when it was registered; `None` if it is not registered yet.
+    /// The number of its tools when it was registered; `None` if it is not registered yet.
     pub tools: Option<usize>,
     /// The login to it, if there is or was one.
     pub login: Option<LoginState>,
-    /// What the user has said of its data.
+    /// The user's label for its data.
     pub label: Option<Label>,
 }
 
@@ -177,7 +177,7 @@ impl KnownServers {
     /// # Errors
     /// What is kept cannot be read.
     pub fn list(&self) -> Result<Vec<KnownServer>, KnownServerError> {
-        let logins = oauth::Store::known(&self.state_directory)?;
+        let logins = oauth::LoginStore::known(&self.state_directory)?;
         let labels = self.answers.labels();
         let mut servers = Vec::new();
         for (name, tools) in self.registry.records.servers.tools()? {
@@ -257,7 +257,7 @@ impl KnownServers {
             }
             known.push(name);
         }
-        for login in oauth::Store::known(&self.state_directory)? {
+        for login in oauth::LoginStore::known(&self.state_directory)? {
             let Some(refused) = login.refused else { continue };
             let Ok(parameters) = ServerParameters::parse(&refused.parameters) else { continue };
             if refused.name == target || is_url && parameters.summary() == shown {
@@ -312,12 +312,12 @@ impl std::fmt::Display for LoginState {
 fn login_of<'a>(parameters: &ServerParameters, logins: &'a [KnownLogin]) -> Option<&'a KnownLogin> {
     let Reach::Http(http) = &parameters.reach else { return None };
     logins.iter().find(|login| {
-        let is_refused = |refused: &oauth::Refused| refused.parameters == parameters.to_json();
+        let is_refused = |refused: &oauth::RefusedAccess| refused.parameters == parameters.to_json();
         login.is_of(&http.url) || login.refused.as_ref().is_some_and(is_refused)
     })
 }
 
-fn login_target(refused: &oauth::Refused) -> String {
+fn login_target(refused: &oauth::RefusedAccess) -> String {
     ServerParameters::parse(&refused.parameters).map(|parameters| parameters.summary()).unwrap_or_default()
 }
 

@@ -14,7 +14,7 @@ use super::store::StoredServer;
 use super::{Registry, drift, generate};
 use crate::connections::mcp_client;
 use crate::ground::text::describe;
-use crate::tools::servers::{Query, Registered, ServerLookup};
+use crate::tools::servers::{RegisteredServer, SearchQuery, ServerLookup};
 
 /// The servers of a registry, and then those of other workspaces.
 pub(super) struct Lookup {
@@ -33,7 +33,7 @@ impl Lookup {
 }
 
 impl ServerLookup for Lookup {
-    fn find(&self, name: &str) -> io::Result<Option<Registered>> {
+    fn find(&self, name: &str) -> io::Result<Option<RegisteredServer>> {
         self.registry.records.settle(&self.registry.connector);
         for place in &self.catalog.places {
             let Some(ServerRecord { server, definitions }) = place.get(name)? else { continue };
@@ -43,7 +43,7 @@ impl ServerLookup for Lookup {
                 tracing::warn!(%error, "the definitions of an MCP server's tools cannot be read");
                 Default::default()
             });
-            return Ok(Some(Registered { parameters, annotations, for_apps, definitions }));
+            return Ok(Some(RegisteredServer { parameters, annotations, for_apps, definitions }));
         }
         Ok(None)
     }
@@ -56,7 +56,7 @@ impl ServerLookup for Lookup {
         Ok(names.into_iter().collect())
     }
 
-    fn changes(&self, name: &str, tools: Vec<mcp_client::Tool>) -> Vec<String> {
+    fn changes(&self, name: &str, tools: Vec<mcp_client::ServerTool>) -> Vec<String> {
         let Ok(Some(ServerRecord { server: registered, definitions: Ok(known) })) =
             self.registry.records.get(name)
         else {
@@ -67,7 +67,7 @@ impl ServerLookup for Lookup {
         drift::changes(&registered.annotations, &known.tools, &tools)
     }
 
-    fn search(&self, query: &Query) -> Result<String, String> {
+    fn search(&self, query: &SearchQuery) -> Result<String, String> {
         self.catalog.search(query).map_err(|error| describe(&error))
     }
 

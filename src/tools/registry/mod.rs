@@ -42,18 +42,18 @@ use self::records::ServerRecords;
 pub(crate) use self::registration::Registration;
 pub use self::search::{Error as SearchError, Index as SearchIndex};
 pub use self::sources::{GenerateError, generate_mcp_sources};
-use crate::connections::mcp_client::{self, Connector, Progress, Refusal, ServerParameters};
+use crate::connections::mcp_client::{self, AccessRefusal, Connector, ServerParameters, StartProgress};
 use crate::ground::env::Variables;
 use crate::kernels::sandbox::Exposed;
 use crate::tools::codegen;
-use crate::tools::servers::{Open, Registered, ServerLookup, Unusable, read};
+use crate::tools::servers::{OpenConnection, RegisteredServer, ServerLookup, UnusableServer, read};
 
 /// Why a server could not be registered. An earlier package and registration are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The name or the parameters cannot be used.
     #[error(transparent)]
-    Unusable(#[from] Unusable),
+    Unusable(#[from] UnusableServer),
     /// The server could not be connected to, or did not list its tools.
     #[error("use the MCP server `{name}` ({what}){}", hints(notes))]
     Server {
@@ -107,7 +107,7 @@ impl Error {
     }
 
     /// A server's refusal for want of a login, beside the error.
-    pub(crate) fn into_refusal(self) -> (Option<Refusal>, Self) {
+    pub(crate) fn into_refusal(self) -> (Option<AccessRefusal>, Self) {
         let refusal = match &self {
             Self::Server { source, .. } => match &**source {
                 mcp_client::Error::Unauthorized { refusal } => Some(refusal.clone()),
@@ -119,7 +119,7 @@ impl Error {
     }
 
     /// The error with another refusal in its place.
-    pub(crate) fn with_refusal(self, refusal: Refusal) -> Self {
+    pub(crate) fn with_refusal(self, refusal: AccessRefusal) -> Self {
         match self {
             Self::Server { name, what, notes, .. } => Self::Server {
                 name,
@@ -216,7 +216,7 @@ impl Registry {
         self.records.settle(&self.connector);
     }
 
-    /// What connects to its servers.
+    /// The connector to its servers.
     pub(crate) fn connector(&self) -> &Connector {
         &self.connector
     }
@@ -269,7 +269,7 @@ impl Registry {
         Ok(self.records.servers.get(name)?.map(|record| record.parameters))
     }
 
-    /// How many tools each registered server has, by its name. Empty if the registry cannot be read, which
+    /// The number of tools of each registered server, by its name. Empty if the registry cannot be read, which
     /// the first call reports.
     pub(crate) fn servers(&self) -> BTreeMap<String, usize> {
         self.records.servers.tools().unwrap_or_else(|error| {
@@ -300,14 +300,14 @@ impl Registry {
         &self,
         candidate: Candidate,
         packages: Packages,
-        progress: Progress<'_>,
-    ) -> Result<(Registration, Open), Error> {
+        progress: StartProgress<'_>,
+    ) -> Result<(Registration, OpenConnection), Error> {
         let Candidate { name, parameters, mut notes, .. } = candidate;
         let Listed { tools, annotations, for_apps, others, notes: of_others, connection } =
             generate::listed_by(&self.connector, &name, &parameters, &notes, progress).await?;
         self.connector.end_other_starts(&name, &parameters);
         notes.extend(generate::left_out(&for_apps).into_iter().chain(of_others));
-        let mut server = Registered { parameters, annotations, for_apps, definitions: BTreeMap::new() };
+        let mut server = RegisteredServer { parameters, annotations, for_apps, definitions: BTreeMap::new() };
         let description = connection.identity().instructions.clone();
         let listed = codegen::Server { name: name.clone(), description };
         let (registry, registered) = (self.clone(), server.clone());
@@ -322,7 +322,7 @@ impl Registry {
             Ok(Installed { modules, calls, others, warnings, drift, definitions }) => {
                 server.definitions = definitions;
                 let registration = Registration { modules, calls, others, warnings, notes, drift };
-                Ok((registration, Open::new(server, connection)))
+                Ok((registration, OpenConnection::new(server, connection)))
             }
             Err(error) => {
                 connection.close().await;

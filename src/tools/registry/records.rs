@@ -1,4 +1,4 @@
-//! What is kept of registered servers, and the order in which it changes.
+//! The records of registered servers, and the order in which they change.
 //!
 //! A change is noted in the journal first. It holds from the moment in which `servers.json` is replaced; until then nothing
 //! that others read has changed. The package and what else belongs to a server come after it, and then the note is removed.
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::definitions::{DefinitionStore, Definitions};
 use super::packages::{NewPackage, Packages};
-use super::store::{Store, StoredServer};
+use super::store::{RegistrationStore, StoredServer};
 use crate::approval::Standing;
 use crate::connections::mcp_client::{Connector, LoginError, ServerParameters};
 use crate::ground::env::vault::Vault;
@@ -22,12 +22,12 @@ use crate::ground::files::{Journal, JournalNote, if_there};
 use crate::ground::text::describe;
 use crate::tools::codegen;
 
-/// How long to wait for another process that registers a server. Its package may be large.
+/// The time to wait for another process that registers a server. Its package may be large.
 const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The registrations of a workspace, or of an application.
 pub(super) struct ServerRecords {
-    pub(super) servers: Store,
+    pub(super) servers: RegistrationStore,
     pub(super) definitions: DefinitionStore,
     /// The state directory; without it, all is as short-lived as the process.
     directory: Option<PathBuf>,
@@ -71,12 +71,16 @@ pub(super) enum NotChanged {
 
 impl ServerRecords {
     pub(super) fn in_memory() -> Self {
-        Self { servers: Store::in_memory(), definitions: DefinitionStore::in_memory(), directory: None }
+        Self {
+            servers: RegistrationStore::in_memory(),
+            definitions: DefinitionStore::in_memory(),
+            directory: None,
+        }
     }
 
     pub(super) fn in_directory(directory: &Path) -> Self {
         Self {
-            servers: Store::in_directory(directory),
+            servers: RegistrationStore::in_directory(directory),
             definitions: DefinitionStore::in_directory(directory),
             directory: Some(directory.to_owned()),
         }

@@ -1,12 +1,12 @@
-//! What a registration has brought, for the caller and as texts for a model.
+//! The result of a registration, for the caller and as texts for a model.
 
 /// The result of a registration.
 pub(crate) struct Registration {
     /// The names of the generated modules, one for each tool, in the server's order.
     pub(crate) modules: Vec<String>,
-    /// How they are called if they are few, else which there are, as text for a model.
+    /// The way to call them if they are few, else their names, as text for a model.
     pub(crate) calls: String,
-    /// How many templates and prompts got functions, with the modules to import; empty if there are none.
+    /// The number of templates and prompts that got functions, with the modules to import; empty if there are none.
     pub(crate) others: String,
     /// Warnings about the generated code.
     pub(crate) warnings: Vec<String>,

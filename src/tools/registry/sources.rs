@@ -35,7 +35,7 @@ pub enum GenerateError {
     /// The package could not be written, or the registration not kept.
     #[error("{message}")]
     Files {
-        /// What could not be done.
+        /// The action that could not be done.
         message: String,
         /// Why.
         kind: std::io::ErrorKind,

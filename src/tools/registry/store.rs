@@ -29,7 +29,7 @@ pub(super) struct StoredServer {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Document {
+pub(super) struct RegistryDocument {
     servers: BTreeMap<String, Entry>,
 }
 
@@ -51,15 +51,15 @@ struct ToolEntry {
     annotations: ToolAnnotations,
 }
 
-/// Where registrations are kept.
-pub(super) enum Store {
+/// The place of registrations.
+pub(super) enum RegistrationStore {
     /// The file. Several servers on one workspace may use it at the same time.
     File(StateFile),
     /// As long as the process lives.
-    Memory(Mutex<Document>),
+    Memory(Mutex<RegistryDocument>),
 }
 
-impl Store {
+impl RegistrationStore {
     pub(super) fn in_memory() -> Self {
         Self::Memory(Mutex::default())
     }
@@ -81,7 +81,7 @@ impl Store {
         Ok(Some(StoredServer { parameters, annotations, for_apps, definitions }))
     }
 
-    /// How many tools each server has, by its name.
+    /// The number of tools of each server, by its name.
     pub(super) fn tools(&self) -> io::Result<BTreeMap<String, usize>> {
         Ok(self.entries()?.into_iter().map(|(name, entry)| (name, entry.tools.len())).collect())
     }
@@ -117,7 +117,7 @@ impl Store {
 
     /// Stores the registration of `name`, or removes it; an error leaves the file unchanged. Blocks.
     pub(super) fn put(&self, name: &str, record: Option<&StoredServer>) -> io::Result<()> {
-        let put = |document: &mut Document| match record.map(Entry::of) {
+        let put = |document: &mut RegistryDocument| match record.map(Entry::of) {
             Some(entry) => drop(document.servers.insert(name.to_owned(), entry)),
             None => drop(document.servers.remove(name)),
         };
@@ -142,7 +142,7 @@ impl Store {
     /// Reads the file: another process may have written it.
     fn entries(&self) -> io::Result<BTreeMap<String, Entry>> {
         match self {
-            Self::File(file) => Ok(file.read::<Document>()?.servers),
+            Self::File(file) => Ok(file.read::<RegistryDocument>()?.servers),
             Self::Memory(document) => Ok(document.lock().servers.clone()),
         }
     }
@@ -185,11 +185,11 @@ mod tests {
     #[test]
     fn what_is_put_is_found_by_another_process() {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::in_directory(directory.path());
+        let store = RegistrationStore::in_directory(directory.path());
         store.put("a", Some(&record("one"))).unwrap();
         store.put("b", Some(&record("two"))).unwrap();
         store.put("a", Some(&record("three"))).unwrap();
-        let other = Store::in_directory(directory.path());
+        let other = RegistrationStore::in_directory(directory.path());
         assert_eq!(other.get("a").unwrap().unwrap().parameters.to_json()["command"], "three");
         assert_eq!(other.get("b").unwrap().unwrap().parameters.to_json()["command"], "two");
         let record = other.get("b").unwrap().unwrap();
@@ -209,14 +209,14 @@ mod tests {
         let servers = json!({"s": {"parameters": {"command": "x"}, "tools": [tool]}});
         let text = json!({"version": 1, "servers": servers}).to_string();
         std::fs::write(directory.path().join("servers.json"), text).unwrap();
-        let record = Store::in_directory(directory.path()).get("s").unwrap().unwrap();
+        let record = RegistrationStore::in_directory(directory.path()).get("s").unwrap().unwrap();
         assert_eq!(record.annotations["t"], annotations());
     }
 
     #[test]
     fn placeholders_are_stored_unresolved() {
         let directory = tempfile::tempdir().unwrap();
-        Store::in_directory(directory.path()).put("a", Some(&record("x"))).unwrap();
+        RegistrationStore::in_directory(directory.path()).put("a", Some(&record("x"))).unwrap();
         let text = std::fs::read_to_string(directory.path().join("servers.json")).unwrap();
         assert!(text.contains("${KEY}"), "{text}");
     }
@@ -227,7 +227,7 @@ mod tests {
         let path = directory.path().join("servers.json");
         for damage in ["{", r#"{"version": 2, "servers": {}}"#] {
             std::fs::write(&path, damage).unwrap();
-            let store = Store::in_directory(directory.path());
+            let store = RegistrationStore::in_directory(directory.path());
             assert!(store.get("a").err().unwrap().to_string().contains("servers.json"));
             assert!(store.put("a", Some(&record("x"))).is_err());
             assert_eq!(std::fs::read_to_string(&path).unwrap(), damage);

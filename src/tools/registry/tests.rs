@@ -17,7 +17,7 @@ pub(super) fn definitions_in(state: &Path) -> Definitions {
 /// Installs a server `s` with these tools. Its command is called as the first one.
 pub(super) fn install_tools(registry: &Registry, workspace: &Path, names: &[&str]) {
     let parameters = Map::from_iter([("command".to_owned(), names[0].into())]);
-    let registered = Registered {
+    let registered = RegisteredServer {
         parameters: ServerParameters::parse(&parameters).unwrap(),
         annotations: BTreeMap::new(),
         for_apps: std::collections::BTreeSet::new(),
@@ -65,7 +65,7 @@ fn a_registration_that_fails_changes_nothing_and_hides_no_change() {
     let install = |description: &str| {
         let tool = serde_json::json!({"name": "t", "description": description, "input_schema": {}});
         let parameters = Map::from_iter([("command".to_owned(), description.into())]);
-        let registered = Registered {
+        let registered = RegisteredServer {
             parameters: ServerParameters::parse(&parameters).unwrap(),
             annotations: BTreeMap::from([("t".to_owned(), crate::approval::ToolAnnotations::default())]),
             for_apps: std::collections::BTreeSet::new(),

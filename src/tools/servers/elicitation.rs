@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::approval::{Action, Denied, ELICITATION, Gate, Target};
-use crate::connections::mcp_client::{Asker, NotAnswered, Question};
+use crate::connections::mcp_client::{Asker, ElicitationQuestion, NotAnswered};
 
 /// Asks by a gate: the user of the current cell.
 pub(crate) struct ByGate {
@@ -24,15 +24,15 @@ impl Asker for ByGate {
     fn ask<'a>(
         &'a self,
         name: &'a str,
-        question: Question,
+        question: ElicitationQuestion,
     ) -> BoxFuture<'a, Result<Map<String, Value>, NotAnswered>> {
         Box::pin(async move {
             let target = match &question {
-                Question::Page { url, .. } => Target::Url(url.clone()),
-                Question::Form { .. } => Target::Host,
+                ElicitationQuestion::Page { url, .. } => Target::Url(url.clone()),
+                ElicitationQuestion::Form { .. } => Target::Host,
             };
             let action = Action::new(name.to_owned(), ELICITATION.to_owned(), question.arguments(), target);
-            let is_page = matches!(question, Question::Page { .. });
+            let is_page = matches!(question, ElicitationQuestion::Page { .. });
             self.gate.elicit(action, is_page).await.map_err(|denied| match denied {
                 Denied::Rejected { .. } => NotAnswered::Declined,
                 Denied::Expired { .. } => NotAnswered::Silent,

@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::approval::{Action, ApprovalQueue, Approver, Denied, Gate, LOGIN, OnPage, Target};
-use crate::connections::mcp_client::{Connector, Refusal, ServerParameters};
+use crate::connections::mcp_client::{AccessRefusal, Connector, ServerParameters};
 use crate::connections::oauth::{Opener, Visited};
 use crate::ground::text::describe;
 
-/// How long a login may take.
+/// The time that a login may take.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
-/// How many logins one request may take: a server that always wants more scopes gets no further.
+/// The number of logins that one request may take: a server that always wants more scopes gets no further.
 pub(crate) const LOGINS: usize = 2;
 
 /// Has the user of `approver` log in to the server that has answered with `refusal`. The request can be made again
@@ -27,8 +27,8 @@ pub(crate) async fn log_in(
     gate: &Gate,
     approver: &Approver,
     (name, parameters): (&str, &ServerParameters),
-    refusal: Refusal,
-) -> Result<(), Refusal> {
+    refusal: AccessRefusal,
+) -> Result<(), AccessRefusal> {
     let Some(queue) = approver.page_queue().filter(|_| refusal.command.is_some()) else {
         return Err(refusal);
     };
@@ -47,7 +47,7 @@ pub(crate) async fn log_in(
             if let Some(page) = page {
                 page.on_record.error(&why);
             }
-            Err(Refusal { why: Some(why), ..refusal })
+            Err(AccessRefusal { why: Some(why), ..refusal })
         }
     }
 }

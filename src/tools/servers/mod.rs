@@ -17,29 +17,29 @@ use crate::tools::codegen;
 
 pub(crate) use self::elicitation::ByGate;
 pub(crate) use self::login::{LOGINS, log_in};
-pub(crate) use self::pool::{Error, Open, Pool, Request, Sending};
-pub use self::query::{Detail, Query};
+pub(crate) use self::pool::{Error, OpenConnection, Pool, PoolRequest, Sending};
+pub use self::query::{SearchDetail, SearchQuery};
 
 /// Looks up registered servers by name.
 pub(crate) trait ServerLookup: Send + Sync {
     /// The server registered as `name`, if there is one.
-    fn find(&self, name: &str) -> io::Result<Option<Registered>>;
+    fn find(&self, name: &str) -> io::Result<Option<RegisteredServer>>;
 
     /// The names of all registered servers, in order.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// What is different in the tools of the server `name` since it was registered. Blocks.
-    fn changes(&self, _name: &str, _tools: Vec<mcp_client::Tool>) -> Vec<String> {
+    /// The changes of the tools of the server `name` since it was registered. Blocks.
+    fn changes(&self, _name: &str, _tools: Vec<mcp_client::ServerTool>) -> Vec<String> {
         Vec::new()
     }
 
-    /// How to register a server here, as a text that follows "hint: ".
+    /// The way to register a server here, as a text that follows "hint: ".
     fn how_to_register(&self) -> &'static str {
         "register it with `register_mcp_server`"
     }
 
     /// Finds tools of the registered servers, and says how they are called; the error is a text. Blocks.
-    fn search(&self, query: &Query) -> Result<String, String>;
+    fn search(&self, query: &SearchQuery) -> Result<String, String>;
 
     /// Infers the type of a tool's results from some of them, and writes the tool's module anew. Returns the
     /// inferred classes as Python text; the error is a text. Blocks.
@@ -48,27 +48,27 @@ pub(crate) trait ServerLookup: Send + Sync {
 
 /// A registered server.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Registered {
-    /// How to reach it.
+pub(crate) struct RegisteredServer {
+    /// The way to reach it.
     pub(crate) parameters: ServerParameters,
     /// The annotations of its tools when it was registered, by tool name.
     pub(crate) annotations: BTreeMap<String, ToolAnnotations>,
     /// The tools that are for the server's own user interface: code does not call them.
     pub(crate) for_apps: BTreeSet<String>,
-    /// How its tools are defined, by name.
+    /// The definitions of its tools, by name.
     pub(crate) definitions: BTreeMap<String, ToolDefinition>,
 }
 
-/// How a tool is defined: its description and schemas.
+/// The definition of a tool: its description and schemas.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ToolDefinition {
     /// Their SHA-256, in hexadecimal digits.
     pub(crate) sha256: String,
-    /// How they differ from those before, as a diff; `None` if they have not changed.
+    /// The changes since the definitions before, as a diff; `None` if there are none.
     pub(crate) changes: Option<String>,
 }
 
-impl Registered {
+impl RegisteredServer {
     /// The SHA-256 of its parameters, in hexadecimal digits; placeholders are not filled.
     pub(crate) fn fingerprint(&self) -> String {
         format!("{:x}", Sha256::digest(Value::Object(self.parameters.to_json()).to_string()))
@@ -95,7 +95,7 @@ impl Registered {
 
 /// Why a server cannot be registered under a name.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unusable {
+pub(crate) enum UnusableServer {
     /// The name cannot be a package's.
     #[error(transparent)]
     Name(#[from] codegen::PackageNameError),
@@ -115,10 +115,10 @@ pub(crate) fn read(
     name: &str,
     parameters: &Map<String, Value>,
     has_program: &dyn Fn(&str) -> bool,
-) -> Result<(ServerParameters, Vec<String>), Unusable> {
+) -> Result<(ServerParameters, Vec<String>), UnusableServer> {
     codegen::validate_package_name(name)?;
     if name == OURSELVES {
-        return Err(Unusable::Reserved);
+        return Err(UnusableServer::Reserved);
     }
     Ok(ServerParameters::adopt(name, parameters, has_program)?)
 }

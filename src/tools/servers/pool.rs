@@ -11,16 +11,18 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{LOGINS, Registered, ServerLookup, log_in};
+use super::{LOGINS, RegisteredServer, ServerLookup, log_in};
 use crate::approval::{Attempt, CheckedCall, Denied, Gate, OpenCall, Permit};
-use crate::connections::mcp_client::{self, CallError, Connection, Connector, ListKind, Received, Refusal};
+use crate::connections::mcp_client::{
+    self, AccessRefusal, CallError, Connection, Connector, ListKind, Received,
+};
 use crate::ground::budget::members_weight;
 use crate::ground::text::{describe, listed, nearest};
 
 /// The largest arguments that are copied for a retry, in bytes.
 const COPIED_BYTES: usize = 1024 * 1024;
 
-/// How long a server may take to list the tools that it has changed.
+/// The time that a server may take to list the tools that it has changed.
 const CHANGES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a tool call has no result.
@@ -60,7 +62,7 @@ pub(crate) enum Error {
 
 /// A request to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Request {
+pub(crate) enum PoolRequest {
     /// Call the tool.
     Tool,
     /// Read the resource whose URI is the argument `uri`.
@@ -71,7 +73,7 @@ pub(crate) enum Request {
     Prompt,
 }
 
-impl Request {
+impl PoolRequest {
     async fn make(self, call: CheckedCall, connection: &Connection) -> Result<Received, CallError> {
         let (tool, mut arguments) = call.into_parts();
         match self {
@@ -96,11 +98,11 @@ impl Request {
 
 /// A permitted request to a server, as that was registered when permission was requested.
 pub(crate) struct Sending<'a> {
-    pub(crate) server: &'a Arc<Registered>,
+    pub(crate) server: &'a Arc<RegisteredServer>,
     pub(crate) permit: &'a mut Permit,
     /// Is that of another decision once the permit does not hold any more.
     pub(crate) on_record: &'a mut OpenCall,
-    pub(crate) kind: Request,
+    pub(crate) kind: PoolRequest,
     pub(crate) gate: &'a Gate,
 }
 
@@ -121,20 +123,20 @@ impl Sending<'_> {
 #[derive(Default)]
 struct Slot {
     /// Held while connecting, so that simultaneous calls share one connection.
-    place: AsyncMutex<Option<Open>>,
+    place: AsyncMutex<Option<OpenConnection>>,
     /// Cancelled when the connection is closed: stops connecting.
     closed: CancellationToken,
 }
 
 /// A connection, and its server.
 #[derive(Clone)]
-pub(crate) struct Open {
-    server: Arc<Registered>,
+pub(crate) struct OpenConnection {
+    server: Arc<RegisteredServer>,
     connection: Arc<Connection>,
 }
 
-impl Open {
-    pub(crate) fn new(server: Registered, connection: Connection) -> Self {
+impl OpenConnection {
+    pub(crate) fn new(server: RegisteredServer, connection: Connection) -> Self {
         Self { server: Arc::new(server), connection: Arc::new(connection) }
     }
 
@@ -161,13 +163,13 @@ impl Pool {
         self.connector.has_program(command)
     }
 
-    /// Where names are looked up.
+    /// The lookup of names.
     pub(crate) fn servers(&self) -> Arc<dyn ServerLookup> {
         Arc::clone(&self.servers)
     }
 
     /// The server named `name`: that of its live connection, else the registered one.
-    pub(crate) async fn resolve(&self, name: &str) -> Result<Arc<Registered>, Error> {
+    pub(crate) async fn resolve(&self, name: &str) -> Result<Arc<RegisteredServer>, Error> {
         if let Some(slot) = self.existing_slot(name)
             && let Some(open) = live(&*slot.place.lock().await)
         {
@@ -212,7 +214,7 @@ impl Pool {
             self.connector.note(&name, &server.parameters, refusal).await;
         }
         answer.map_err(|error| match (error, kind) {
-            (Error::Call(error @ (CallError::Tool(_) | CallError::Protocol { .. })), Request::Tool) => {
+            (Error::Call(error @ (CallError::Tool(_) | CallError::Protocol { .. })), PoolRequest::Tool) => {
                 match unknown_tool(&name, &sending.permit.action().tool_name, server) {
                     Some(hint) => Error::UnknownTool { error: Box::new(error), hint },
                     None => error.into(),
@@ -227,7 +229,7 @@ impl Pool {
         &self,
         sending: &mut Sending<'_>,
         name: &str,
-        mut refusal: Refusal,
+        mut refusal: AccessRefusal,
     ) -> Result<Received, Error> {
         for _ in 0..LOGINS {
             let asked = refusal.scopes();
@@ -258,7 +260,7 @@ impl Pool {
     async fn connection_of_user(
         &self,
         name: &str,
-        server: &Arc<Registered>,
+        server: &Arc<RegisteredServer>,
         gate: &Gate,
     ) -> Result<Arc<Connection>, Error> {
         let connect_error = |refusal| {
@@ -281,14 +283,14 @@ impl Pool {
     async fn log_in(
         &self,
         name: &str,
-        server: &Registered,
+        server: &RegisteredServer,
         gate: &Gate,
-        refusal: Refusal,
-    ) -> Result<(), Refusal> {
+        refusal: AccessRefusal,
+    ) -> Result<(), AccessRefusal> {
         log_in(&self.connector, gate, &gate.approver(), (name, &server.parameters), refusal).await
     }
 
-    /// What is different in the tools of the servers that say so, as notes for the author of the code.
+    /// The changes of the tools of the servers that announce them, as notes for the author of the code.
     pub(crate) async fn changes(&self) -> Vec<String> {
         let slots: Vec<_> = {
             let slots = self.slots.lock();
@@ -320,7 +322,7 @@ impl Pool {
     }
 
     /// Takes over a connection that is open already.
-    pub(crate) async fn adopt(&self, name: &str, open: Open) {
+    pub(crate) async fn adopt(&self, name: &str, open: OpenConnection) {
         let old = self.slot(name).place.lock().await.replace(open);
         if let Some(old) = old {
             old.connection.close().await;
@@ -361,7 +363,7 @@ impl Pool {
         Arc::clone(slots.entry(server.to_owned()).or_default())
     }
 
-    async fn connection(&self, name: &str, server: &Arc<Registered>) -> Result<Arc<Connection>, Error> {
+    async fn connection(&self, name: &str, server: &Arc<RegisteredServer>) -> Result<Arc<Connection>, Error> {
         if let Some(slot) = self.existing_slot(name)
             && let Some(open) = live(&*slot.place.lock().await)
         {
@@ -393,11 +395,11 @@ impl Pool {
             connection
                 .map_err(|source| Error::Connect { name: name.to_owned(), source: Box::new(source) })?,
         );
-        *place = Some(Open { server: Arc::clone(server), connection: Arc::clone(&connection) });
+        *place = Some(OpenConnection { server: Arc::clone(server), connection: Arc::clone(&connection) });
         Ok(connection)
     }
 
-    fn look_up(&self, name: &str) -> Result<Registered, Error> {
+    fn look_up(&self, name: &str) -> Result<RegisteredServer, Error> {
         let found = self.servers.find(name).map_err(Error::Lookup)?;
         found.ok_or_else(|| {
             let known = self.servers.names().unwrap_or_default();
@@ -435,7 +437,7 @@ fn unknown_server(name: &str, known: &[String], how_to_register: &str) -> String
 }
 
 /// The hint for a call of a tool that `server` did not have when it was registered, if its tools are known.
-fn unknown_tool(name: &str, tool: &str, server: &Registered) -> Option<String> {
+fn unknown_tool(name: &str, tool: &str, server: &RegisteredServer) -> Option<String> {
     if server.annotations.is_empty() || server.annotations.contains_key(tool) {
         return None;
     }
@@ -448,14 +450,11 @@ fn unknown_tool(name: &str, tool: &str, server: &Registered) -> Option<String> {
     })
 }
 
-fn live(place: &Option<Open>) -> Option<Open> {
+fn live(place: &Option<OpenConnection>) -> Option<OpenConnection> {
     place.as_ref().filter(|open| open.connection.is_alive()).cloned()
 }
 
 /// Checks that the server is still the approved one.
-fn the_same(name: &str, now: &Registered, approved: &Registered) -> Result<(), Error> {
-    match now.parameters == approved.parameters {
-        true => Ok(()),
-        false => Err(Error::Changed { name: name.to_owned() }),
-    }
+fn the_same(name: &str, now: &RegisteredServer, approved: &RegisteredServer) -> Result<(), Error> {
+    if now.parameters == approved.parameters { Ok(()) } else { Err(Error::Changed { name: name.to_owned() }) }
 }

@@ -16,9 +16,9 @@ use crate::ground::web::listener::Busy;
 const TOKEN_CHARS_MIN: usize = 16;
 
 /// A bearer token.
-pub(super) struct Token(String);
+pub(super) struct BearerToken(String);
 
-impl Token {
+impl BearerToken {
     /// A random one.
     pub(super) fn new() -> Self {
         Self(format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple()))
@@ -51,25 +51,25 @@ pub(super) enum Role {
 
 /// The tokens of one tool server.
 pub(super) struct Keys {
-    caller: RwLock<Token>,
+    caller: RwLock<BearerToken>,
     /// `None` in an embedded server, whose host does not use HTTP.
-    host: Option<Token>,
+    host: Option<BearerToken>,
 }
 
 impl Keys {
     /// A random token for callers, and none for the host.
     pub(super) fn of_callers() -> Self {
-        Self { caller: RwLock::new(Token::new()), host: None }
+        Self { caller: RwLock::new(BearerToken::new()), host: None }
     }
 
-    pub(super) fn new(caller: Token, host: Token) -> Self {
+    pub(super) fn new(caller: BearerToken, host: BearerToken) -> Self {
         Self { caller: RwLock::new(caller), host: Some(host) }
     }
 
     /// Makes a new token for callers; the earlier one is invalid from now on.
     pub(super) fn renew_caller(&self) -> String {
         let mut token = self.caller.write();
-        *token = Token::new();
+        *token = BearerToken::new();
         token.0.clone()
     }
 
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn each_token_opens_what_is_its_own() {
-        let token = |text: &str| Token::given(text.to_owned()).unwrap();
+        let token = |text: &str| BearerToken::given(text.to_owned()).unwrap();
         let keys = Arc::new(Keys::new(token("caller-token-0123"), token("host-token-012345")));
         let status = |role, headers: &[(HeaderName, &str)]| {
             let headers =
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn what_is_no_secret_is_no_token() {
         for text in ["", "short", "with a space in it all", "0123456789abcde\n"] {
-            assert!(Token::given(text.to_owned()).is_none(), "{text:?}");
+            assert!(BearerToken::given(text.to_owned()).is_none(), "{text:?}");
         }
     }
 }

@@ -7,17 +7,17 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::connections::mcp_client::ServerParameters;
-use crate::tools::servers::{Query, Registered, ServerLookup};
+use crate::tools::servers::{RegisteredServer, SearchQuery, ServerLookup};
 
 /// The registered servers of a standalone tool server, in memory.
 #[derive(Default)]
-pub(super) struct Announced(Mutex<BTreeMap<String, Registered>>);
+pub(super) struct AnnouncedServers(Mutex<BTreeMap<String, RegisteredServer>>);
 
-impl Announced {
+impl AnnouncedServers {
     /// Registers `name` with these parameters. Returns whether it replaced other ones.
     pub(super) fn put(&self, name: &str, parameters: ServerParameters) -> bool {
         // Its tools are not listed before a call, so their annotations are not known.
-        let server = Registered {
+        let server = RegisteredServer {
             parameters,
             annotations: BTreeMap::new(),
             for_apps: BTreeSet::new(),
@@ -32,13 +32,13 @@ impl Announced {
         self.0.lock().remove(name).is_some()
     }
 
-    pub(super) fn all(&self) -> BTreeMap<String, Registered> {
+    pub(super) fn all(&self) -> BTreeMap<String, RegisteredServer> {
         self.0.lock().clone()
     }
 }
 
-impl ServerLookup for Announced {
-    fn find(&self, name: &str) -> io::Result<Option<Registered>> {
+impl ServerLookup for AnnouncedServers {
+    fn find(&self, name: &str) -> io::Result<Option<RegisteredServer>> {
         Ok(self.0.lock().get(name).cloned())
     }
 
@@ -50,7 +50,7 @@ impl ServerLookup for Announced {
         "its host registers it with `PUT /servers/{name}`"
     }
 
-    fn search(&self, _query: &Query) -> Result<String, String> {
+    fn search(&self, _query: &SearchQuery) -> Result<String, String> {
         Err("search tools: this tool server does not keep the tools of its servers\n\
              hint: the packages in `mcptools/` list theirs: `print(mcptools.<server_name>)`"
             .to_owned())
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_change_is_distinguished_from_a_repetition() {
-        let servers = Announced::default();
+        let servers = AnnouncedServers::default();
         assert!(!servers.put("a", parameters(json!({"command": "x"}))));
         assert!(!servers.put("a", parameters(json!({"command": "x", "args": []}))));
         assert!(servers.put("a", parameters(json!({"url": "http://x/mcp"}))));
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_search_says_why_it_finds_nothing() {
-        let error = Announced::default().search(&Query::new("x")).unwrap_err();
+        let error = AnnouncedServers::default().search(&SearchQuery::new("x")).unwrap_err();
         assert!(error.contains("does not keep the tools") && error.contains("hint: "), "{error}");
     }
 }

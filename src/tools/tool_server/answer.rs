@@ -15,7 +15,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::approval::Denied;
-use crate::connections::mcp_client::{Body, Content, Received, Resource, ToolOutput};
+use crate::connections::mcp_client::{Received, Resource, ResourceBody, ToolContent, ToolOutput};
 use crate::ground::budget::{Lease, apart};
 
 /// The media type of JSON on the first line, followed by the binary data, whose lengths are the members
@@ -35,7 +35,7 @@ pub(super) enum Form {
 
 /// The answer to a valid request.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum CallAnswer {
     /// The result of a tool, or the contents of a resource.
     Received(Received),
     /// A result of ipybox itself: `true` for a command that may run, the inferred classes.
@@ -59,7 +59,7 @@ pub(super) struct Written {
     lease: Option<Lease>,
 }
 
-impl Answer {
+impl CallAnswer {
     pub(super) fn failed(message: String) -> Self {
         Self::Error { kind: ErrorKind::Tool, message }
     }
@@ -114,7 +114,7 @@ impl Answer {
 impl Written {
     /// Appends the binary data, if any. The JSON before it has no line breaks.
     fn add(&mut self, output: &ToolOutput) {
-        for data in output.content.iter().filter_map(Content::data).filter(|data| !data.is_empty()) {
+        for data in output.content.iter().filter_map(ToolContent::data).filter(|data| !data.is_empty()) {
             if self.media_type == JSON {
                 self.media_type = WITH_BYTES;
                 self.bytes.push(b'\n');
@@ -130,7 +130,7 @@ impl AsRef<[u8]> for Written {
     }
 }
 
-impl From<Denied> for Answer {
+impl From<Denied> for CallAnswer {
     fn from(denied: Denied) -> Self {
         let kind = match denied {
             Denied::Expired { .. } => ErrorKind::Timeout,
@@ -211,7 +211,7 @@ impl<'a> Output<'a> {
         };
         let says_everything = match output.content.as_slice() {
             [] => true,
-            [Content::Text(_)] => !is_structured,
+            [ToolContent::Text(_)] => !is_structured,
             _ => false,
         };
         let content = if says_everything { &[] } else { output.content.as_slice() };
@@ -224,22 +224,22 @@ impl<'a> Output<'a> {
 }
 
 impl<'a> Block<'a> {
-    fn new(content: &'a Content, form: Form) -> Self {
+    fn new(content: &'a ToolContent, form: Form) -> Self {
         let binary = |mime_type: &'a str, data: &'a [u8]| {
             let data = if form == Form::WithBytes { Payload::Bytes(data.len()) } else { Payload::Data(data) };
             Binary { mime_type, data }
         };
         match content {
-            Content::Text(text) => Self::Text { text: Cow::Borrowed(text) },
-            Content::Unusable(_) => Self::Text { text: Cow::Owned(content.to_string()) },
-            Content::Link(resource) => Self::ResourceLink(resource),
-            Content::Image { media_type, data } => Self::Image(binary(media_type, data)),
-            Content::Audio { media_type, data } => Self::Audio(binary(media_type, data)),
-            Content::Resource { uri, media_type, body } => {
+            ToolContent::Text(text) => Self::Text { text: Cow::Borrowed(text) },
+            ToolContent::Unusable(_) => Self::Text { text: Cow::Owned(content.to_string()) },
+            ToolContent::Link(resource) => Self::ResourceLink(resource),
+            ToolContent::Image { media_type, data } => Self::Image(binary(media_type, data)),
+            ToolContent::Audio { media_type, data } => Self::Audio(binary(media_type, data)),
+            ToolContent::Resource { uri, media_type, body } => {
                 let data = match (body, form) {
-                    (Body::Text(text), _) => Payload::Text(text),
-                    (Body::Bytes(data), Form::WithBytes) => Payload::Bytes(data.len()),
-                    (Body::Bytes(data), Form::Json) => Payload::Blob(data),
+                    (ResourceBody::Text(text), _) => Payload::Text(text),
+                    (ResourceBody::Bytes(data), Form::WithBytes) => Payload::Bytes(data.len()),
+                    (ResourceBody::Bytes(data), Form::Json) => Payload::Blob(data),
                 };
                 Self::Resource { resource: Held { uri, mime_type: media_type.as_deref(), data } }
             }
@@ -269,23 +269,23 @@ mod tests {
     use super::*;
     use crate::ground::budget::ANSWERS;
 
-    fn png() -> Content {
-        Content::Image { media_type: "image/png".to_owned(), data: vec![0, 10, 255] }
+    fn png() -> ToolContent {
+        ToolContent::Image { media_type: "image/png".to_owned(), data: vec![0, 10, 255] }
     }
 
-    fn answer(structured: Option<Value>, content: Vec<Content>) -> Answer {
+    fn answer(structured: Option<Value>, content: Vec<ToolContent>) -> CallAnswer {
         let output = ToolOutput { structured, content };
-        Answer::Received(Received { output, weight: 0, lease: ANSWERS.lease() })
+        CallAnswer::Received(Received { output, weight: 0, lease: ANSWERS.lease() })
     }
 
-    fn json(answer: &Answer) -> Value {
+    fn json(answer: &CallAnswer) -> Value {
         serde_json::from_slice(&answer.to_bytes(Form::Json).bytes).unwrap()
     }
 
     #[test]
     fn an_answer_says_no_more_than_it_must() {
-        let text = || Content::Text("x".to_owned());
-        let check = |answer: Answer, expected: Value| assert_eq!(json(&answer), expected);
+        let text = || ToolContent::Text("x".to_owned());
+        let check = |answer: CallAnswer, expected: Value| assert_eq!(json(&answer), expected);
         check(answer(None, vec![]), json!({"result": null}));
         check(answer(None, vec![text()]), json!({"result": "x"}));
         let one = json!({"type": "text", "text": "x"});
@@ -297,10 +297,10 @@ mod tests {
 
     #[tokio::test]
     async fn binary_data_follows_the_json_for_callers_that_want_it_so() {
-        let pdf = Content::Resource {
+        let pdf = ToolContent::Resource {
             uri: "file:///a".to_owned(),
             media_type: None,
-            body: Body::Bytes(b"%PDF".to_vec()),
+            body: ResourceBody::Bytes(b"%PDF".to_vec()),
         };
         let response = answer(None, vec![png(), pdf.clone()]).into_response(Form::WithBytes).await;
         assert_eq!(response.headers()[CONTENT_TYPE], WITH_BYTES);
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn links_are_passed_on_as_they_are() {
         let link = json!({"uri": "file:///a", "name": "a", "size": 7, "mimeType": "text/plain"});
-        let content = Content::Link(Box::new(serde_json::from_value(link).unwrap()));
+        let content = ToolContent::Link(Box::new(serde_json::from_value(link).unwrap()));
         let json = json(&answer(None, vec![content]));
         assert_eq!(json["result"], "file:///a");
         let block = &json["content"][0];

@@ -11,16 +11,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::wire::{self, Fault};
+use super::wire::{self, WireFault};
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver, Gate};
 
 /// The longest message of a client: answers are short.
 const MESSAGE_LIMIT_BYTES: usize = 64 * 1024;
-/// How many approval requests a client has at the same time; more wait, and their timeouts have not begun.
+/// The number of approval requests that a client has at the same time; more wait, and their timeouts have not begun.
 const OPEN_QUESTIONS: usize = 256;
-/// How long a client may wait for the earlier one to disconnect.
+/// The time that a client may wait for the earlier one to disconnect.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a client may leave a message unread, or a close frame unanswered, before it counts as gone.
+/// The time that a client may leave a message unread, or a close frame unanswered, before it counts as gone.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// A client that lets two pings in a row go unanswered is gone.
@@ -29,7 +29,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// The refusal if approval is needed and no client is connected.
 const NO_CLIENT: &str = "no approval client is connected to the tool server";
 
-/// Where approval clients connect.
+/// The channel to which approval clients connect.
 pub(super) struct ApprovalChannel {
     gate: Arc<Gate>,
     /// One permit, because two clients could contradict one another.
@@ -102,7 +102,7 @@ impl ApprovalChannel {
         }
     }
 
-    /// How many approval requests wait for the client; `None` without a client.
+    /// The number of approval requests that wait for the client; `None` without a client.
     pub(super) fn waiting(&self) -> Option<usize> {
         match self.gate.approver() {
             Approver::User(queue) => Some(*queue.waiting().borrow()),
@@ -196,7 +196,7 @@ impl Client {
         self.is_heard = true;
         let fault = match message {
             Message::Text(text) => self.judge(&text).err(),
-            Message::Binary(_) => Some(Fault::not_text()),
+            Message::Binary(_) => Some(WireFault::not_text()),
             // The library answers pings; the stream ends after a close frame.
             Message::Ping(_) | Message::Pong(_) | Message::Close(_) => None,
         };
@@ -209,11 +209,11 @@ impl Client {
         }
     }
 
-    fn judge(&mut self, text: &Utf8Bytes) -> Result<(), Fault> {
+    fn judge(&mut self, text: &Utf8Bytes) -> Result<(), WireFault> {
         let (id, reply) = wire::read_answer(text)?;
         match self.open.remove(&id) {
-            Some(request) => request.reply(reply).then_some(()).ok_or_else(|| Fault::not_open(id)),
-            None => Err(Fault::not_open(id)),
+            Some(request) => request.reply(reply).then_some(()).ok_or_else(|| WireFault::not_open(id)),
+            None => Err(WireFault::not_open(id)),
         }
     }
 

@@ -18,20 +18,20 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use serde::Deserialize;
 
-use super::answer::{Answer, Form};
-use super::body::{Refused, Text};
-use super::call::{Call, Shared, action, check_name, perform, resolve};
+use super::answer::{CallAnswer, Form};
+use super::body::{BodyText, RefusedBody};
+use super::call::{SharedRoutes, ToolCall, action, check_name, perform, resolve};
 use crate::approval::{OpenCall, Permit};
 use crate::ground::budget::Lease;
-use crate::tools::servers::{Registered, Request};
+use crate::tools::servers::{PoolRequest, RegisteredServer};
 
-/// How many calls a batch may have.
+/// The number of calls that a batch may have.
 const MOST_CALLS: usize = 1_000;
 
 /// The longest title, in bytes.
 const TITLE_BYTES: usize = 1_000;
 
-/// How much the answers of a batch may have together, in bytes. Calls for whose answers there is no room do not run: an
+/// The length of the answers of a batch together, in bytes. Calls for whose answers there is no room do not run: an
 /// answer that is lost costs more than a call that is made later.
 const ANSWERS_BYTES: usize = 64 * 1024 * 1024;
 
@@ -40,33 +40,37 @@ const MEDIA_TYPE: &str = "application/vnd.ipybox.answers";
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Batch {
-    /// What the calls are for.
+    /// The purpose of the calls.
     title: String,
-    calls: Vec<Call>,
+    calls: Vec<ToolCall>,
 }
 
-/// What comes of a call that has been decided about.
+/// The state of a call that has been decided about.
 enum Decided {
-    Permitted { server: Arc<Registered>, permit: Permit, on_record: OpenCall },
-    Not(Answer),
+    Permitted { server: Arc<RegisteredServer>, permit: Permit, on_record: OpenCall },
+    Not(CallAnswer),
 }
 
 /// The calls that are yet to be answered.
 struct Rest {
-    shared: Shared,
+    shared: SharedRoutes,
     calls: VecDeque<Decided>,
     form: Form,
     answered_bytes: usize,
     _lease: Lease,
 }
 
-pub(super) async fn run(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
-    let (Batch { title, calls }, Text { lease, .. }) = text.parse().await?;
+pub(super) async fn run(
+    State(shared): State<SharedRoutes>,
+    form: Form,
+    text: BodyText,
+) -> Result<Response, RefusedBody> {
+    let (Batch { title, calls }, BodyText { lease, .. }) = text.parse().await?;
     if calls.len() > MOST_CALLS {
-        return Err(Refused::Many { what: "calls in a batch", limit: MOST_CALLS });
+        return Err(RefusedBody::Many { what: "calls in a batch", limit: MOST_CALLS });
     }
     if title.len() > TITLE_BYTES {
-        return Err(Refused::Long { what: "title of the batch", limit: TITLE_BYTES });
+        return Err(RefusedBody::Long { what: "title of the batch", limit: TITLE_BYTES });
     }
     for call in &calls {
         check_name("name of the server", &call.server_name)?;
@@ -82,12 +86,12 @@ pub(super) async fn run(State(shared): State<Shared>, form: Form, text: Text) ->
 }
 
 /// Decides about all calls.
-async fn decide(shared: &Shared, title: &str, calls: Vec<Call>) -> VecDeque<Decided> {
+async fn decide(shared: &SharedRoutes, title: &str, calls: Vec<ToolCall>) -> VecDeque<Decided> {
     let (mut servers, mut actions) = (Vec::new(), Vec::new());
     for call in calls {
-        let server = resolve(shared, &call.server_name, &call.tool_name, Request::Tool).await;
+        let server = resolve(shared, &call.server_name, &call.tool_name, PoolRequest::Tool).await;
         if let Ok(server) = &server {
-            actions.push(action(server, call, Request::Tool));
+            actions.push(action(server, call, PoolRequest::Tool));
         }
         servers.push(server);
     }
@@ -96,7 +100,7 @@ async fn decide(shared: &Shared, title: &str, calls: Vec<Call>) -> VecDeque<Deci
         Err(unknown) => Some(Decided::Not(unknown)),
         Ok(server) => Some(match decisions.next()? {
             Ok((permit, on_record)) => Decided::Permitted { server, permit, on_record },
-            Err(denied) => Decided::Not(Answer::from(denied)),
+            Err(denied) => Decided::Not(CallAnswer::from(denied)),
         }),
     });
     decided.collect()
@@ -114,11 +118,11 @@ impl Rest {
                     ANSWERS_BYTES >> 20
                 );
                 on_record.error(&message);
-                Answer::failed(message)
+                CallAnswer::failed(message)
             }
             Decided::Permitted { server, permit, mut on_record } => {
                 on_record.begin();
-                perform(&self.shared, &server, permit, on_record, Request::Tool).await
+                perform(&self.shared, &server, permit, on_record, PoolRequest::Tool).await
             }
         };
         let written = match answer.written(self.form).await {

@@ -12,11 +12,11 @@ use serde::de::DeserializeOwned;
 
 use crate::ground::budget::{CALLS, Excess, Lease, Scan, apart, take_turns};
 
-/// How long to wait for the next chunk of a body.
+/// The time to wait for the next chunk of a body.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A JSON body, with the memory lease for it and its parsed form.
-pub(super) struct Text {
+pub(super) struct BodyText {
     bytes: Vec<u8>,
     weight: usize,
     pub(super) lease: Lease,
@@ -24,7 +24,7 @@ pub(super) struct Text {
 
 /// Why a body is refused.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refused {
+pub(super) enum RefusedBody {
     #[error("the body must be JSON: `Content-Type: application/json`")]
     NoJson,
     #[error("the call is refused: {0}")]
@@ -43,55 +43,55 @@ pub(super) enum Refused {
     Bug(#[from] std::io::Error),
 }
 
-impl<S: Send + Sync> FromRequest<S> for Text {
-    type Rejection = Refused;
+impl<S: Send + Sync> FromRequest<S> for BodyText {
+    type Rejection = RefusedBody;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Refused> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, RefusedBody> {
         let kind = request.headers().get(header::CONTENT_TYPE);
         if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")) {
-            return Err(Refused::NoJson);
+            return Err(RefusedBody::NoJson);
         }
         Self::read(request.into_body()).await
     }
 }
 
-impl Text {
-    async fn read(body: Body) -> Result<Self, Refused> {
+impl BodyText {
+    async fn read(body: Body) -> Result<Self, RefusedBody> {
         let (mut pieces, mut bytes) = (body.into_data_stream(), Vec::new());
         let (mut scan, mut lease) = (Scan::default(), CALLS.lease());
         loop {
             let next = tokio::time::timeout(PIECE_TIMEOUT, pieces.next()).await;
-            let Some(piece) = next.map_err(|_| Refused::Slow)? else { break };
-            let piece = piece.map_err(Refused::Broken)?;
+            let Some(piece) = next.map_err(|_| RefusedBody::Slow)? else { break };
+            let piece = piece.map_err(RefusedBody::Broken)?;
             scan.read(&piece);
             take_turns(scan.bytes() - piece.len(), scan.bytes()).await;
             scan.excess()
                 .map_or(Ok(()), Err)
                 .and_then(|()| lease.grow(scan.weight()))
-                .map_err(Refused::Excess)?;
+                .map_err(RefusedBody::Excess)?;
             bytes.extend_from_slice(&piece);
         }
         Ok(Self { bytes, weight: scan.weight(), lease })
     }
 
     /// Refuses a `what` of more than `limit` bytes.
-    pub(super) fn within(self, what: &'static str, limit: usize) -> Result<Self, Refused> {
-        if self.bytes.len() > limit { Err(Refused::Long { what, limit }) } else { Ok(self) }
+    pub(super) fn within(self, what: &'static str, limit: usize) -> Result<Self, RefusedBody> {
+        if self.bytes.len() > limit { Err(RefusedBody::Long { what, limit }) } else { Ok(self) }
     }
 
     /// Extends the lease for parsing these texts, which are in the body, as JSON.
-    pub(super) fn add<'a>(&mut self, texts: impl Iterator<Item = &'a str>) -> Result<(), Refused> {
+    pub(super) fn add<'a>(&mut self, texts: impl Iterator<Item = &'a str>) -> Result<(), RefusedBody> {
         let mut weight = self.weight;
         for text in texts {
             let mut scan = Scan::default();
             scan.read(text.as_bytes());
             weight = weight.saturating_add(scan.weight());
         }
-        self.lease.grow(weight.saturating_mul(2)).map_err(Refused::Excess)
+        self.lease.grow(weight.saturating_mul(2)).map_err(RefusedBody::Excess)
     }
 
     /// Parses it as a `T`.
-    pub(super) async fn parse<T: DeserializeOwned + Send + 'static>(self) -> Result<(T, Self), Refused> {
+    pub(super) async fn parse<T: DeserializeOwned + Send + 'static>(self) -> Result<(T, Self), RefusedBody> {
         let parsing = apart(self.weight, move || (read(&self.bytes), self));
         let (parsed, text) = parsing.await?;
         Ok((parsed?, text))
@@ -99,16 +99,18 @@ impl Text {
 }
 
 /// Parses a document; the error has the path of the invalid value.
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RefusedBody> {
     let mut document = serde_json::Deserializer::from_slice(bytes);
-    let content = serde_path_to_error::deserialize(&mut document)
-        .map_err(|error| Refused::Content { path: error.path().to_string(), source: error.into_inner() })?;
+    let content = serde_path_to_error::deserialize(&mut document).map_err(|error| RefusedBody::Content {
+        path: error.path().to_string(),
+        source: error.into_inner(),
+    })?;
     let end = document.end();
-    end.map_err(|source| Refused::Content { path: ".".to_owned(), source })?;
+    end.map_err(|source| RefusedBody::Content { path: ".".to_owned(), source })?;
     Ok(content)
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for RefusedBody {
     fn into_response(self) -> Response {
         let status = match &self {
             Self::NoJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::answer::Answer;
-use super::body::Refused;
+use super::answer::CallAnswer;
+use super::body::RefusedBody;
 use crate::approval::{Action, ELICITATION, Expected, Gate, OpenCall, Permit, ToolAnnotations};
 use crate::connections::mcp_client::{ListKind, Received};
 use crate::ground::budget::apart;
 use crate::ground::text::describe;
-use crate::tools::servers::{self, Pool, Registered, Request, Sending};
+use crate::tools::servers::{self, Pool, PoolRequest, RegisteredServer, Sending};
 
 /// The longest name of a server or a tool, in bytes. Names appear in errors and approval requests, and are
 /// compared with others.
@@ -23,9 +23,9 @@ pub(super) const READ_RESOURCE: &str = "resources/read";
 /// The same for getting a prompt.
 pub(super) const GET_PROMPT: &str = "prompts/get";
 
-/// What all routes of code share.
+/// The common state of all routes of code.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct SharedRoutes {
     pub(super) pool: Arc<Pool>,
     pub(super) gate: Arc<Gate>,
 }
@@ -35,32 +35,33 @@ pub(super) struct Shared {
 /// It has no field for server parameters: the kernel never chooses what runs on the host.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Call<Arguments = Map<String, Value>> {
+pub(super) struct ToolCall<Arguments = Map<String, Value>> {
     pub(super) server_name: String,
     pub(super) tool_name: String,
     #[serde(default)]
     pub(super) tool_args: Arguments,
 }
 
-pub(super) fn check_name(what: &'static str, name: &str) -> Result<(), Refused> {
-    if name.len() > NAME_BYTES { Err(Refused::Long { what, limit: NAME_BYTES }) } else { Ok(()) }
+pub(super) fn check_name(what: &'static str, name: &str) -> Result<(), RefusedBody> {
+    if name.len() > NAME_BYTES { Err(RefusedBody::Long { what, limit: NAME_BYTES }) } else { Ok(()) }
 }
 
 /// The server named `server_name`, or an error answer.
 pub(super) async fn resolve(
-    shared: &Shared,
+    shared: &SharedRoutes,
     server_name: &str,
     tool_name: &str,
-    request: Request,
-) -> Result<Arc<Registered>, Answer> {
-    if request == Request::Tool && is_method(tool_name) {
+    request: PoolRequest,
+) -> Result<Arc<RegisteredServer>, CallAnswer> {
+    if request == PoolRequest::Tool && is_method(tool_name) {
         let reason = "it has the name of a request of MCP";
-        return Err(Answer::failed(format!("`{server_name}.{tool_name}` cannot be called: {reason}")));
+        return Err(CallAnswer::failed(format!("`{server_name}.{tool_name}` cannot be called: {reason}")));
     }
-    let server = shared.pool.resolve(server_name).await.map_err(|error| Answer::failed(describe(&error)))?;
-    if request == Request::Tool && server.for_apps.contains(tool_name) {
+    let server =
+        shared.pool.resolve(server_name).await.map_err(|error| CallAnswer::failed(describe(&error)))?;
+    if request == PoolRequest::Tool && server.for_apps.contains(tool_name) {
         let reason = "it is for the server's own user interface, and not for models";
-        return Err(Answer::failed(format!("`{server_name}.{tool_name}` cannot be called: {reason}")));
+        return Err(CallAnswer::failed(format!("`{server_name}.{tool_name}` cannot be called: {reason}")));
     }
     Ok(server)
 }
@@ -73,19 +74,24 @@ fn is_method(tool_name: &str) -> bool {
 }
 
 /// Decides about a call, and makes it if it is permitted.
-pub(super) async fn answer(shared: &Shared, server: Arc<Registered>, call: Call, request: Request) -> Answer {
+pub(super) async fn answer(
+    shared: &SharedRoutes,
+    server: Arc<RegisteredServer>,
+    call: ToolCall,
+    request: PoolRequest,
+) -> CallAnswer {
     match shared.gate.decide_for_code(action(&server, call, request)).await {
         Ok((permit, on_record)) => perform(shared, &server, permit, on_record, request).await,
-        Err(denied) => Answer::from(denied),
+        Err(denied) => CallAnswer::from(denied),
     }
 }
 
-/// What is decided about.
-pub(super) fn action(server: &Registered, call: Call, request: Request) -> Action {
-    let Call { server_name, tool_name, tool_args } = call;
+/// The action that is decided about.
+pub(super) fn action(server: &RegisteredServer, call: ToolCall, request: PoolRequest) -> Action {
+    let ToolCall { server_name, tool_name, tool_args } = call;
     let annotations = match request {
-        Request::Tool => server.annotations.get(&tool_name).copied(),
-        Request::Resource | Request::List(_) | Request::Prompt => {
+        PoolRequest::Tool => server.annotations.get(&tool_name).copied(),
+        PoolRequest::Resource | PoolRequest::List(_) | PoolRequest::Prompt => {
             Some(ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() })
         }
     };
@@ -97,28 +103,28 @@ pub(super) fn action(server: &Registered, call: Call, request: Request) -> Actio
 
 /// Sends a permitted call to its server.
 pub(super) async fn perform(
-    shared: &Shared,
-    server: &Arc<Registered>,
+    shared: &SharedRoutes,
+    server: &Arc<RegisteredServer>,
     mut permit: Permit,
     mut on_record: OpenCall,
-    request: Request,
-) -> Answer {
+    request: PoolRequest,
+) -> CallAnswer {
     let (permit, record) = (&mut permit, &mut on_record);
     let sending = Sending { server, permit, on_record: record, kind: request, gate: &shared.gate };
     let answered = shared.pool.request(sending).await;
     let expected = permit.take_expected();
     match answered {
         // Its end is recorded already.
-        Err(servers::Error::Denied(denied)) => Answer::from(denied),
+        Err(servers::Error::Denied(denied)) => CallAnswer::from(denied),
         Ok(received) => {
             on_record.result(|| match request {
                 // The structured result has the roles only.
-                Request::Prompt => received.output.to_string().into(),
+                PoolRequest::Prompt => received.output.to_string().into(),
                 _ => received.output.value(),
             });
             match expected {
                 Some(expected) => entered(expected, received).await,
-                None => Answer::Received(received),
+                None => CallAnswer::Received(received),
             }
         }
         Err(error) => {
@@ -128,19 +134,19 @@ pub(super) async fn perform(
                 // What a server says of an error, or prints before it ends, is its data too.
                 expected.enter(|to| to.write_str(&message));
             }
-            Answer::failed(message)
+            CallAnswer::failed(message)
         }
     }
 }
 
 /// The answer, once it is entered what code is about to get.
-async fn entered(expected: Expected, received: Received) -> Answer {
+async fn entered(expected: Expected, received: Received) -> CallAnswer {
     let entering = apart(received.weight, move || {
         expected.enter(|to| received.output.write_texts(to));
         received
     });
     match entering.await {
-        Ok(received) => Answer::Received(received),
-        Err(error) => Answer::failed(error.to_string()),
+        Ok(received) => CallAnswer::Received(received),
+        Err(error) => CallAnswer::failed(error.to_string()),
     }
 }

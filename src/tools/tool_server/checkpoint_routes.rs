@@ -13,17 +13,17 @@ use futures::StreamExt as _;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 
-use super::body::{Refused, Text};
+use super::body::{BodyText, RefusedBody};
 use crate::approval::Gate;
 use crate::ground::text::describe;
-use crate::kernels::checkpoint::{Checkpoint, Error, Receiving, Report};
+use crate::kernels::checkpoint::{Checkpoint, CheckpointReport, Error, Receiving};
 
 /// The largest request body with names, and with a report.
 const NAMES_LIMIT_BYTES: usize = 16 * 1024;
 const REPORT_LIMIT_BYTES: usize = 4 * 1024 * 1024;
-/// How long to wait for the next piece of a value.
+/// The time to wait for the next piece of a value.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How much of a value is read at a time.
+/// The part of a value that is read at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 
 /// Code names a variable that it was offered.
@@ -49,7 +49,7 @@ pub(super) fn router(checkpoint: Arc<Checkpoint>, gate: Arc<Gate>) -> Router {
         .layer(axum::Extension(gate))
 }
 
-async fn list(State(checkpoint): State<Arc<Checkpoint>>, text: Text) -> Result<Response, Refused> {
+async fn list(State(checkpoint): State<Arc<Checkpoint>>, text: BodyText) -> Result<Response, RefusedBody> {
     let (Nothing {}, _text) = text.within("body without content", NAMES_LIMIT_BYTES)?.parse().await?;
     Ok(axum::Json(checkpoint.saved()).into_response())
 }
@@ -57,8 +57,8 @@ async fn list(State(checkpoint): State<Arc<Checkpoint>>, text: Text) -> Result<R
 async fn load(
     State(checkpoint): State<Arc<Checkpoint>>,
     Extension(gate): Extension<Arc<Gate>>,
-    text: Text,
-) -> Result<Response, Refused> {
+    text: BodyText,
+) -> Result<Response, RefusedBody> {
     let (Wanted { name, digest }, _text) =
         text.within("body with a name", NAMES_LIMIT_BYTES)?.parse().await?;
     let opened = blocking(move || checkpoint.load(&name, &digest)).await?;
@@ -85,7 +85,7 @@ async fn value(
     State(checkpoint): State<Arc<Checkpoint>>,
     Path(number): Path<u64>,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, RefusedBody> {
     let receiving = blocking(move || Receiving::begin(&checkpoint, number)).await?;
     let mut receiving = match receiving {
         Ok(receiving) => receiving,
@@ -94,8 +94,8 @@ async fn value(
     let mut pieces = body.into_data_stream();
     loop {
         let next = tokio::time::timeout(PIECE_TIMEOUT, pieces.next()).await;
-        let Some(piece) = next.map_err(|_| Refused::Slow)? else { break };
-        if let Err(error) = receiving.write(&piece.map_err(Refused::Broken)?).await {
+        let Some(piece) = next.map_err(|_| RefusedBody::Slow)? else { break };
+        if let Err(error) = receiving.write(&piece.map_err(RefusedBody::Broken)?).await {
             // The kernel sends all before it reads the answer.
             while let Ok(Some(Ok(_))) = tokio::time::timeout(PIECE_TIMEOUT, pieces.next()).await {}
             return Ok(refusal(&error));
@@ -107,16 +107,16 @@ async fn value(
 async fn end(
     State(checkpoint): State<Arc<Checkpoint>>,
     Path(number): Path<u64>,
-    text: Text,
-) -> Result<Response, Refused> {
+    text: BodyText,
+) -> Result<Response, RefusedBody> {
     let text = text.within("report of saved variables", REPORT_LIMIT_BYTES)?;
-    let (report, _text) = text.parse::<Report>().await?;
+    let (report, _text) = text.parse::<CheckpointReport>().await?;
     let ended = blocking(move || checkpoint.end(number, report)).await?;
     Ok(ended.map_or_else(|error| refusal(&error), |()| axum::Json(()).into_response()))
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refused> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Refused::Bug(error.into()))
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, RefusedBody> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| RefusedBody::Bug(error.into()))
 }
 
 fn refusal(error: &Error) -> Response {

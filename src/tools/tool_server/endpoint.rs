@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::access::{self, Keys, Role};
-use super::listener::Listener;
+use super::listener::ToolListener;
 use super::{Error, checkpoint_routes, routes};
 use crate::approval::Gate;
 use crate::kernels::checkpoint::Checkpoint;
@@ -21,7 +21,7 @@ use crate::tools::servers::Pool;
 /// A running tool server for one kernel at a time.
 pub(crate) struct Endpoint {
     /// `None` until it listens: in a sandbox, until that has handed out a socket.
-    listener: Mutex<Option<Listener>>,
+    listener: Mutex<Option<ToolListener>>,
     router: Router,
     /// The routes without access control, for calls that did not come over the network.
     calls: Router,
@@ -43,7 +43,7 @@ impl Endpoint {
 
     /// Starts to listen on `host`, which must be a loopback address, and on `port`, or a free one if it is 0.
     pub(crate) async fn listen(&self, host: &str, port: u16) -> Result<(), Error> {
-        let listener = Listener::start(host, port, self.router.clone(), CancellationToken::new()).await?;
+        let listener = ToolListener::start(host, port, self.router.clone(), CancellationToken::new()).await?;
         self.replace(Some(listener)).await;
         Ok(())
     }
@@ -51,7 +51,7 @@ impl Endpoint {
     /// Listens on a socket in a sandbox instead of an earlier one.
     pub(crate) async fn listen_on(&self, listener: std::net::TcpListener) -> std::io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let listener = Listener::serve(listener, self.router.clone(), CancellationToken::new())?;
+        let listener = ToolListener::serve(listener, self.router.clone(), CancellationToken::new())?;
         self.replace(Some(listener)).await;
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Endpoint {
         }
     }
 
-    async fn replace(&self, listener: Option<Listener>) {
+    async fn replace(&self, listener: Option<ToolListener>) {
         let earlier = {
             let mut place = self.listener.lock();
             std::mem::replace(&mut *place, listener)
@@ -82,7 +82,7 @@ impl Endpoint {
         }
     }
 
-    /// Where the kernel's variables are saved, if they are.
+    /// The checkpoint in which the kernel's variables are saved, if they are.
     pub(crate) fn checkpoint(&self) -> Option<&Arc<Checkpoint>> {
         self.checkpoint.as_ref()
     }
@@ -90,7 +90,7 @@ impl Endpoint {
     /// Its address, as the kernel sees it.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         let listener = self.listener.lock();
-        listener.as_ref().map(Listener::address)
+        listener.as_ref().map(ToolListener::address)
     }
 
     /// Makes a new token for a new kernel; the earlier one is invalid from now on.

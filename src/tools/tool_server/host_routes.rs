@@ -14,7 +14,7 @@ use axum::routing::{get, put};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::announced::Announced;
+use super::announced::AnnouncedServers;
 use super::approval_channel::ApprovalChannel;
 use crate::ground::text::describe;
 use crate::tools::servers::{self, Pool};
@@ -26,7 +26,7 @@ const BODY_LIMIT_BYTES: usize = 1024 * 1024;
 #[derive(Clone)]
 pub(super) struct Subjects {
     pub(super) pool: Arc<Pool>,
-    pub(super) servers: Arc<Announced>,
+    pub(super) servers: Arc<AnnouncedServers>,
     pub(super) channel: Arc<ApprovalChannel>,
 }
 
@@ -36,7 +36,7 @@ struct Status {
     version: &'static str,
     /// Whether an approval client is connected.
     approval_client: bool,
-    /// How many approval requests wait for its answer.
+    /// The number of approval requests that wait for its answer.
     waiting: usize,
     /// The servers by name.
     servers: BTreeMap<String, ServerStatus>,

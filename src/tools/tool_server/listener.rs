@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
-use crate::ground::web::listener::{self, Connections, Limits};
+use crate::ground::web::listener::{self, Connections, ListenerLimits};
 
 /// The most connections, each of which has one request at a time. Cells may well start a thousand threads.
 const CONNECTIONS_MAX: usize = 1024;
@@ -22,21 +22,21 @@ const CONNECTIONS_MAX: usize = 1024;
 /// One in so many of the process's descriptors is for connections: the rest is for MCP servers and files.
 const PART_OF_DESCRIPTORS: u64 = 2;
 
-/// How long clients may take to read their last answers before the connections are dropped.
+/// The time that clients may take to read their last answers before the connections are dropped.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// How long the head of a request may take, and a connection may be idle.
+/// The time that the head of a request may take, and a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A listening socket.
-pub(super) struct Listener {
+pub(super) struct ToolListener {
     address: SocketAddr,
     stop: CancellationToken,
     ended: CancellationToken,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Listener {
+impl ToolListener {
     /// Starts to listen on `host`, which must be a loopback address, and on `port`, or a free one if it is 0. `stop`
     /// ends it, and with it all requests.
     pub(super) async fn start(
@@ -88,19 +88,19 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for ToolListener {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
 /// The limits of a tool server; the connections by the process's descriptors.
-fn limits() -> Limits {
+fn limits() -> ListenerLimits {
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let part = descriptors.map_or(u64::MAX, |limit| limit / PART_OF_DESCRIPTORS);
     let most = usize::try_from(part).unwrap_or(usize::MAX).clamp(1, CONNECTIONS_MAX);
     let connections = Connections::at_most(most);
-    Limits { name: "tool server", connections, head_timeout: HEAD_TIMEOUT, stop_grace: STOP_GRACE }
+    ListenerLimits { name: "tool server", connections, head_timeout: HEAD_TIMEOUT, stop_grace: STOP_GRACE }
 }
 
 /// Connections outlive the listener: after the stop their requests are refused.

@@ -90,12 +90,12 @@ pub enum Error {
     SameTokens,
 }
 
-/// Where [`write_runtime`] puts the Python modules: a directory for `PYTHONPATH`.
+/// The directory in which [`write_runtime`] puts the Python modules: for `PYTHONPATH`.
 pub(crate) fn runtime_directory(private_directory: &Path) -> PathBuf {
     private_directory.join("runtime")
 }
 
-/// Where [`write_runtime`] puts the part of `mcptools` that is ipybox's own: the last directory of `PYTHONPATH`, so that the
+/// The directory in which [`write_runtime`] puts ipybox's own part of `mcptools`: the last one of `PYTHONPATH`, so that the
 /// tools of a server called `search` or `batch` are found.
 pub(crate) fn own_packages_directory(private_directory: &Path) -> PathBuf {
     private_directory.join("packages")

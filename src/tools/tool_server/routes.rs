@@ -11,13 +11,13 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::answer::{Answer, Form};
+use super::answer::{CallAnswer, Form};
 use super::batch;
-use super::body::{Refused, Text};
-use super::call::{Call, GET_PROMPT, READ_RESOURCE, Shared, answer, check_name, resolve};
+use super::body::{BodyText, RefusedBody};
+use super::call::{GET_PROMPT, READ_RESOURCE, SharedRoutes, ToolCall, answer, check_name, resolve};
 use crate::approval::{Action, Gate, Target};
 use crate::connections::mcp_client::ListKind;
-use crate::tools::servers::{Pool, Query, Request};
+use crate::tools::servers::{Pool, PoolRequest, SearchQuery};
 
 /// The largest request body with a server to list something of.
 const LISTING_LIMIT_BYTES: usize = 16 * 1024;
@@ -37,7 +37,7 @@ struct Reading {
     uri: String,
 }
 
-/// What code in the kernel wants to see a list of.
+/// The list that code in the kernel wants to see.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Listing {
@@ -109,42 +109,58 @@ pub(super) fn router(pool: Arc<Pool>, gate: Arc<Gate>) -> Router {
         .route("/approve", post(approve))
         .route("/infer", post(infer))
         .route("/search", post(search))
-        .with_state(Shared { pool, gate })
+        .with_state(SharedRoutes { pool, gate })
 }
 
-async fn run(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
+async fn run(
+    State(shared): State<SharedRoutes>,
+    form: Form,
+    text: BodyText,
+) -> Result<Response, RefusedBody> {
     // The arguments are parsed only after the names are checked.
-    let (Call { server_name, tool_name, .. }, text) = text.parse::<Call<IgnoredAny>>().await?;
+    let (ToolCall { server_name, tool_name, .. }, text) = text.parse::<ToolCall<IgnoredAny>>().await?;
     check_name("name of the server", &server_name)?;
     check_name("name of the tool", &tool_name)?;
-    let server = match resolve(&shared, &server_name, &tool_name, Request::Tool).await {
+    let server = match resolve(&shared, &server_name, &tool_name, PoolRequest::Tool).await {
         Ok(server) => server,
         Err(answer) => return Ok(answer.into_response(form).await),
     };
-    let (Call { tool_args, .. }, Text { lease, .. }) = text.parse::<Call>().await?;
-    let call = Call { server_name, tool_name, tool_args };
-    let answer = answer(&shared, server, call, Request::Tool).await;
+    let (ToolCall { tool_args, .. }, BodyText { lease, .. }) = text.parse::<ToolCall>().await?;
+    let call = ToolCall { server_name, tool_name, tool_args };
+    let answer = answer(&shared, server, call, PoolRequest::Tool).await;
     drop(lease);
     Ok(answer.into_response(form).await)
 }
 
-async fn read(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
+async fn read(
+    State(shared): State<SharedRoutes>,
+    form: Form,
+    text: BodyText,
+) -> Result<Response, RefusedBody> {
     let (Reading { server_name, uri }, text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
     let tool_args = Map::from_iter([("uri".to_owned(), Value::String(uri))]);
-    let call = Call { server_name, tool_name: READ_RESOURCE.to_owned(), tool_args };
-    Ok(resolved(&shared, call, Request::Resource, (text, form)).await)
+    let call = ToolCall { server_name, tool_name: READ_RESOURCE.to_owned(), tool_args };
+    Ok(resolved(&shared, call, PoolRequest::Resource, (text, form)).await)
 }
 
-async fn list(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
+async fn list(
+    State(shared): State<SharedRoutes>,
+    form: Form,
+    text: BodyText,
+) -> Result<Response, RefusedBody> {
     let text = text.within("body with a kind of list", LISTING_LIMIT_BYTES)?;
     let (Listing { server_name, kind }, text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
-    let call = Call { server_name, tool_name: kind.method().to_owned(), tool_args: Map::new() };
-    Ok(resolved(&shared, call, Request::List(kind), (text, form)).await)
+    let call = ToolCall { server_name, tool_name: kind.method().to_owned(), tool_args: Map::new() };
+    Ok(resolved(&shared, call, PoolRequest::List(kind), (text, form)).await)
 }
 
-async fn prompt(State(shared): State<Shared>, form: Form, text: Text) -> Result<Response, Refused> {
+async fn prompt(
+    State(shared): State<SharedRoutes>,
+    form: Form,
+    text: BodyText,
+) -> Result<Response, RefusedBody> {
     let (Prompting { server_name, prompt_name, prompt_args }, text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
     check_name("name of the prompt", &prompt_name)?;
@@ -152,12 +168,17 @@ async fn prompt(State(shared): State<Shared>, form: Form, text: Text) -> Result<
     let given = Value::Object(given.collect());
     let tool_args =
         Map::from_iter([("name".to_owned(), Value::String(prompt_name)), ("arguments".to_owned(), given)]);
-    let call = Call { server_name, tool_name: GET_PROMPT.to_owned(), tool_args };
-    Ok(resolved(&shared, call, Request::Prompt, (text, form)).await)
+    let call = ToolCall { server_name, tool_name: GET_PROMPT.to_owned(), tool_args };
+    Ok(resolved(&shared, call, PoolRequest::Prompt, (text, form)).await)
 }
 
 /// Resolves the name of the server, decides, and calls; the body is weighed until then.
-async fn resolved(shared: &Shared, call: Call, request: Request, (text, form): (Text, Form)) -> Response {
+async fn resolved(
+    shared: &SharedRoutes,
+    call: ToolCall,
+    request: PoolRequest,
+    (text, form): (BodyText, Form),
+) -> Response {
     let answer = match resolve(shared, &call.server_name, &call.tool_name, request).await {
         Ok(server) => answer(shared, server, call, request).await,
         Err(answer) => answer,
@@ -167,7 +188,7 @@ async fn resolved(shared: &Shared, call: Call, request: Request, (text, form): (
 }
 
 /// Needs no approval: no tool is called, and the module is in the workspace, where code writes too.
-async fn infer(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {
+async fn infer(State(shared): State<SharedRoutes>, text: BodyText) -> Result<Response, RefusedBody> {
     let text = text.within("body with results", OBSERVATION_LIMIT_BYTES)?;
     let (Observation { server_name, module, results }, mut text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
@@ -178,32 +199,32 @@ async fn infer(State(shared): State<Shared>, text: Text) -> Result<Response, Ref
 }
 
 /// Needs no approval: the answer has what the modules in the workspace have, and no server is asked.
-async fn search(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {
+async fn search(State(shared): State<SharedRoutes>, text: BodyText) -> Result<Response, RefusedBody> {
     let text = text.within("body with a query", QUERY_LIMIT_BYTES)?;
-    let (query, text) = text.parse::<Query>().await?;
+    let (query, text) = text.parse::<SearchQuery>().await?;
     let servers = shared.pool.servers();
     Ok(looked_up(text, move || servers.search(&query)).await)
 }
 
 /// The answer that `look_up` finds on the disk; the body is weighed until then.
 async fn looked_up(
-    text: Text,
+    text: BodyText,
     look_up: impl FnOnce() -> Result<String, String> + Send + 'static,
 ) -> Response {
     let found = tokio::task::spawn_blocking(look_up).await.unwrap_or_else(|error| Err(error.to_string()));
     drop(text);
-    let answer = found.map_or_else(Answer::failed, |found| Answer::Result(Value::String(found)));
+    let answer = found.map_or_else(CallAnswer::failed, |found| CallAnswer::Result(Value::String(found)));
     answer.into_response(Form::Json).await
 }
 
-async fn approve(State(shared): State<Shared>, text: Text) -> Result<Response, Refused> {
+async fn approve(State(shared): State<SharedRoutes>, text: BodyText) -> Result<Response, RefusedBody> {
     let (question, text) = text.parse().await?;
     let answer = judge(&shared.gate, question).await;
     drop(text);
     Ok(answer.into_response(Form::Json).await)
 }
 
-async fn judge(gate: &Gate, Question { tool_name, tool_args, .. }: Question) -> Answer {
+async fn judge(gate: &Gate, Question { tool_name, tool_args, .. }: Question) -> CallAnswer {
     let tool_name = match tool_name {
         ShellTool::Shell => "shell",
         ShellTool::ShellMagic => "shell_magic",
@@ -214,9 +235,9 @@ async fn judge(gate: &Gate, Question { tool_name, tool_args, .. }: Question) -> 
     match decided {
         Ok(on_record) => {
             on_record.leave_to_the_kernel();
-            Answer::Result(Value::Bool(true))
+            CallAnswer::Result(Value::Bool(true))
         }
-        Err(denied) => Answer::from(denied),
+        Err(denied) => CallAnswer::from(denied),
     }
 }
 
@@ -228,7 +249,7 @@ mod tests {
 
     use tower::ServiceExt as _;
 
-    use super::super::announced::Announced;
+    use super::super::announced::AnnouncedServers;
     use super::*;
     use crate::approval::{
         ApprovalQueue, ApprovalRequest, Approver, Audit, Effect, OURSELVES, Policy, Standing,
@@ -242,7 +263,7 @@ mod tests {
         Gate::new(Policy::always(default), Standing::default(), Duration::from_secs(60), Audit::off())
     }
 
-    fn json(answer: &Answer) -> Value {
+    fn json(answer: &CallAnswer) -> Value {
         serde_json::from_slice(&answer.to_bytes(Form::Json).bytes).unwrap()
     }
 
@@ -280,7 +301,7 @@ mod tests {
 
     /// The routes with a server `a`, and what their user is asked.
     fn asking() -> (Router, tokio::sync::mpsc::Receiver<ApprovalRequest>) {
-        let servers = Arc::new(Announced::default());
+        let servers = Arc::new(AnnouncedServers::default());
         let parameters = Map::from_iter([("command".to_owned(), json!("no-such-program"))]);
         servers.put("a", crate::tools::servers::read("a", &parameters, &|_| true).unwrap().0);
         let variables = Arc::new(Variables::from_pairs::<&str, &str>([]));

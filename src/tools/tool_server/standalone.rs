@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::access::{self, Keys, Role, Token};
-use super::announced::Announced;
+use super::access::{self, BearerToken, Keys, Role};
+use super::announced::AnnouncedServers;
 use super::approval_channel::ApprovalChannel;
 use super::host_routes::{self, Subjects};
-use super::listener::Listener;
+use super::listener::ToolListener;
 use super::{Error, routes};
 use crate::approval::{Audit, Effect, Gate, Policy, Standing};
 use crate::config::{ApprovalSettings, connector_here};
@@ -56,7 +56,7 @@ const DEFAULT_PORT: u16 = 8900;
 /// # }
 /// ```
 pub struct ToolServer {
-    listener: Listener,
+    listener: ToolListener,
     pool: Arc<Pool>,
     channel: Arc<ApprovalChannel>,
     token: String,
@@ -117,14 +117,14 @@ impl ToolServerBuilder {
         self
     }
 
-    /// How long an approval request waits for its answer once the approval client has it; default: 60
+    /// The time that an approval request waits for its answer once the approval client has it; default: 60
     /// seconds. The call fails then.
     pub fn approval_timeout(mut self, timeout: Duration) -> Self {
         self.approval_timeout = timeout;
         self
     }
 
-    /// How long a call waits for an MCP server to start; default: 120 seconds. One that is not
+    /// The time that a call waits for an MCP server to start; default: 120 seconds. One that is not
     /// ready then goes on to start, and the next call waits for it.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
@@ -169,7 +169,7 @@ impl ToolServerBuilder {
         let connector = connector
             .with_connect_timeout(self.connect_timeout)
             .asking(Arc::new(ByGate { gate: Arc::clone(&gate), progress: watch::channel(String::new()).0 }));
-        let servers = Arc::new(Announced::default());
+        let servers = Arc::new(AnnouncedServers::default());
         let pool = Arc::new(Pool::new(Arc::clone(&servers) as Arc<dyn ServerLookup>, connector));
         let stop = CancellationToken::new();
         let channel = Arc::new(ApprovalChannel::new(Arc::clone(&gate), stop.clone()));
@@ -182,7 +182,7 @@ impl ToolServerBuilder {
             keys,
             Role::Host,
         ));
-        let listener = Listener::start(&self.host, self.port, router, stop).await?;
+        let listener = ToolListener::start(&self.host, self.port, router, stop).await?;
         tracing::info!(address = %listener.address(), "the tool server listens");
         Ok(ToolServer { listener, pool, channel, token, host_token })
     }
@@ -245,6 +245,7 @@ impl std::fmt::Debug for ToolServerBuilder {
     }
 }
 
-fn token(given: Option<String>, which: &'static str) -> Result<Token, Error> {
-    given.map_or_else(|| Ok(Token::new()), |text| Token::given(text).ok_or(Error::Token { which }))
+fn token(given: Option<String>, which: &'static str) -> Result<BearerToken, Error> {
+    given
+        .map_or_else(|| Ok(BearerToken::new()), |text| BearerToken::given(text).ok_or(Error::Token { which }))
 }

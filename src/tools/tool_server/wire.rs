@@ -35,7 +35,7 @@ enum Version {
 
 /// A message that cannot be used, with its id if that could be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct WireFault {
     id: Option<String>,
     code: i32,
     message: String,
@@ -52,7 +52,7 @@ pub(crate) enum ServerMessage {
     Error { message: String },
 }
 
-impl Fault {
+impl WireFault {
     /// An answer to an approval request that is not open: unknown, answered, or withdrawn.
     pub(crate) fn not_open(id: String) -> Self {
         Self { id: Some(id), code: NOT_OPEN, message: "no open question has this id".to_owned() }
@@ -113,7 +113,7 @@ pub(crate) fn answer(id: &str, Reply { answer, content, .. }: Reply) -> String {
 
 /// Reads an answer and the id of its request. An error in place of a result means no; an object is what a user has filled
 /// in.
-pub(crate) fn read_answer(text: &str) -> Result<(String, Reply), Fault> {
+pub(crate) fn read_answer(text: &str) -> Result<(String, Reply), WireFault> {
     #[derive(Deserialize)]
     struct Response {
         #[serde(rename = "jsonrpc")]
@@ -122,7 +122,7 @@ pub(crate) fn read_answer(text: &str) -> Result<(String, Reply), Fault> {
         result: Option<Value>,
         error: Option<Value>,
     }
-    let response: Response = serde_json::from_str(text).map_err(|error| Fault::unreadable(&error))?;
+    let response: Response = serde_json::from_str(text).map_err(|error| WireFault::unreadable(&error))?;
     let answer = match (response.result, response.error) {
         (Some(Value::Object(content)), None) => {
             return Ok((response.id, Reply::filled(content)));
@@ -133,14 +133,14 @@ pub(crate) fn read_answer(text: &str) -> Result<(String, Reply), Fault> {
         (Some(Value::String(word)), None) if word == "always" => Answer::Always,
         _ => {
             let message = r#"`result` must be true, false, "session", "always" or an object"#.to_owned();
-            return Err(Fault { id: Some(response.id), code: INVALID_REQUEST, message });
+            return Err(WireFault { id: Some(response.id), code: INVALID_REQUEST, message });
         }
     };
     Ok((response.id, answer.into()))
 }
 
 /// Reads a message of a tool server.
-pub(crate) fn read_server_message(text: &str) -> Result<ServerMessage, Fault> {
+pub(crate) fn read_server_message(text: &str) -> Result<ServerMessage, WireFault> {
     #[derive(Deserialize)]
     struct Message {
         #[serde(rename = "jsonrpc")]
@@ -158,9 +158,9 @@ pub(crate) fn read_server_message(text: &str) -> Result<ServerMessage, Fault> {
     struct Withdrawal {
         id: String,
     }
-    let message: Message = serde_json::from_str(text).map_err(|error| Fault::unreadable(&error))?;
+    let message: Message = serde_json::from_str(text).map_err(|error| WireFault::unreadable(&error))?;
     let params = message.params.unwrap_or_default();
-    let wrong = |id: Option<String>, error: serde_json::Error| Fault {
+    let wrong = |id: Option<String>, error: serde_json::Error| WireFault {
         id,
         code: INVALID_PARAMS,
         message: error.to_string(),
@@ -177,7 +177,7 @@ pub(crate) fn read_server_message(text: &str) -> Result<ServerMessage, Fault> {
         (None, _, Some(Complaint { message })) => Ok(ServerMessage::Error { message }),
         (method, id, _) => {
             let message = format!("no method {:?} with these members", method.unwrap_or_default());
-            Err(Fault { id, code: METHOD_NOT_FOUND, message })
+            Err(WireFault { id, code: METHOD_NOT_FOUND, message })
         }
     }
 }
@@ -226,7 +226,7 @@ mod tests {
             read_server_message(&withdrawn("7")).unwrap(),
             ServerMessage::Withdrawn { id: "7".to_owned() }
         );
-        let fault = Fault::not_open("7".to_owned()).to_message();
+        let fault = WireFault::not_open("7".to_owned()).to_message();
         assert!(matches!(read_server_message(&fault).unwrap(), ServerMessage::Error { .. }));
     }
 

@@ -6,6 +6,7 @@ mod modules;
 mod names;
 mod picture;
 mod rooms;
+mod words;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -192,9 +192,10 @@ fn everything_below(directory: &Path) -> String {
     let mut all = String::new();
     for entry in std::fs::read_dir(directory).unwrap().flatten() {
         let path = entry.path();
-        match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            true => all.push_str(&everything_below(&path)),
-            false => all.push_str(&String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default())),
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            all.push_str(&everything_below(&path))
+        } else {
+            all.push_str(&String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default()))
         }
     }
     all

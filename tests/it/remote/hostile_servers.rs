@@ -118,14 +118,7 @@ async fn no_answer_of_a_server_costs_the_token_memory_or_an_end() {
     ] {
         let place = Place::new();
         let (url, _) = serve(manner.clone()).await;
-        let flags = [
-            "--kernel-gateway-url",
-            url.as_str(),
-            "--kernel-gateway-token-env",
-            "GATEWAY",
-            "--startup-timeout",
-            "3",
-        ];
+        let flags = ["--kernel-gateway-url", url.as_str(), "--kernel-gateway-token-env", "GATEWAY"];
         let mut ipybox = place.start_with(&flags, &[("GATEWAY", TOKEN)]).await;
         ipybox.initialize().await;
         let error = ipybox.cell("1").await.error();

@@ -168,9 +168,10 @@ async fn free_port() -> SocketAddr {
 
 fn plain(headers: &HeaderMap, body: &Bytes) -> Vec<u8> {
     let mut text = Vec::new();
-    match headers.get("content-encoding").is_some_and(|encoding| encoding == "gzip") {
-        true => flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut text).map(drop).unwrap(),
-        false => text.extend_from_slice(body),
+    if headers.get("content-encoding").is_some_and(|encoding| encoding == "gzip") {
+        flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut text).map(drop).unwrap()
+    } else {
+        text.extend_from_slice(body)
     }
     text
 }

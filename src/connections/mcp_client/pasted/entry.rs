@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::keys::{self, Ignored, Key};
+use super::keys::{self, EntryKey, Ignored};
 use crate::connections::mcp_client::ParametersError;
 
 /// The keys under which clients have their servers by name.
@@ -104,8 +104,8 @@ fn has_only_servers(object: &Map<String, Value>) -> bool {
 fn is_server(object: &Map<String, Value>) -> bool {
     object.iter().any(|(key, value)| {
         let is_reach = match keys::meaning(key) {
-            Some(Key::Text("command" | "url") | Key::Transport { url_key: Some(_) }) => true,
-            Some(Key::Transport { url_key: None }) => value.is_object(),
+            Some(EntryKey::Text("command" | "url") | EntryKey::Transport { url_key: Some(_) }) => true,
+            Some(EntryKey::Transport { url_key: None }) => value.is_object(),
             _ => false,
         };
         is_reach && !value.is_null()

@@ -9,9 +9,9 @@ pub(super) const OWN: &[&str] =
 /// No client waits longer for a server: a larger number is one of milliseconds.
 pub(super) const MOST_SECONDS: f64 = 3_600.0;
 
-/// What a key means.
+/// The meaning of a key.
 #[derive(Clone, Copy)]
-pub(super) enum Key {
+pub(super) enum EntryKey {
     /// The value of our key.
     Text(&'static str),
     /// Texts by name, added to those of our key.
@@ -22,11 +22,11 @@ pub(super) enum Key {
     Transport { url_key: Option<&'static str> },
     /// A token for the header `Authorization`, or the variable that has it.
     Bearer,
-    /// How long the server may take to start, in units of `1 / per_second` s.
+    /// The time that the server may take to start, in units of `1 / per_second` s.
     Start { per_second: f64 },
     /// A time in seconds or milliseconds.
     Timeout,
-    /// How to log in.
+    /// The login.
     Login,
     /// Scopes to ask for when logging in.
     Scopes,
@@ -94,36 +94,36 @@ pub(super) fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// What `key` means; `None` for a key that no known client has.
-pub(super) fn meaning(key: &str) -> Option<Key> {
+/// The meaning of `key`; `None` for a key that no known client has.
+pub(super) fn meaning(key: &str) -> Option<EntryKey> {
     Some(match key {
-        _ if is_comment(key) => Key::Ignored(Ignored::NoMeaning),
-        "command" | "cmd" => Key::Text("command"),
-        "args" | "arguments" => Key::Text("args"),
-        "cwd" | "workingDirectory" | "working_directory" | "workingDir" | "workdir" => Key::Text("cwd"),
+        _ if is_comment(key) => EntryKey::Ignored(Ignored::NoMeaning),
+        "command" | "cmd" => EntryKey::Text("command"),
+        "args" | "arguments" => EntryKey::Text("args"),
+        "cwd" | "workingDirectory" | "working_directory" | "workingDir" | "workdir" => EntryKey::Text("cwd"),
         "url" | "URL" | "serverUrl" | "serverURL" | "server_url" | "baseUrl" | "baseURL" | "base_url"
-        | "mcpUrl" | "mcp_url" | "uri" | "endpoint" => Key::Text("url"),
-        "httpUrl" | "http_url" => Key::Transport { url_key: Some("streamable_http") },
-        "sseUrl" | "sse_url" => Key::Transport { url_key: Some("sse") },
-        "type" | "transport" | "transportType" | "transport_type" => Key::Transport { url_key: None },
-        "trust_workspace" => Key::Text("trust_workspace"),
-        "env" | "envs" | "environment" => Key::Texts("env"),
-        "env_vars" | "envVars" | "env_keys" => Key::FromVariables("env"),
-        "headers" | "http_headers" | "httpHeaders" => Key::Texts("headers"),
-        "env_http_headers" => Key::FromVariables("headers"),
+        | "mcpUrl" | "mcp_url" | "uri" | "endpoint" => EntryKey::Text("url"),
+        "httpUrl" | "http_url" => EntryKey::Transport { url_key: Some("streamable_http") },
+        "sseUrl" | "sse_url" => EntryKey::Transport { url_key: Some("sse") },
+        "type" | "transport" | "transportType" | "transport_type" => EntryKey::Transport { url_key: None },
+        "trust_workspace" => EntryKey::Text("trust_workspace"),
+        "env" | "envs" | "environment" => EntryKey::Texts("env"),
+        "env_vars" | "envVars" | "env_keys" => EntryKey::FromVariables("env"),
+        "headers" | "http_headers" | "httpHeaders" => EntryKey::Texts("headers"),
+        "env_http_headers" => EntryKey::FromVariables("headers"),
         "bearer_token_env_var"
         | "bearer_token"
         | "bearerToken"
         | "authorization_token"
         | "authorization"
         | "authToken"
-        | "auth_token" => Key::Bearer,
-        "startup_timeout_sec" => Key::Start { per_second: 1.0 },
+        | "auth_token" => EntryKey::Bearer,
+        "startup_timeout_sec" => EntryKey::Start { per_second: 1.0 },
         "startup_timeout_ms" | "timeoutMs" | "timeout_ms" | "initTimeout" | "connectionTimeout" => {
-            Key::Start { per_second: 1000.0 }
+            EntryKey::Start { per_second: 1000.0 }
         }
-        "timeout" => Key::Timeout,
-        "requestOptions" | "requestInit" => Key::Nested,
+        "timeout" => EntryKey::Timeout,
+        "requestOptions" | "requestInit" => EntryKey::Nested,
         "autoApprove"
         | "alwaysAllow"
         | "autoApproveTools"
@@ -131,17 +131,17 @@ pub(super) fn meaning(key: &str) -> Option<Key> {
         | "permissions"
         | "default_tools_approval_mode"
         | "approval"
-        | "require_approval" => Key::Ignored(Ignored::Approval),
+        | "require_approval" => EntryKey::Ignored(Ignored::Approval),
         "includeTools" | "excludeTools" | "enabledTools" | "disabledTools" | "enabled_tools"
         | "disabled_tools" | "allowedTools" | "allowed_tools" | "available_tools" | "tools" => {
-            Key::Ignored(Ignored::Filter)
+            EntryKey::Ignored(Ignored::Filter)
         }
-        _ if DISABLED.contains(&key) || ENABLED.contains(&key) => Key::Ignored(Ignored::Disabled),
-        "envFile" | "env_file" => Key::Ignored(Ignored::EnvFile),
-        "oauth" | "auth" => Key::Login,
-        "oauth_scopes" | "scopes" => Key::Scopes,
-        "headersHelper" | "authProviderType" => Key::Ignored(Ignored::Helper),
-        _ if KNOWN_WITHOUT_MEANING.contains(&key) => Key::Ignored(Ignored::NoMeaning),
+        _ if DISABLED.contains(&key) || ENABLED.contains(&key) => EntryKey::Ignored(Ignored::Disabled),
+        "envFile" | "env_file" => EntryKey::Ignored(Ignored::EnvFile),
+        "oauth" | "auth" => EntryKey::Login,
+        "oauth_scopes" | "scopes" => EntryKey::Scopes,
+        "headersHelper" | "authProviderType" => EntryKey::Ignored(Ignored::Helper),
+        _ if KNOWN_WITHOUT_MEANING.contains(&key) => EntryKey::Ignored(Ignored::NoMeaning),
         _ => return None,
     })
 }

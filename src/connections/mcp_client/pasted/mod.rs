@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use self::entry::all as servers_in;
 pub(crate) use self::keys::{DISABLED, ENABLED, is_comment_entry};
-use self::keys::{Ignored, Key};
+use self::keys::{EntryKey, Ignored};
 use super::ParametersError;
 use super::WORKSPACE;
 use super::oauth_parameters;
@@ -16,7 +16,7 @@ use crate::ground::text::{backticked, nearest};
 
 /// A configuration in our own keys.
 pub(super) struct Adopted {
-    /// What `ServerParameters::parse` reads.
+    /// The object that `ServerParameters::parse` reads.
     pub(super) object: Map<String, Value>,
     /// Parts that were left out or reinterpreted, a sentence each.
     pub(super) notes: Vec<String>,
@@ -61,17 +61,17 @@ impl Adopting {
     fn take_all(&mut self, entry: &Map<String, Value>) -> Result<(), ParametersError> {
         for (key, value) in entry.iter().filter(|(_, value)| !value.is_null()) {
             match keys::meaning(key) {
-                Some(Key::Text(own)) => self.put(own, key, value.clone())?,
-                Some(Key::Transport { url_key }) => self.take_transport(key, value, url_key)?,
-                Some(Key::Texts(own)) => self.merge(own, key, value.clone())?,
-                Some(Key::FromVariables(own)) => self.take_variables(own, key, value)?,
-                Some(Key::Bearer) => self.take_bearer(key, value)?,
-                Some(Key::Start { per_second }) => self.take_timeout(key, value, per_second)?,
-                Some(Key::Timeout) => self.take_ambiguous_timeout(entry, value)?,
-                Some(Key::Login) => self.take_login(key, value)?,
-                Some(Key::Scopes) => self.take_login(key, &json!({"scopes": value}))?,
-                Some(Key::Nested) => self.take_nested(key, value)?,
-                Some(Key::Ignored(why)) => self.ignored.push((key.clone(), why)),
+                Some(EntryKey::Text(own)) => self.put(own, key, value.clone())?,
+                Some(EntryKey::Transport { url_key }) => self.take_transport(key, value, url_key)?,
+                Some(EntryKey::Texts(own)) => self.merge(own, key, value.clone())?,
+                Some(EntryKey::FromVariables(own)) => self.take_variables(own, key, value)?,
+                Some(EntryKey::Bearer) => self.take_bearer(key, value)?,
+                Some(EntryKey::Start { per_second }) => self.take_timeout(key, value, per_second)?,
+                Some(EntryKey::Timeout) => self.take_ambiguous_timeout(entry, value)?,
+                Some(EntryKey::Login) => self.take_login(key, value)?,
+                Some(EntryKey::Scopes) => self.take_login(key, &json!({"scopes": value}))?,
+                Some(EntryKey::Nested) => self.take_nested(key, value)?,
+                Some(EntryKey::Ignored(why)) => self.ignored.push((key.clone(), why)),
                 None => self.refuse_misspelt(key)?,
             }
         }
@@ -192,7 +192,7 @@ impl Adopting {
         entry: &Map<String, Value>,
         value: &Value,
     ) -> Result<(), ParametersError> {
-        let has_own = |key: &String| matches!(keys::meaning(key), Some(Key::Start { .. }));
+        let has_own = |key: &String| matches!(keys::meaning(key), Some(EntryKey::Start { .. }));
         match value.as_f64() {
             _ if entry.keys().any(has_own) => {
                 self.ignored.push(("timeout".to_owned(), Ignored::NoMeaning));
@@ -303,7 +303,7 @@ impl Adopting {
     }
 }
 
-/// How the placeholders begin that only another client can fill.
+/// The beginnings of placeholders that only another client can fill.
 const FOREIGN: &[&str] = &["${input:", "${command:", "${config:", "${workspace", "${file", "${extensionPath"];
 
 /// Writes the placeholders of other clients as ours.

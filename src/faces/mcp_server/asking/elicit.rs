@@ -7,7 +7,7 @@ use rmcp::{Peer, RoleServer};
 use tokio_util::sync::CancellationToken;
 
 use super::invite::invite;
-use super::sheet::{Asked, Given, Sheet, ended};
+use super::sheet::{AskedRequests, Given, Sheet, ended};
 use crate::faces::people::page::Page;
 
 /// Asks the client's user, and answers the approval requests.
@@ -20,7 +20,7 @@ pub(super) async fn ask(
     mut sheet: Sheet,
     over: &CancellationToken,
     page: Option<&Page>,
-) -> Asked {
+) -> AskedRequests {
     if sheet.is_closed() {
         return ended(&sheet.fates());
     }
@@ -46,12 +46,12 @@ async fn ask_once(
     peer: &Peer<RoleServer>,
     mut sheet: Sheet,
     over: &CancellationToken,
-) -> Result<Asked, Sheet> {
+) -> Result<AskedRequests, Sheet> {
     let form = match sheet.form(None) {
         Ok(form) => form,
         Err(error) => {
             tracing::error!(%error, "could not make a form to ask for approval");
-            return Ok(Asked::Unanswered);
+            return Ok(AskedRequests::Unanswered);
         }
     };
     let fates = sheet.fates();
@@ -60,10 +60,10 @@ async fn ask_once(
     let sent = peer.send_cancellable_request(elicitation, PeerRequestOptions::no_options()).await;
     let mut handle = match sent {
         Ok(handle) => handle,
-        Err(ServiceError::TransportClosed) => return Ok(Asked::TakenBack(sheet)),
+        Err(ServiceError::TransportClosed) => return Ok(AskedRequests::TakenBack(sheet)),
         Err(error) => {
             tracing::warn!(%error, "could not ask for approval");
-            return Ok(Asked::Unanswered);
+            return Ok(AskedRequests::Unanswered);
         }
     };
     let answered = tokio::select! {
@@ -75,7 +75,7 @@ async fn ask_once(
                     tracing::debug!(%error, "could not take back a question");
                 }
             });
-            return Ok(if over.is_cancelled() { Asked::TakenBack(sheet) } else { ended(&fates) });
+            return Ok(if over.is_cancelled() { AskedRequests::TakenBack(sheet) } else { ended(&fates) });
         }
     };
     match answered {
@@ -88,11 +88,11 @@ async fn ask_once(
             tracing::warn!("the MCP client answered a question with something else");
             sheet.reject();
         }
-        Err(ServiceError::TransportClosed) => return Ok(Asked::TakenBack(sheet)),
+        Err(ServiceError::TransportClosed) => return Ok(AskedRequests::TakenBack(sheet)),
         Err(error) => {
             tracing::warn!(%error, "the MCP client could not ask its user");
             sheet.reject();
         }
     }
-    Ok(Asked::Answered)
+    Ok(AskedRequests::Answered)
 }

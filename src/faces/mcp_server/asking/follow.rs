@@ -6,22 +6,22 @@ use rmcp::model::CallToolResult;
 use rmcp::{ErrorData, Peer, RoleServer};
 use tokio_util::sync::CancellationToken;
 
+use super::asking_turn::Caller;
 use super::elicit;
 use super::gathering::GATHER;
-use super::ongoing::{Followed, Next, Ongoing, bug};
-use super::sheet::{Asked, Sheet};
-use super::together::Caller;
-use super::waiting::{Leave, Waiting};
+use super::ongoing::{FollowedCall, Next, OngoingCall, bug};
+use super::sheet::{AskedRequests, Sheet};
+use super::waiting::{Leave, WaitingRequest};
 use crate::approval::ApprovalRequest;
 
-impl Ongoing {
+impl OngoingCall {
     /// Runs to the end, or until it is time to leave, and sends approval requests by elicitation, one at a time for all calls
     /// together. Those that an earlier client has left are dropped without a `peer` who can ask its user.
     pub(in crate::faces::mcp_server) async fn elicit(
         mut self,
         peer: Option<&Peer<RoleServer>>,
-        Waiting { cancelled, leave, left, together }: Waiting<'_>,
-    ) -> Followed<CallToolResult> {
+        WaitingRequest { cancelled, leave, left, together }: WaitingRequest<'_>,
+    ) -> FollowedCall<CallToolResult> {
         let caller = together.caller(left);
         loop {
             let mut turn = tokio::select! {
@@ -29,7 +29,7 @@ impl Ongoing {
                 // First, since the end of a connection cancels its requests too.
                 () = leave.come() => return self.left(caller),
                 next = self.come(cancelled) => match next {
-                    Next::Done(done) => return Followed::Answered(done),
+                    Next::Done(done) => return FollowedCall::Answered(done),
                     Next::Questions => {
                         caller.share(self.take_questions());
                         continue;
@@ -44,19 +44,19 @@ impl Ongoing {
                 let asking = async {
                     match peer {
                         Some(peer) => elicit::ask(peer, sheet, &over, page.as_deref()).await,
-                        None => Asked::Unanswered,
+                        None => AskedRequests::Unanswered,
                     }
                 };
                 let (asked, done) = self.asked(asking, &over, cancelled, leave).await;
-                let is_answered = matches!(asked, Asked::Answered);
-                let is_taken_back = matches!(asked, Asked::TakenBack(_));
-                if let Asked::TakenBack(sheet) = asked {
+                let is_answered = matches!(asked, AskedRequests::Answered);
+                let is_taken_back = matches!(asked, AskedRequests::TakenBack(_));
+                if let AskedRequests::TakenBack(sheet) = asked {
                     take_back(&mut turn.questions, sheet);
                 }
                 if let Some(done) = done {
                     // Approval requests of threads that outlive the call are dropped.
                     turn.drop_of(&caller);
-                    return Followed::Answered(done);
+                    return FollowedCall::Answered(done);
                 }
                 if is_taken_back {
                     drop(turn);
@@ -83,11 +83,11 @@ impl Ongoing {
     /// time to leave.
     async fn asked(
         &mut self,
-        asking: impl Future<Output = Asked>,
+        asking: impl Future<Output = AskedRequests>,
         over: &CancellationToken,
         cancelled: &CancellationToken,
         leave: &Leave,
-    ) -> (Asked, Option<Result<CallToolResult, ErrorData>>) {
+    ) -> (AskedRequests, Option<Result<CallToolResult, ErrorData>>) {
         let mut asking = std::pin::pin!(asking);
         let (mut done, mut is_left) = (None, false);
         loop {
@@ -108,9 +108,9 @@ impl Ongoing {
     }
 
     /// Goes on without the request that has waited.
-    fn left(mut self, caller: Caller<'_>) -> Followed<CallToolResult> {
+    fn left(mut self, caller: Caller<'_>) -> FollowedCall<CallToolResult> {
         self.give_back(caller.leave());
-        Followed::Left(Box::new(self))
+        FollowedCall::Left(Box::new(self))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is asked at once: requests that come within milliseconds, and the whole of their batches.
+//! Gathers requests to be asked about at once: those that come within milliseconds, and the whole of their batches.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::approval::ApprovalRequest;
 
-/// How long to wait for further questions after one, to ask them together: calls made at once come within milliseconds.
+/// The time to wait for further questions after one, to ask them together: calls made at once come within milliseconds.
 pub(in crate::faces::mcp_server) const GATHER: Duration = Duration::from_millis(20);
 
 /// Takes all approval requests that have come, and the others of the batches of which some have. Returns whether more can

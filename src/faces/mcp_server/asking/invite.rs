@@ -9,7 +9,7 @@ use rmcp::{Peer, RoleServer};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::sheet::{Asked, Sheet, ended};
+use super::sheet::{AskedRequests, Sheet, ended};
 use crate::faces::people::page::Page;
 
 /// Notifies a client that the user is done on a page (MCP 2025-11-25).
@@ -26,7 +26,7 @@ pub(super) async fn invite(
     mut sheet: Sheet,
     over: &CancellationToken,
     page: &Page,
-) -> Result<Asked, Sheet> {
+) -> Result<AskedRequests, Sheet> {
     if page.has_ended() {
         return Err(sheet);
     }
@@ -54,7 +54,7 @@ pub(super) async fn invite(
             }
             () = over.cancelled() => {
                 end(peer, invitation);
-                return Ok(Asked::TakenBack(sheet));
+                return Ok(AskedRequests::TakenBack(sheet));
             }
         };
         match answered {
@@ -62,9 +62,9 @@ pub(super) async fn invite(
             Ok(ClientResult::ElicitResult(_)) => {
                 // A late answer has no effect.
                 sheet.reject();
-                return Ok(Asked::Answered);
+                return Ok(AskedRequests::Answered);
             }
-            Err(ServiceError::TransportClosed) => return Ok(Asked::TakenBack(sheet)),
+            Err(ServiceError::TransportClosed) => return Ok(AskedRequests::TakenBack(sheet)),
             // The page is there nevertheless.
             Ok(_) => tracing::warn!("the MCP client answered a question with something else"),
             Err(error) => tracing::warn!(%error, "the MCP client could not open the approval page"),

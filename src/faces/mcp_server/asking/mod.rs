@@ -4,6 +4,7 @@
 //! 2026-07-28 it sends no requests: it answers the call with the questions, and the client calls again with
 //! the answers. The work goes on meanwhile, in a task of its own.
 
+mod asking_turn;
 mod elicit;
 mod follow;
 mod gathering;
@@ -13,7 +14,6 @@ mod parking;
 mod question;
 mod sheet;
 mod tasks;
-mod together;
 mod waiting;
 
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use rmcp::model::ProtocolVersion;
 use rmcp::service::RequestContext;
 use tokio::sync::mpsc;
 
+pub(super) use self::asking_turn::Together;
 pub(super) use self::gathering::{GATHER, complete_batches};
-pub(super) use self::ongoing::{About, Followed, Ongoing, bug};
+pub(super) use self::ongoing::{CallSubject, FollowedCall, OngoingCall, bug};
 pub(super) use self::parking::Parking;
 pub(super) use self::question::{for_prompt, scope};
 pub(super) use self::sheet::Sheet;
 pub(super) use self::tasks::Tasks;
-pub(super) use self::together::Together;
-pub(super) use self::waiting::{Leave, Waiting};
+pub(super) use self::waiting::{Leave, WaitingRequest};
 use super::attached::Attached;
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
 use crate::faces::people::page::Page;
@@ -42,7 +42,7 @@ pub(super) fn has_tasks(context: &RequestContext<RoleServer>) -> bool {
         && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
 }
 
-/// How the user of a request can be asked.
+/// The way to ask the user of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AskVia {
     /// By the request `elicitation/create`; whether its mode `url` may be used too.
@@ -60,7 +60,7 @@ const CANNOT_ASK: &str = "the MCP client does not support elicitation\n\
      `ipybox attach` or the page of `ipybox ui` is";
 
 /// The approval requests of a call.
-pub(super) struct Questions {
+pub(super) struct CallQuestions {
     queue: Arc<ApprovalQueue>,
     /// Closed when the work is done.
     receiver: mpsc::Receiver<ApprovalRequest>,
@@ -69,7 +69,7 @@ pub(super) struct Questions {
 }
 
 impl AskVia {
-    /// How the client of this request can ask its user.
+    /// The way in which the client of this request can ask its user.
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
         let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
         // In revisions without modes every elicitation is a form.
@@ -84,13 +84,13 @@ impl AskVia {
 
     /// The approver for such a request, and the receiver of its approval requests. Those of a client that cannot ask its
     /// user are for the people who are `attached`.
-    pub(super) fn approver(self, attached: &Attached) -> (Approver, Option<Questions>) {
+    pub(super) fn approver(self, attached: &Attached) -> (Approver, Option<CallQuestions>) {
         match self {
             Self::None => (attached.approver(CANNOT_ASK), None),
             Self::Elicitation { opens_pages } | Self::Rounds { opens_pages } => {
                 let page = attached.page().filter(|_| opens_pages).cloned();
                 let (queue, receiver) = ApprovalQueue::of_dialogs(opens_pages, Arc::clone(attached.queue()));
-                (Approver::User(Arc::clone(&queue)), Some(Questions { queue, receiver, page }))
+                (Approver::User(Arc::clone(&queue)), Some(CallQuestions { queue, receiver, page }))
             }
         }
     }

@@ -10,45 +10,45 @@ use rmcp::model::{CallToolResult, Task};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::Questions;
+use super::CallQuestions;
 use super::gathering::{GATHER, complete_batches, gather};
 use crate::approval::ApprovalRequest;
-use crate::faces::mcp_server::earlier::text_of;
-use crate::faces::mcp_server::progress::{Listener, ProgressClient};
-use crate::faces::mcp_server::queue::Queue;
+use crate::faces::mcp_server::progress::{ProgressClient, ProgressListener};
+use crate::faces::mcp_server::queue::SessionQueue;
+use crate::faces::mcp_server::unfetched_answers::text_of;
 use crate::faces::people::page::Page;
 use crate::kernels::output::Unread;
 
 /// A running call. Dropping it cancels the work.
-pub(in crate::faces::mcp_server) struct Ongoing {
+pub(in crate::faces::mcp_server) struct OngoingCall {
     pub(super) task: JoinHandle<Result<CallToolResult, ErrorData>>,
     /// The result, if [`look`](Self::look) found it before [`next`](Self::next) did.
     done: Option<Result<CallToolResult, ErrorData>>,
-    questions: Option<Questions>,
+    questions: Option<CallQuestions>,
     /// The page that the client can open, on which they are decided.
     pub(super) page: Option<Arc<Page>>,
     /// Approval requests that came and are yet to be asked.
     waiting: VecDeque<ApprovalRequest>,
     /// Ends the work.
     pub(super) cancel: CancellationToken,
-    /// Who gets its progress notifications.
-    listener: Listener,
-    about: About,
+    /// The client that gets its progress notifications.
+    listener: ProgressListener,
+    about: CallSubject,
 }
 
-/// What is known of a call beside its work.
-pub(in crate::faces::mcp_server) struct About {
+/// The description of a call beside its work.
+pub(in crate::faces::mcp_server) struct CallSubject {
     /// Its name, for people and models.
     pub(in crate::faces::mcp_server) call: String,
     /// When it arrived.
     pub(in crate::faces::mcp_server) begun: Instant,
-    /// Where it waits for the cells before it, if it does.
-    pub(in crate::faces::mcp_server) queue: Option<Queue>,
+    /// The queue in which it waits for the cells before it, if it does.
+    pub(in crate::faces::mcp_server) queue: Option<SessionQueue>,
     /// Its number, if it is a cell that can be waited for in pieces, and what it has printed.
     pub(in crate::faces::mcp_server) cell: Option<(u64, Arc<Unread>)>,
-    /// How long its code may run, if it is a cell.
+    /// The time that its code may run, if it is a cell.
     pub(in crate::faces::mcp_server) limit: Duration,
-    /// What its client knows it by, if it became a task.
+    /// The task as which its client knows it, if it became one.
     pub(in crate::faces::mcp_server) task: Option<Task>,
 }
 
@@ -56,44 +56,44 @@ pub(in crate::faces::mcp_server) struct About {
 pub(super) enum Next {
     /// It is done.
     Done(Result<CallToolResult, ErrorData>),
-    /// There are approval requests to ask: [`Ongoing::take_questions`].
+    /// There are approval requests to ask: [`OngoingCall::take_questions`].
     Questions,
 }
 
-/// What became of a call while a request waited for it.
-pub(in crate::faces::mcp_server) enum Followed<T> {
+/// The fate of a call while a request waited for it.
+pub(in crate::faces::mcp_server) enum FollowedCall<T> {
     /// The request has its answer.
     Answered(Result<T, ErrorData>),
     /// The call goes on without the request.
-    Left(Box<Ongoing>),
+    Left(Box<OngoingCall>),
 }
 
-impl<T> Followed<T> {
+impl<T> FollowedCall<T> {
     /// Changes the answer, if there is one.
-    pub(in crate::faces::mcp_server) fn map<U>(self, change: impl FnOnce(T) -> U) -> Followed<U> {
+    pub(in crate::faces::mcp_server) fn map<U>(self, change: impl FnOnce(T) -> U) -> FollowedCall<U> {
         match self {
-            Self::Answered(answer) => Followed::Answered(answer.map(change)),
-            Self::Left(ongoing) => Followed::Left(ongoing),
+            Self::Answered(answer) => FollowedCall::Answered(answer.map(change)),
+            Self::Left(ongoing) => FollowedCall::Left(ongoing),
         }
     }
 }
 
-impl Ongoing {
+impl OngoingCall {
     /// Starts `work` in a task of its own. Its approval requests come from `questions`; `cancel` ends it.
     pub(in crate::faces::mcp_server) fn start(
         work: impl Future<Output = Result<CallToolResult, ErrorData>> + Send + 'static,
-        questions: Option<Questions>,
+        questions: Option<CallQuestions>,
         cancel: CancellationToken,
-        listener: Listener,
-        about: About,
+        listener: ProgressListener,
+        about: CallSubject,
     ) -> Self {
         let (done, waiting) = (None, VecDeque::new());
         let page = questions.as_ref().and_then(|questions| questions.page.clone());
         Self { task: tokio::spawn(work), done, questions, page, waiting, cancel, listener, about }
     }
 
-    /// What is known of the call.
-    pub(in crate::faces::mcp_server) fn about(&self) -> &About {
+    /// The description of the call.
+    pub(in crate::faces::mcp_server) fn about(&self) -> &CallSubject {
         &self.about
     }
 
@@ -129,7 +129,7 @@ impl Ongoing {
     }
 
     /// Whether it is not done, but waits or runs in this queue.
-    pub(in crate::faces::mcp_server) fn is_open_in(&self, queue: &Queue) -> bool {
+    pub(in crate::faces::mcp_server) fn is_open_in(&self, queue: &SessionQueue) -> bool {
         self.about.queue.as_ref() == Some(queue) && !self.is_done()
     }
 
@@ -217,7 +217,7 @@ impl Ongoing {
     }
 }
 
-impl Drop for Ongoing {
+impl Drop for OngoingCall {
     fn drop(&mut self) {
         // The task ends when the cell has.
         self.cancel.cancel();
@@ -225,7 +225,7 @@ impl Drop for Ongoing {
 }
 
 /// Never resolves if the client cannot ask its user.
-async fn next_question(questions: &mut Option<Questions>) -> Option<ApprovalRequest> {
+async fn next_question(questions: &mut Option<CallQuestions>) -> Option<ApprovalRequest> {
     match questions {
         Some(questions) => questions.receiver.recv().await,
         None => std::future::pending().await,

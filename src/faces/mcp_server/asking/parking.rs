@@ -14,15 +14,15 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 
-use super::Waiting;
-use super::ongoing::{Followed, Next, Ongoing};
+use super::WaitingRequest;
+use super::ongoing::{FollowedCall, Next, OngoingCall};
 use super::sheet::{Given, Sheet};
 use crate::approval::ApprovalRequest;
-use crate::faces::mcp_server::earlier::{Done, Why};
 use crate::faces::mcp_server::progress::listener_of;
-use crate::faces::mcp_server::queue::Queue;
+use crate::faces::mcp_server::queue::SessionQueue;
+use crate::faces::mcp_server::unfetched_answers::{UndeliveredReason, UnfetchedAnswer};
 
-/// How many calls may wait for their clients. Clients that never come back must not fill memory.
+/// The number of calls that may wait for their clients. Clients that never come back must not fill memory.
 const PARKED_CALLS: usize = 64;
 
 /// The waiting calls.
@@ -32,11 +32,11 @@ pub(in crate::faces::mcp_server) struct Parking {
 }
 
 struct Parked {
-    ongoing: Ongoing,
+    ongoing: OngoingCall,
     tool: String,
     arguments: Option<JsonObject>,
     questions: BTreeMap<String, Sheet>,
-    /// How many rounds its client has been asked.
+    /// The number of rounds that its client has been asked.
     rounds: u32,
     /// Greater than that of all calls parked before.
     number: u64,
@@ -48,10 +48,10 @@ impl Parking {
     /// Runs the work until its end, until approval is needed, or until it is time to `leave`.
     pub(in crate::faces::mcp_server) async fn work(
         &self,
-        ongoing: Ongoing,
+        ongoing: OngoingCall,
         request: &CallToolRequestParams,
-        waiting: Waiting<'_>,
-    ) -> Followed<CallToolResponse> {
+        waiting: WaitingRequest<'_>,
+    ) -> FollowedCall<CallToolResponse> {
         self.go_on(ongoing, BTreeMap::new(), 0, request, waiting).await
     }
 
@@ -61,11 +61,11 @@ impl Parking {
         state: &str,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-        waiting: Waiting<'_>,
-    ) -> Followed<CallToolResponse> {
+        waiting: WaitingRequest<'_>,
+    ) -> FollowedCall<CallToolResponse> {
         let Parked { ongoing, mut questions, rounds, .. } = match self.take(state, request) {
             Ok(parked) => parked,
-            Err(error) => return Followed::Answered(Err(error)),
+            Err(error) => return FollowedCall::Answered(Err(error)),
         };
         ongoing.attend(true);
         ongoing.send_progress_to(listener_of(context));
@@ -74,7 +74,7 @@ impl Parking {
     }
 
     /// Takes out the calls that wait for a client which is gone; their questions can be asked again.
-    pub(in crate::faces::mcp_server) fn abandon(&self) -> Vec<Ongoing> {
+    pub(in crate::faces::mcp_server) fn abandon(&self) -> Vec<OngoingCall> {
         let calls = std::mem::take(&mut *self.calls.lock());
         let mut parked: Vec<Parked> = calls.into_values().filter(|parked| !parked.is_sent).collect();
         parked.sort_by_key(|parked| parked.number);
@@ -86,7 +86,7 @@ impl Parking {
     }
 
     /// Whether a cell is not done that came before a request which arrived at `arrived` in the same `queue`.
-    pub(in crate::faces::mcp_server) fn is_open_in(&self, queue: &Queue, arrived: Instant) -> bool {
+    pub(in crate::faces::mcp_server) fn is_open_in(&self, queue: &SessionQueue, arrived: Instant) -> bool {
         let is_open = |parked: &Parked| {
             parked.ongoing.about().begun < arrived && !parked.is_sent && parked.ongoing.is_open_in(queue)
         };
@@ -95,7 +95,7 @@ impl Parking {
 
     /// The results of calls whose clients have not come back, each once. A client that comes back later still
     /// gets its result.
-    pub(in crate::faces::mcp_server) fn done_meanwhile(&self) -> Vec<Done> {
+    pub(in crate::faces::mcp_server) fn done_meanwhile(&self) -> Vec<UnfetchedAnswer> {
         let mut calls = self.calls.lock();
         let mut parked: Vec<&mut Parked> = calls.values_mut().filter(|parked| !parked.is_sent).collect();
         parked.sort_by_key(|parked| parked.number);
@@ -103,28 +103,28 @@ impl Parking {
             let text = parked.ongoing.text()?;
             parked.is_sent = true;
             let call = parked.ongoing.about().call.clone();
-            Some(Done { call, text, why: Why::NotTakenUp, after: Duration::ZERO })
+            Some(UnfetchedAnswer { call, text, why: UndeliveredReason::NotTakenUp, after: Duration::ZERO })
         };
         parked.into_iter().filter_map(done).collect()
     }
 
     async fn go_on(
         &self,
-        mut ongoing: Ongoing,
+        mut ongoing: OngoingCall,
         mut questions: BTreeMap<String, Sheet>,
         rounds: u32,
         request: &CallToolRequestParams,
-        waiting: Waiting<'_>,
-    ) -> Followed<CallToolResponse> {
+        waiting: WaitingRequest<'_>,
+    ) -> FollowedCall<CallToolResponse> {
         // Approval requests that the client has left unanswered are sent again with the next ones, or now.
         questions.retain(|_, question| !question.is_closed());
         while questions.is_empty() {
             let mut asked = tokio::select! {
                 biased;
                 // First, since the end of a connection cancels its requests too.
-                () = waiting.leave.come() => return Followed::Left(Box::new(ongoing)),
+                () = waiting.leave.come() => return FollowedCall::Left(Box::new(ongoing)),
                 next = ongoing.next(waiting.cancelled) => match next {
-                    Next::Done(done) => return Followed::Answered(done.map(CallToolResult::into)),
+                    Next::Done(done) => return FollowedCall::Answered(done.map(CallToolResult::into)),
                     Next::Questions => ongoing.take_questions(),
                 },
                 mut lent = waiting.left.questions() => std::mem::take(&mut lent.questions),
@@ -136,7 +136,7 @@ impl Parking {
         for (key, question) in &questions {
             let form = match question.form(Some(rounds)) {
                 Ok(form) => form,
-                Err(error) => return Followed::Answered(Err(ErrorData::internal_error(error, None))),
+                Err(error) => return FollowedCall::Answered(Err(ErrorData::internal_error(error, None))),
             };
             question.hand_out();
             forms.insert(key.clone(), InputRequest::Elicitation(ElicitRequest::new(form)));
@@ -145,12 +145,12 @@ impl Parking {
         ongoing.attend(false);
         ongoing.send_progress_to(None);
         let state = self.park(ongoing, questions, rounds, request);
-        Followed::Answered(Ok(InputRequiredResult::new(Some(forms), Some(state)).into()))
+        FollowedCall::Answered(Ok(InputRequiredResult::new(Some(forms), Some(state)).into()))
     }
 
     fn park(
         &self,
-        ongoing: Ongoing,
+        ongoing: OngoingCall,
         questions: BTreeMap<String, Sheet>,
         rounds: u32,
         request: &CallToolRequestParams,

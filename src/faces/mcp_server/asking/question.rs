@@ -18,15 +18,15 @@ use crate::connections::mcp_client::TRUST_WORKSPACE;
 use crate::ground::text::shortened;
 use crate::ground::text::visible::{Literal, Use, line};
 
-/// How often the official SDKs let a server ask during one call, by default (MCP 2026-07-28).
+/// The number of questions that the official SDKs let a server ask during one call, by default (MCP 2026-07-28).
 const CLIENTS_ROUNDS: u32 = 10;
 /// From this round on the form mentions the limit.
 const LATE_ROUND: u32 = 7;
 
-/// How long a call may be, in bytes, to be shown whole at a prompt, where there is room to scroll.
+/// The greatest length of a call, in bytes, that is shown whole at a prompt, where there is room to scroll.
 const PROMPT_BYTES: usize = 32 * 1024;
 
-/// How much of a batch's title is shown.
+/// The part of a batch's title that is shown.
 const TITLE_CHARS: usize = 300;
 
 /// The form's one field.
@@ -94,7 +94,7 @@ pub(super) fn add_late_round(message: &mut String, round: Option<u32>) {
     }
 }
 
-/// What code says that a batch is for.
+/// The purpose of a batch, as code states it.
 pub(super) fn title(batch: &Batch) -> String {
     Literal(&shortened(batch.title(), TITLE_CHARS), Use::Text).to_string()
 }
@@ -114,7 +114,7 @@ fn login(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
     Some(ElicitRequestParams::UrlElicitationParams { meta: None, message, url, elicitation_id })
 }
 
-/// What a server asks the user, with its name; `None` if it is another request.
+/// The question of a server to the user, with its name; `None` if it is another request.
 fn of_server(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
     if request.tool_name() != ELICITATION {
         return None;
@@ -208,7 +208,7 @@ fn text(request: &ApprovalRequest, call: &str) -> String {
     text
 }
 
-/// What is known beside the arguments.
+/// The facts beside the arguments.
 pub(super) fn facts(request: &ApprovalRequest) -> String {
     let mut text = String::new();
     if request.server_name() == OURSELVES && request.tool_args().values().any(trusts_workspace) {

@@ -1,4 +1,4 @@
-//! What a user is asked at once: one approval request, or a table of several that wait at the same time.
+//! The sheet that a user is asked at once: one approval request, or a table of several that wait at the same time.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use crate::approval::{
 };
 use crate::ground::text::visible::line;
 
-/// How often a table is shown again because its rows were not named rightly.
+/// The times that a table is shown again because its rows were not named rightly.
 const TRIES: usize = 3;
 
 /// The fields of the form for a table.
@@ -41,12 +41,12 @@ enum Choice {
 /// Requests that are asked together; at least one. Those of one tool follow each other.
 pub(in crate::faces::mcp_server) struct Sheet {
     requests: Vec<ApprovalRequest>,
-    /// What was wrong with the rows that the user has named.
+    /// The fault of the rows that the user has named.
     note: Option<String>,
     tries: usize,
 }
 
-/// What an answer has done.
+/// The effect of an answer.
 pub(super) enum Given {
     /// All requests have their answers.
     All,
@@ -54,8 +54,8 @@ pub(super) enum Given {
     Unclear(Sheet),
 }
 
-/// How approval requests were asked.
-pub(super) enum Asked {
+/// The state of approval requests after the question.
+pub(super) enum AskedRequests {
     /// The user answered.
     Answered,
     /// The user did not: it is rejected, or has expired.
@@ -77,9 +77,10 @@ impl Sheet {
         let mut joined = vec![first];
         let mut others = VecDeque::new();
         for request in waiting.drain(..) {
-            match can_be_joined(&request) && batch_of(&request) == batch.as_deref() {
-                true => joined.push(request),
-                false => others.push_back(request),
+            if can_be_joined(&request) && batch_of(&request) == batch.as_deref() {
+                joined.push(request)
+            } else {
+                others.push_back(request)
             }
         }
         // They have come in any order.
@@ -101,7 +102,7 @@ impl Sheet {
         self.requests
     }
 
-    /// How its requests were decided, if not by this one's answer.
+    /// The decisions about its requests, if they were not by this one's answer.
     pub(super) fn fates(&self) -> Vec<Fate> {
         self.requests.iter().map(ApprovalRequest::fate).collect()
     }
@@ -289,7 +290,7 @@ fn tables(requests: &[ApprovalRequest]) -> Result<String, TooLong> {
     Ok(text)
 }
 
-/// What the user has chosen for a table. Everything but a clear yes is a no.
+/// The user's choice for a table. Everything but a clear yes is a no.
 fn chosen(result: &ElicitResult) -> Choice {
     const NO: Choice = Choice::All(Answer::No);
     if result.action != ElicitationAction::Accept {
@@ -322,10 +323,10 @@ fn rows(result: &ElicitResult, count: usize) -> Result<BTreeSet<usize>, String> 
     named_rows(text, count)
 }
 
-/// How requests have ended that this client has not answered: maybe somebody else has.
-pub(super) fn ended(fates: &[Fate]) -> Asked {
+/// The end of requests that this client has not answered: maybe somebody else has.
+pub(super) fn ended(fates: &[Fate]) -> AskedRequests {
     let is_expired = fates.iter().any(|fate| fate.get() == Some(&EXPIRED));
-    if is_expired { Asked::Unanswered } else { Asked::Answered }
+    if is_expired { AskedRequests::Unanswered } else { AskedRequests::Answered }
 }
 
 #[cfg(test)]

@@ -18,20 +18,20 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::Waiting;
-use super::ongoing::{Followed, Next, Ongoing};
+use super::WaitingRequest;
+use super::ongoing::{FollowedCall, Next, OngoingCall};
 use super::parking::{answer, requests_of, sheets_of};
 use super::sheet::Sheet;
-use crate::faces::mcp_server::earlier::{Done, Why};
-use crate::faces::mcp_server::left::Left;
+use crate::faces::mcp_server::left_calls::LeftCalls;
+use crate::faces::mcp_server::unfetched_answers::{UndeliveredReason, UnfetchedAnswer};
 
-/// How long a call may take before it becomes a task. Shorter ones cost no further requests.
+/// The time that a call may take before it becomes a task. Shorter ones cost no further requests.
 const TASK_AFTER: Duration = Duration::from_secs(5);
 
-/// How often a client should ask, in milliseconds.
+/// The interval at which a client should ask, in milliseconds.
 const POLL_MS: u64 = 1_000;
 
-/// How many tasks are kept. Those whose results have been fetched go first; if there is none, a call stays a request.
+/// The number of tasks that are kept. Those whose results have been fetched go first; if there is none, a call stays a request.
 const KEPT: usize = 64;
 
 /// After this time without a question about it, the result of a task comes with the next answer.
@@ -44,9 +44,9 @@ pub(in crate::faces::mcp_server) struct Tasks {
 }
 
 struct Kept {
-    ongoing: Ongoing,
+    ongoing: OngoingCall,
     task: Task,
-    /// How it ended.
+    /// The end of the task.
     end: Option<TaskPayload>,
     questions: BTreeMap<String, Sheet>,
     is_cancelled: bool,
@@ -60,19 +60,19 @@ impl Tasks {
     /// Follows a call until its end, or until it becomes a task: when it has a question, or takes long.
     pub(in crate::faces::mcp_server) async fn work(
         &self,
-        mut ongoing: Ongoing,
+        mut ongoing: OngoingCall,
         connection: u64,
-        waiting: Waiting<'_>,
-    ) -> Followed<CallToolResponse> {
+        waiting: WaitingRequest<'_>,
+    ) -> FollowedCall<CallToolResponse> {
         let mut at = Instant::now() + TASK_AFTER;
         loop {
             let is_wanted = !waiting.cancelled.is_cancelled();
             tokio::select! {
                 biased;
                 // First, since the end of a connection cancels its requests too.
-                () = waiting.leave.come() => return Followed::Left(Box::new(ongoing)),
+                () = waiting.leave.come() => return FollowedCall::Left(Box::new(ongoing)),
                 next = ongoing.next(waiting.cancelled) => match next {
-                    Next::Done(done) => return Followed::Answered(done.map(CallToolResult::into)),
+                    Next::Done(done) => return FollowedCall::Answered(done.map(CallToolResult::into)),
                     // Nobody would see the questions of a call that is cancelled.
                     Next::Questions if !is_wanted => drop(ongoing.take_questions()),
                     Next::Questions => {}
@@ -85,7 +85,7 @@ impl Tasks {
             }
             ongoing = match self.keep(ongoing, connection) {
                 Ok(task) => {
-                    return Followed::Answered(Ok(CallToolResponse::Task(CreateTaskResult::new(task))));
+                    return FollowedCall::Answered(Ok(CallToolResponse::Task(CreateTaskResult::new(task))));
                 }
                 Err(ongoing) => *ongoing,
             };
@@ -93,12 +93,12 @@ impl Tasks {
         }
     }
 
-    /// How a task is, with the questions that wait for an answer.
+    /// The state of a task, with the questions that wait for an answer.
     pub(in crate::faces::mcp_server) fn get(
         &self,
         id: &str,
         connection: u64,
-        left: &Left,
+        left: &LeftCalls,
     ) -> Result<DetailedTask, ErrorData> {
         let mut kept = self.kept.lock();
         let kept = find(&mut kept, id, left)?;
@@ -120,9 +120,10 @@ impl Tasks {
             question.hand_out();
             requests.insert(key.clone(), InputRequest::Elicitation(ElicitRequest::new(form)));
         }
-        let payload = match requests.is_empty() {
-            true => TaskPayload::Working,
-            false => TaskPayload::InputRequired { input_requests: requests },
+        let payload = if requests.is_empty() {
+            TaskPayload::Working
+        } else {
+            TaskPayload::InputRequired { input_requests: requests }
         };
         kept.touch(payload.status());
         let about = kept.ongoing.about();
@@ -135,7 +136,7 @@ impl Tasks {
         &self,
         id: &str,
         responses: &InputResponses,
-        left: &Left,
+        left: &LeftCalls,
     ) -> Result<(), ErrorData> {
         let mut kept = self.kept.lock();
         let kept = find(&mut kept, id, left)?;
@@ -144,7 +145,7 @@ impl Tasks {
     }
 
     /// Interrupts a task. Its client need not ask again, so that its result comes with the next answer.
-    pub(in crate::faces::mcp_server) fn cancel(&self, id: &str, left: &Left) -> Result<(), ErrorData> {
+    pub(in crate::faces::mcp_server) fn cancel(&self, id: &str, left: &LeftCalls) -> Result<(), ErrorData> {
         let mut kept = self.kept.lock();
         let kept = find(&mut kept, id, left)?;
         if kept.end.is_none() {
@@ -156,14 +157,14 @@ impl Tasks {
     }
 
     /// The results that no client has fetched and that none will, each once.
-    pub(in crate::faces::mcp_server) fn done_meanwhile(&self, left: &Left) -> Vec<Done> {
+    pub(in crate::faces::mcp_server) fn done_meanwhile(&self, left: &LeftCalls) -> Vec<UnfetchedAnswer> {
         let mut kept = self.kept.lock();
         kept.iter_mut().for_each(|kept| kept.look(left));
         kept.iter_mut().filter_map(Kept::forgotten).collect()
     }
 
     /// Takes out the tasks of a client that is gone whose results it does not have; their questions can be asked again.
-    pub(in crate::faces::mcp_server) fn abandon(&self, connection: u64) -> Vec<Ongoing> {
+    pub(in crate::faces::mcp_server) fn abandon(&self, connection: u64) -> Vec<OngoingCall> {
         let is_open = |kept: &mut Kept| kept.connection == connection && !kept.is_delivered;
         let open: Vec<Kept> = self.kept.lock().extract_if(.., is_open).collect();
         let leave = |Kept { mut ongoing, questions, task, .. }: Kept| {
@@ -175,7 +176,7 @@ impl Tasks {
     }
 
     /// Keeps a call as a task, or gives it back if there are too many.
-    fn keep(&self, ongoing: Ongoing, connection: u64) -> Result<Task, Box<Ongoing>> {
+    fn keep(&self, ongoing: OngoingCall, connection: u64) -> Result<Task, Box<OngoingCall>> {
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT {
             match kept.iter().position(|kept| kept.end.is_some() && kept.is_delivered) {
@@ -195,7 +196,7 @@ impl Tasks {
 }
 
 /// The task with this id. One of a client that is gone may be asked about by the next one.
-fn find<'a>(kept: &'a mut Vec<Kept>, id: &str, left: &Left) -> Result<&'a mut Kept, ErrorData> {
+fn find<'a>(kept: &'a mut Vec<Kept>, id: &str, left: &LeftCalls) -> Result<&'a mut Kept, ErrorData> {
     if !kept.iter().any(|kept| kept.task.task_id == id)
         && let Some((ongoing, task)) = left.take_task(id)
     {
@@ -210,7 +211,7 @@ fn find<'a>(kept: &'a mut Vec<Kept>, id: &str, left: &Left) -> Result<&'a mut Ke
 }
 
 impl Kept {
-    fn new(ongoing: Ongoing, task: Task, connection: u64) -> Self {
+    fn new(ongoing: OngoingCall, task: Task, connection: u64) -> Self {
         let (end, questions, last_asked) = (None, BTreeMap::new(), Instant::now());
         Self {
             ongoing,
@@ -225,7 +226,7 @@ impl Kept {
     }
 
     /// Notices that the work is done.
-    fn look(&mut self, left: &Left) {
+    fn look(&mut self, left: &LeftCalls) {
         if self.end.is_some() {
             return;
         }
@@ -250,16 +251,17 @@ impl Kept {
     }
 
     /// The result, if its client does not ask for it any more.
-    fn forgotten(&mut self) -> Option<Done> {
+    fn forgotten(&mut self) -> Option<UnfetchedAnswer> {
         let is_forgotten = self.is_cancelled || self.last_asked.elapsed() > FORGOTTEN_AFTER;
         if self.end.is_none() || self.is_delivered || !is_forgotten {
             return None;
         }
         self.is_delivered = true;
         let text = self.ongoing.text()?;
-        let why = if self.is_cancelled { Why::Cancelled } else { Why::NotFetched };
+        let why =
+            if self.is_cancelled { UndeliveredReason::Cancelled } else { UndeliveredReason::NotFetched };
         let about = self.ongoing.about();
-        Some(Done { call: about.call.clone(), text, why, after: about.begun.elapsed() })
+        Some(UnfetchedAnswer { call: about.call.clone(), text, why, after: about.begun.elapsed() })
     }
 }
 

@@ -3,17 +3,17 @@
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::together::Together;
-use crate::faces::mcp_server::left::Left;
+use super::asking_turn::Together;
+use crate::faces::mcp_server::left_calls::LeftCalls;
 
 /// A request that waits for a call.
 #[derive(Clone, Copy)]
-pub(in crate::faces::mcp_server) struct Waiting<'a> {
+pub(in crate::faces::mcp_server) struct WaitingRequest<'a> {
     /// Cancelled when the client cancels the call.
     pub(in crate::faces::mcp_server) cancelled: &'a CancellationToken,
     pub(in crate::faces::mcp_server) leave: &'a Leave,
     /// Other calls, whose questions the request asks too.
-    pub(in crate::faces::mcp_server) left: &'a Left,
+    pub(in crate::faces::mcp_server) left: &'a LeftCalls,
     /// Other calls, whose questions are asked with those of this one.
     pub(in crate::faces::mcp_server) together: &'a Together,
 }

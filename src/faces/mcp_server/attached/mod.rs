@@ -18,9 +18,9 @@ use crate::approval::{
 };
 use crate::faces::people::page::Page;
 use crate::kernels::output::late_section;
-use crate::session::{Audience, CENTURY, Event, Outcome, Question};
+use crate::session::{Audience, AudienceQuestion, CENTURY, Outcome, SessionEvent};
 
-/// How many notes wait for the agent.
+/// The number of notes that wait for the agent.
 const NOTES: usize = 16;
 
 /// The people.
@@ -36,9 +36,9 @@ pub(super) struct Attached {
 
 #[derive(Default)]
 struct State {
-    /// How many there are who can answer.
+    /// The number of people who can answer.
     people: usize,
-    /// How many there have been.
+    /// The number of people who have been there.
     numbers: u64,
     /// The pages that are asked what the client's user is asked.
     asked_all: BTreeSet<u64>,
@@ -46,16 +46,16 @@ struct State {
     looked_at: BTreeSet<u64>,
     /// The questions that nobody has answered.
     open: BTreeMap<u64, Open>,
-    /// How many cells they have run since the last note to the agent.
+    /// The number of cells that they have run since the last note to the agent.
     ran: usize,
     has_worked: bool,
-    /// What the agent has to know of those cells.
+    /// The notes about those cells for the agent.
     notes: Vec<String>,
 }
 
 /// A question that nobody has answered.
 struct Open {
-    question: Arc<Question>,
+    question: Arc<AudienceQuestion>,
     answer: oneshot::Sender<Answered>,
 }
 
@@ -123,9 +123,10 @@ impl Attached {
     /// Notes whether somebody looks at the page of this number.
     fn look(&self, number: u64, is_looking: bool) {
         let mut state = self.state.lock();
-        match is_looking {
-            true => state.looked_at.insert(number),
-            false => state.looked_at.remove(&number),
+        if is_looking {
+            state.looked_at.insert(number)
+        } else {
+            state.looked_at.remove(&number)
         };
     }
 
@@ -139,7 +140,7 @@ impl Attached {
         self.state.lock().has_worked
     }
 
-    /// What the agent's next answer says of their cells, once.
+    /// The notes about their cells for the agent's next answer, each once.
     pub(super) fn news(&self) -> Vec<String> {
         let mut state = self.state.lock();
         let cells = match std::mem::take(&mut state.ran) {
@@ -169,7 +170,7 @@ impl Attached {
     }
 
     /// Counts a person. Returns the questions that are open, too, if they can answer.
-    fn arrive(&self, can_answer: bool) -> (Presence<'_>, Vec<Event>) {
+    fn arrive(&self, can_answer: bool) -> (Presence<'_>, Vec<SessionEvent>) {
         let mut state = self.state.lock();
         state.numbers += 1;
         let presence = Presence { attached: self, number: state.numbers, can_answer };
@@ -178,7 +179,8 @@ impl Attached {
         }
         state.people += 1;
         self.queue.attend(true);
-        let open = state.open.values().map(|open| Event::Question(Arc::clone(&open.question))).collect();
+        let open =
+            state.open.values().map(|open| SessionEvent::Question(Arc::clone(&open.question))).collect();
         (presence, open)
     }
 
@@ -234,14 +236,14 @@ async fn ask_all(
             // The numbers of the rows are those of the questions only if none is missing.
             if let Some(Ok(text)) = text.filter(|_| asked.len() == rows) {
                 let questions = asked.iter().map(|(_, question, _)| question.number).collect();
-                audience.send(&Event::Together { questions, text: text.into() });
+                audience.send(&SessionEvent::Together { questions, text: text.into() });
             }
             for (request, question, answered) in asked {
                 let number = question.number;
                 if question.until.is_some() {
                     request.hand_out();
                 }
-                audience.send(&Event::Question(question));
+                audience.send(&SessionEvent::Question(question));
                 tokio::spawn(follow(request, number, answered, Arc::clone(&state), Arc::clone(&audience)));
             }
         }
@@ -253,7 +255,7 @@ fn open(
     request: ApprovalRequest,
     state: &Mutex<State>,
     timeout: Duration,
-) -> Option<(ApprovalRequest, Arc<Question>, oneshot::Receiver<Answered>)> {
+) -> Option<(ApprovalRequest, Arc<AudienceQuestion>, oneshot::Receiver<Answered>)> {
     let text = for_prompt(&request).ok()?;
     let grant = request.proposed_grant().map(|grant| (grant_choice(grant), grant.to_string()));
     let outside = request.outside_of_grants();
@@ -266,7 +268,7 @@ fn open(
     // If the client asks its user too, the time begins when either sees the question.
     let is_seen = !request.is_shared() || !state.looked_at.is_empty();
     let until = is_seen.then(|| Instant::now() + timeout.min(CENTURY));
-    let question = Arc::new(Question { number, text, grant, outside, action, scope, until });
+    let question = Arc::new(AudienceQuestion { number, text, grant, outside, action, scope, until });
     state.open.insert(number, Open { question: Arc::clone(&question), answer });
     Some((request, question, answered))
 }
@@ -294,5 +296,5 @@ async fn follow(
         // What the client's user has answered, or nobody.
         _ => fate.get().copied().unwrap_or("taken back"),
     };
-    audience.send(&Event::Decided { question, how });
+    audience.send(&SessionEvent::Decided { question, how });
 }

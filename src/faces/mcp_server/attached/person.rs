@@ -15,25 +15,25 @@ use tokio_util::sync::CancellationToken;
 use super::Attached;
 use crate::approval::{GivenGrant, GrantLife, PastDecision, question};
 use crate::faces::mcp_server::McpServer;
-use crate::faces::people::{By, Call, Granted, Heard, Offer, Said};
+use crate::faces::people::{CellAuthor, GrantOffer, Granted, Heard, Said, ShownCall};
 use crate::ground::text::{describe, readable};
 use crate::kernels::kernel::{Inquiry, Insight, PythonError};
 use crate::kernels::output::{Unread, late_section};
-use crate::session::{Author, Cell, End, Ended, Error, Event, Mailbox, Outcome, Session};
+use crate::session::{Author, Cell, CellEnd, End, Error, Mailbox, Outcome, Session, SessionEvent};
 
 /// The longest line from a prompt, in bytes: a script may be long.
 const LINE_BYTES: usize = 16 * 1024 * 1024;
 
-/// How long a person's cell may run: they can interrupt it.
+/// The time that a person's cell may run: they can interrupt it.
 const TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// From this length on all output is kept in a file too, in characters.
 const OUTPUT_CHARS: usize = 50_000;
 
-/// How long a cell may take from leaving the queue to being with the kernel, so that it is not said to wait then.
+/// The time that a cell may take from leaving the queue to being with the kernel, so that it is not said to wait then.
 const BEGINNING: Duration = Duration::from_millis(100);
 
-/// How many answers may wait to be written.
+/// The number of answers that may wait to be written.
 const ANSWERS: usize = 64;
 
 /// The reason if nobody can be asked about a person's cell.
@@ -75,7 +75,7 @@ struct Person {
     number: u64,
     /// Ends the person's cell, as long as there is one.
     running: Mutex<Option<CancellationToken>>,
-    /// What is to be written beside the events of the session.
+    /// The answers that are to be written beside the events of the session.
     answers: mpsc::Sender<Heard>,
 }
 
@@ -206,20 +206,20 @@ impl Person {
     }
 
     /// An event as this person sees it.
-    fn heard(&self, event: Event) -> Heard {
+    fn heard(&self, event: SessionEvent) -> Heard {
         match event {
-            Event::Began { cell, number, author, code } => {
+            SessionEvent::Began { cell, number, author, code } => {
                 let by = match author {
-                    Author::Person(number) if number == self.number => By::You,
-                    Author::Person(_) => By::Another,
-                    Author::Agent | Author::Ourselves => By::Agent,
+                    Author::Person(number) if number == self.number => CellAuthor::You,
+                    Author::Person(_) => CellAuthor::Another,
+                    Author::Agent | Author::Ourselves => CellAuthor::Agent,
                 };
                 Heard::Began { cell, number, by, code: code.to_string() }
             }
-            Event::Text { cell, text } => Heard::Text { cell, text },
-            Event::LeftOut { cell, bytes } => Heard::LeftOut { cell, bytes },
-            Event::Ended { cell, end, error } => {
-                let Ended { words, images, files, file, .. } = &*end;
+            SessionEvent::Text { cell, text } => Heard::Text { cell, text },
+            SessionEvent::LeftOut { cell, bytes } => Heard::LeftOut { cell, bytes },
+            SessionEvent::Ended { cell, end, error } => {
+                let CellEnd { words, images, files, file, .. } = &*end;
                 let all = |paths: &[PathBuf]| paths.iter().map(|path| readable(path)).collect();
                 Heard::Ended {
                     cell,
@@ -230,24 +230,24 @@ impl Person {
                     file: file.as_deref().map(readable),
                 }
             }
-            Event::Asked { question: number, action } => {
+            SessionEvent::Asked { question: number, action } => {
                 let text = question(&action)
                     .unwrap_or_else(|_| format!("{}.{}(…)", action.server_name, action.tool_name));
-                Heard::Asked { question: number, text, call: Call::of(&action) }
+                Heard::Asked { question: number, text, call: ShownCall::of(&action) }
             }
-            Event::Decided { question, how } => Heard::Decided { question, how: how.to_owned() },
-            Event::Ruled { action, how } => {
+            SessionEvent::Decided { question, how } => Heard::Decided { question, how: how.to_owned() },
+            SessionEvent::Ruled { action, how } => {
                 Heard::Ruled { decision: PastDecision::made_now(&action, how.to_string()) }
             }
-            Event::Together { questions, text } => {
+            SessionEvent::Together { questions, text } => {
                 Heard::Together { questions: questions.to_vec(), text: text.to_string() }
             }
-            Event::Question(question) => Heard::Question {
+            SessionEvent::Question(question) => Heard::Question {
                 question: question.number,
                 text: question.text.clone(),
-                grant: question.grant.clone().map(|(choice, covers)| Offer::new(choice, covers)),
+                grant: question.grant.clone().map(|(choice, covers)| GrantOffer::new(choice, covers)),
                 outside: question.outside.clone(),
-                call: Call::of(&question.action),
+                call: ShownCall::of(&question.action),
                 scope: question.scope.to_owned(),
                 left_ms: question.until.map(|until| {
                     let left = until.saturating_duration_since(Instant::now());
@@ -299,7 +299,7 @@ async fn write(
     }
 }
 
-/// How a person's cell has ended, beside its output.
+/// The end of a person's cell, beside its output.
 fn done(outcome: &Result<Outcome, Error>) -> Heard {
     match outcome {
         Ok(outcome) => {

@@ -51,7 +51,7 @@ impl Play {
         self.send(why, id, after)
     }
 
-    fn send(&mut self, why: Why, id: i64, after: Duration) -> Vec<String> {
+    fn send(&mut self, why: UndeliveredReason, id: i64, after: Duration) -> Vec<String> {
         let own = Earlier::new(&format!("`tool {id}`"), &format!("answer {id}"), why, after);
         let (id, at, is_recall) = (call(id), self.now, self.is_recall);
         self.state.send(why, Sent { id, at, own, carried: Vec::new(), is_recall })

@@ -48,7 +48,7 @@ pub(super) enum Part {
 
 /// Why a URI is not the address of a resource.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum AddressRefusal {
     /// It is no address of ours.
     Unknown,
     /// It asks for a part in words that are not understood.
@@ -57,18 +57,20 @@ pub(super) enum Refusal {
 
 impl Address {
     /// Reads a URI.
-    pub(super) fn parse(uri: &str) -> Result<(Self, Part), Refusal> {
+    pub(super) fn parse(uri: &str) -> Result<(Self, Part), AddressRefusal> {
         if uri.len() > LONGEST {
-            return Err(Refusal::Unknown);
+            return Err(AddressRefusal::Unknown);
         }
         let (place, query) = match uri.split_once('?') {
             Some((place, query)) => (place, Some(query)),
             None => (uri, None),
         };
-        let (kind, name) =
-            place.strip_prefix(SCHEME).and_then(|path| path.split_once('/')).ok_or(Refusal::Unknown)?;
-        let address = Self::of(kind, name).ok_or(Refusal::Unknown)?;
-        let part = query.map_or(Some(Part::Whole), Part::parse).ok_or(Refusal::Part)?;
+        let (kind, name) = place
+            .strip_prefix(SCHEME)
+            .and_then(|path| path.split_once('/'))
+            .ok_or(AddressRefusal::Unknown)?;
+        let address = Self::of(kind, name).ok_or(AddressRefusal::Unknown)?;
+        let part = query.map_or(Some(Part::Whole), Part::parse).ok_or(AddressRefusal::Part)?;
         Ok((address, part))
     }
 
@@ -250,10 +252,10 @@ mod tests {
             "file:///etc/passwd",
             "skill://codeact/SKILL.md",
         ] {
-            assert_eq!(Address::parse(uri), Err(Refusal::Unknown), "{uri}");
+            assert_eq!(Address::parse(uri), Err(AddressRefusal::Unknown), "{uri}");
         }
         let long = format!("ipybox://files/0a1b2c3d-{}", "x".repeat(LONGEST));
-        assert_eq!(Address::parse(&long), Err(Refusal::Unknown));
+        assert_eq!(Address::parse(&long), Err(AddressRefusal::Unknown));
     }
 
     #[test]
@@ -269,7 +271,7 @@ mod tests {
         for wrong in
             ["", "from", "from=", "from=-1", "from=+1", "from=1&from=2", "bytes=0", "to=3", "from=1&"]
         {
-            assert_eq!(part_of(wrong), Err(Refusal::Part), "{wrong}");
+            assert_eq!(part_of(wrong), Err(AddressRefusal::Part), "{wrong}");
         }
     }
 

@@ -14,15 +14,15 @@ use super::media::{is_text, media_type};
 use crate::ground::files::inside;
 use crate::ground::text::unfinished_character;
 
-/// How much of a resource is read at once, in bytes: the longest file that a cell can show.
+/// The part of a resource that is read at once, in bytes: the longest file that a cell can show.
 pub(super) const MOST_BYTES: u64 = 24 * 1024 * 1024;
 
-/// How much is read if a part does not say how long it is.
+/// The number of bytes that are read if a part does not say how long it is.
 const PAGE_BYTES: u64 = 1024 * 1024;
 
 /// Why a resource is not read.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum ResourceFailure {
     /// There is no such file, or it must not be opened.
     Refused(io::Error),
     /// It is longer than what is read at once.
@@ -39,18 +39,18 @@ pub(super) fn read(
     path: &Path,
     address: &Address,
     part: Part,
-) -> Result<ResourceContents, Failure> {
-    let mut file = inside::open(root, path).map_err(Failure::Refused)?;
-    let size = file.metadata().map_err(Failure::Unreadable)?.len();
+) -> Result<ResourceContents, ResourceFailure> {
+    let mut file = inside::open(root, path).map_err(ResourceFailure::Refused)?;
+    let size = file.metadata().map_err(ResourceFailure::Unreadable)?.len();
     let (from, count) = match part {
-        Part::Whole if size > MOST_BYTES => return Err(Failure::TooLong { bytes: size }),
+        Part::Whole if size > MOST_BYTES => return Err(ResourceFailure::TooLong { bytes: size }),
         Part::Whole => (0, MOST_BYTES),
-        Part::Bytes { from, .. } if from > size => return Err(Failure::Beyond { bytes: size }),
+        Part::Bytes { from, .. } if from > size => return Err(ResourceFailure::Beyond { bytes: size }),
         Part::Bytes { from, count } => (from, count.unwrap_or(PAGE_BYTES).min(MOST_BYTES)),
     };
-    file.seek(SeekFrom::Start(from)).map_err(Failure::Unreadable)?;
+    file.seek(SeekFrom::Start(from)).map_err(ResourceFailure::Unreadable)?;
     let mut bytes = Vec::new();
-    file.take(count).read_to_end(&mut bytes).map_err(Failure::Unreadable)?;
+    file.take(count).read_to_end(&mut bytes).map_err(ResourceFailure::Unreadable)?;
     Ok(content(address, part, from, size, bytes))
 }
 
@@ -63,9 +63,10 @@ fn content(address: &Address, part: Part, from: u64, size: u64, mut bytes: Vec<u
     let end = begin + bytes.len() as u64;
     // Control characters are six times as long in JSON.
     let controls = bytes.iter().filter(|byte| byte.is_ascii_control() && !byte.is_ascii_whitespace()).count();
-    let text = match is_text(media_type) && controls <= bytes.len() / 16 {
-        true => String::from_utf8(bytes).map_err(FromUtf8Error::into_bytes),
-        false => Err(bytes),
+    let text = if is_text(media_type) && controls <= bytes.len() / 16 {
+        String::from_utf8(bytes).map_err(FromUtf8Error::into_bytes)
+    } else {
+        Err(bytes)
     };
     let content = match text {
         Ok(text) => ResourceContents::text(text, &uri),
@@ -112,7 +113,7 @@ mod tests {
         place
     }
 
-    fn read_part(place: &tempfile::TempDir, part: Part) -> Result<Value, Failure> {
+    fn read_part(place: &tempfile::TempDir, part: Part) -> Result<Value, ResourceFailure> {
         let address = Address::Output(NAME.to_owned());
         let content = read(place.path(), Path::new(NAME), &address, part)?;
         Ok(serde_json::to_value(content).unwrap())
@@ -167,7 +168,7 @@ mod tests {
         let place = place(b"");
         let file = std::fs::File::options().write(true).open(place.path().join(NAME)).unwrap();
         file.set_len(MOST_BYTES + 5).unwrap();
-        assert!(matches!(read_part(&place, Part::Whole), Err(Failure::TooLong { .. })));
+        assert!(matches!(read_part(&place, Part::Whole), Err(ResourceFailure::TooLong { .. })));
         let page = read_part(&place, Part::Bytes { from: 0, count: None }).unwrap();
         // What is mostly control characters is no text.
         let length = |content: &Value| BASE64.decode(content["blob"].as_str().unwrap()).unwrap().len() as u64;
@@ -177,6 +178,6 @@ mod tests {
         let last = read_part(&place, bytes(MOST_BYTES + 4, u64::MAX)).unwrap();
         assert_eq!((&last["blob"], &last["_meta"]["ipybox/next"]), (&json!("AA=="), &Value::Null));
         assert_eq!(read_part(&place, bytes(MOST_BYTES + 5, 1)).unwrap()["text"], "");
-        assert!(matches!(read_part(&place, bytes(MOST_BYTES + 6, 1)), Err(Failure::Beyond { .. })));
+        assert!(matches!(read_part(&place, bytes(MOST_BYTES + 6, 1)), Err(ResourceFailure::Beyond { .. })));
     }
 }

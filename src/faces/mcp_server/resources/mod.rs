@@ -19,17 +19,17 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 pub(super) use self::address::Address;
-use self::address::{Part, Refusal};
-use self::content::{Failure, MOST_BYTES};
+use self::address::{AddressRefusal, Part};
+use self::content::{MOST_BYTES, ResourceFailure};
 pub(super) use self::links::are_wanted;
 use self::media::media_type;
 pub(super) use self::shelf::Shelf;
 use super::{McpServer, views};
 
-/// How many resources one answer lists.
+/// The number of resources that one answer lists.
 const PAGE: usize = 50;
 
-/// How long a client may keep a file that does not change, in milliseconds: an hour.
+/// The time that a client may keep a file that does not change, in milliseconds: an hour.
 const FRESH_MS: u64 = 60 * 60 * 1000;
 
 /// Reads one resource at a time, to bound memory however many are asked for at once.
@@ -114,7 +114,7 @@ pub(super) async fn read(
     }
     let (address, part) = Address::parse(uri).map_err(|refusal| refused(uri, &refusal))?;
     let place = address.place(server.session().places(), server.session().notebook());
-    let (root, path) = place.ok_or_else(|| refused(uri, &Refusal::Unknown))?;
+    let (root, path) = place.ok_or_else(|| refused(uri, &AddressRefusal::Unknown))?;
     let is_lasting = address.is_lasting() && part == Part::Whole;
     let turn = TURNSTILE.lock().await;
     let reading = tokio::task::spawn_blocking(move || {
@@ -139,16 +139,16 @@ fn result(content: ResourceContents, keeping: Option<(u64, CacheScope)>) -> Read
 }
 
 /// The error of a URI that is not read.
-fn refused(uri: &str, refusal: &Refusal) -> ErrorData {
+fn refused(uri: &str, refusal: &AddressRefusal) -> ErrorData {
     match refusal {
-        Refusal::Unknown => {
+        AddressRefusal::Unknown => {
             let shown: String = uri.chars().take(200).collect();
             let message = format!(
                 "there is no resource `{shown}`: addresses are as `resources/templates/list` and `resources/list` have them"
             );
             ErrorData::resource_not_found(message, Some(json!({ "uri": shown })))
         }
-        Refusal::Part => {
+        AddressRefusal::Part => {
             let message = format!(
                 "the part in `{uri}` cannot be used: it is `?from=<byte>&bytes=<count>`, or one of them"
             );
@@ -158,9 +158,9 @@ fn refused(uri: &str, refusal: &Refusal) -> ErrorData {
 }
 
 /// The error of a resource whose file is not read.
-fn failed(uri: &str, failure: &Failure) -> ErrorData {
+fn failed(uri: &str, failure: &ResourceFailure) -> ErrorData {
     match failure {
-        Failure::Refused(error) => {
+        ResourceFailure::Refused(error) => {
             let message = match error.kind() {
                 std::io::ErrorKind::NotFound => {
                     format!("the file of `{uri}` is not there: old ones are removed")
@@ -169,17 +169,17 @@ fn failed(uri: &str, failure: &Failure) -> ErrorData {
             };
             ErrorData::resource_not_found(message, Some(json!({ "uri": uri })))
         }
-        Failure::TooLong { bytes } => {
+        ResourceFailure::TooLong { bytes } => {
             let message = format!(
                 "`{uri}` has {bytes} bytes, and at most {MOST_BYTES} are read at once: read parts, beginning with `{uri}?from=0`"
             );
             ErrorData::invalid_params(message, Some(json!({ "uri": uri, "size": bytes })))
         }
-        Failure::Beyond { bytes } => {
+        ResourceFailure::Beyond { bytes } => {
             let message = format!("the part in `{uri}` begins after the end: there are {bytes} bytes");
             ErrorData::invalid_params(message, Some(json!({ "uri": uri, "size": bytes })))
         }
-        Failure::Unreadable(error) => {
+        ResourceFailure::Unreadable(error) => {
             ErrorData::internal_error(format!("the file of `{uri}` could not be read: {error}"), None)
         }
     }

@@ -10,7 +10,7 @@ use super::address::Address;
 use super::media::media_type;
 use crate::session::Outcome;
 
-/// How many are listed. Older ones can still be read, as long as their files are kept.
+/// The number of resources that are listed. Older ones can still be read, as long as their files are kept.
 const MOST: usize = 256;
 
 /// The resources that are listed.
@@ -68,13 +68,13 @@ fn resource(kind: &str, path: &Path) -> Option<Resource> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::output::{Cut, Recorded, SavedFile, SavedImage, Text};
+    use crate::kernels::output::{Cut, OutputText, Recorded, SavedFile, SavedImage};
     use crate::session::End;
 
     fn outcome() -> Outcome {
         let file = Some("/w/.ipybox/outputs/0a1b2c3d.txt".into());
         let shown = Recorded {
-            text: Text { excerpt: String::new(), cut: Some(Cut { limit: 5, chars: 9, file }) },
+            text: OutputText { excerpt: String::new(), cut: Some(Cut { limit: 5, chars: 9, file }) },
             images: vec![SavedImage { path: "/w/images/1a1b2c3d.png".into(), bytes: Some(vec![0; 3]) }],
             files: vec![SavedFile { path: "/w/.ipybox/files/2a1b2c3d-a.csv".into(), bytes: 7 }],
             ..Recorded::default()

@@ -32,9 +32,9 @@ const PAGE_TYPE: &str = "text/html;profile=mcp-app";
 /// The name of the extension.
 const EXTENSION: &str = "io.modelcontextprotocol/ui";
 
-/// Where an answer names its views.
+/// The key under which an answer names its views.
 const VIEWS: &str = "ipybox/views";
-/// How many views an answer names.
+/// The number of views that an answer names.
 const MOST_VIEWS: usize = 32;
 
 /// Reads one view at a time, to bound memory however many pages ask at once.
@@ -109,7 +109,7 @@ struct Arguments {
     rows: Option<usize>,
     sort: Option<table::Sort>,
     #[serde(default)]
-    filters: Vec<table::Filter>,
+    filters: Vec<table::RowFilter>,
     #[serde(default)]
     summary: bool,
 }
@@ -160,16 +160,16 @@ pub(super) async fn read(places: &Places, arguments: JsonObject) -> Result<CallT
         let shown: String = name.chars().take(200).collect();
         return Err(format!("there is no view `{shown}`: answers have names of views"));
     };
-    let query = table::Query { rows, sort, filters };
+    let query = table::RowQuery { rows, sort, filters };
     let is_table = name.ends_with("-table.jsonl");
     let turn = TURNSTILE.lock().await;
     let reading = tokio::task::spawn_blocking(move || {
-        let part = match is_table {
-            true => part::whole(&root, &path).and_then(|text| match summary {
-                true => summary::summary(&text, &query),
-                false => table::page(&text, from, &query),
-            }),
-            false => part::of_file(&root, &path, from),
+        let part = if is_table {
+            part::whole(&root, &path).and_then(|text| {
+                if summary { summary::summary(&text, &query) } else { table::page(&text, from, &query) }
+            })
+        } else {
+            part::of_file(&root, &path, from)
         };
         // Dropped here, since the reading goes on if its caller is gone.
         drop(turn);

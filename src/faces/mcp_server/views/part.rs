@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::ground::files::inside;
 use crate::kernels::output::Library;
 
-/// How many bytes a part has: clients pass on answers of about a megabyte.
+/// The number of bytes of a part: clients pass on answers of about a megabyte.
 const PART_BYTES: usize = 384 * 1024;
 
 /// The longest view that is read, in bytes: the page holds all of it. `ipybox_viewing.py` makes shorter ones.

@@ -5,16 +5,16 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::{Value, json};
 
-use super::table::{Chosen, Key, Query, exact, text};
+use super::table::{ChosenRows, RowQuery, SortKey, exact, text};
 
-/// What has been seen of a column.
+/// The summary of a column as far as it was seen.
 #[derive(Default)]
 struct ColumnSummary {
     missing: usize,
     /// The hashes of its values.
     distinct: HashSet<u64>,
-    least: Option<(Key, Value)>,
-    greatest: Option<(Key, Value)>,
+    least: Option<(SortKey, Value)>,
+    greatest: Option<(SortKey, Value)>,
 }
 
 /// For each column of the rows that the filters let through: how many values are missing, how many distinct ones there are, the
@@ -22,8 +22,8 @@ struct ColumnSummary {
 ///
 /// # Errors
 /// As for a page of the table.
-pub(super) fn summary(table: &str, query: &Query) -> Result<Value, String> {
-    let chosen = Chosen::of(table, query)?;
+pub(super) fn summary(table: &str, query: &RowQuery) -> Result<Value, String> {
+    let chosen = ChosenRows::of(table, query)?;
     let mut columns: Vec<ColumnSummary> = (0..chosen.columns()).map(|_| ColumnSummary::default()).collect();
     for values in chosen.values() {
         let mut values = values?.into_iter();
@@ -43,7 +43,7 @@ impl ColumnSummary {
         let mut hasher = DefaultHasher::new();
         text(&value).hash(&mut hasher);
         self.distinct.insert(hasher.finish());
-        let key = || Key::of(Some(&value));
+        let key = || SortKey::of(Some(&value));
         if self.least.as_ref().is_none_or(|(least, _)| key().order(least, false).is_lt()) {
             self.least = Some((key(), value.clone()));
         }
@@ -71,19 +71,19 @@ mod tests {
 ["x",-1]
 ["z",{"number":"1180591620717411303424"}]"#;
         let column = |missing: usize, distinct: usize, least: Value, greatest: Value| json!({"missing": missing, "distinct": distinct, "least": least, "greatest": greatest});
-        let whole = summary(table, &Query::default()).unwrap();
+        let whole = summary(table, &RowQuery::default()).unwrap();
         let great = json!({"number": "1180591620717411303424"});
         assert_eq!(
             whole["summary"],
             json!([column(1, 3, json!("x"), json!("z")), column(0, 4, json!(-1), great)])
         );
-        let query: Query =
+        let query: RowQuery =
             serde_json::from_value(json!({"filters": [{"column": 1, "is": "=", "value": "9"}]})).unwrap();
         let some = summary(table, &query).unwrap();
         assert_eq!(
             some["summary"],
             json!([column(1, 1, json!("y"), json!("y")), column(0, 1, json!(9), json!(9))])
         );
-        assert!(summary("", &Query::default()).is_err());
+        assert!(summary("", &RowQuery::default()).is_err());
     }
 }

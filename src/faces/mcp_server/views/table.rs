@@ -8,19 +8,19 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// How many rows are looked at.
+/// The number of rows that are looked at.
 const MOST_ROWS: usize = 50_000;
-/// How many columns and filters there may be. `ipybox_viewing.py` makes 500 columns at most.
+/// The most columns and filters. `ipybox_viewing.py` makes 500 columns at most.
 const MOST_COLUMNS: usize = 1000;
 const MOST_FILTERS: usize = 100;
 /// The longest title and name, in characters.
 const NAME_CHARS: usize = 2000;
 /// The longest line, in bytes.
 const LINE_BYTES: usize = 2 * 1024 * 1024;
-/// How many rows an answer has unless it is asked for fewer, and at most.
+/// The number of rows of an answer unless it is asked for fewer, and at most.
 const ROWS: usize = 50;
 const MOST_ROWS_AT_ONCE: usize = 1000;
-/// How long the rows of an answer are, in bytes, except for the first.
+/// The length of the rows of an answer, in bytes, except for the first.
 const ANSWER_BYTES: usize = 512 * 1024;
 /// The greatest whole number to which JavaScript has all smaller ones.
 const EXACT: u64 = 1 << 53;
@@ -28,12 +28,12 @@ const EXACT: u64 = 1 << 53;
 /// Which rows are wanted, and in which order.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Deserialize), serde(default))]
-pub(super) struct Query {
-    /// How many.
+pub(super) struct RowQuery {
+    /// The number of wanted rows.
     pub(super) rows: Option<usize>,
     pub(super) sort: Option<Sort>,
     /// All of which let a row through.
-    pub(super) filters: Vec<Filter>,
+    pub(super) filters: Vec<RowFilter>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -46,7 +46,7 @@ pub(super) struct Sort {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Filter {
+pub(super) struct RowFilter {
     /// Any column if it is missing.
     column: Option<usize>,
     is: Test,
@@ -80,10 +80,10 @@ enum Test {
 #[derive(Debug, Deserialize)]
 struct Head {
     title: String,
-    /// How many rows the table has, of which the file may have the first.
+    /// The number of rows of the table, of which the file may have the first.
     rows: u64,
     columns: Vec<Column>,
-    /// How many further columns it has.
+    /// The number of its further columns.
     left_out: u64,
 }
 
@@ -97,7 +97,7 @@ struct Column {
 
 /// A value by which rows are sorted: numbers, then texts in any case of letters, then what is missing.
 #[derive(Debug)]
-pub(super) enum Key {
+pub(super) enum SortKey {
     Number(Number),
     Text(String),
     Missing,
@@ -115,8 +115,8 @@ pub(super) struct Number {
 ///
 /// # Errors
 /// It is no table, or has no such column.
-pub(super) fn page(text: &str, from: u64, query: &Query) -> Result<Value, String> {
-    let Chosen { head, lines, rows } = Chosen::of(text, query)?;
+pub(super) fn page(text: &str, from: u64, query: &RowQuery) -> Result<Value, String> {
+    let ChosenRows { head, lines, rows } = ChosenRows::of(text, query)?;
     let columns = head.columns.len();
     let first = usize::try_from(from).unwrap_or(usize::MAX).min(rows.len());
     let most = query.rows.unwrap_or(ROWS).clamp(1, MOST_ROWS_AT_ONCE);
@@ -140,17 +140,17 @@ pub(super) fn page(text: &str, from: u64, query: &Query) -> Result<Value, String
 }
 
 /// The rows of a table that the filters let through, in order.
-pub(super) struct Chosen<'a> {
+pub(super) struct ChosenRows<'a> {
     head: Head,
     lines: Vec<&'a str>,
     /// Their numbers.
     rows: Vec<usize>,
 }
 
-impl<'a> Chosen<'a> {
+impl<'a> ChosenRows<'a> {
     /// # Errors
     /// It is no table, or has no such column.
-    pub(super) fn of(text: &'a str, query: &Query) -> Result<Self, String> {
+    pub(super) fn of(text: &'a str, query: &RowQuery) -> Result<Self, String> {
         let mut lines = text.lines();
         let head: Head = lines
             .next()
@@ -172,7 +172,7 @@ impl<'a> Chosen<'a> {
         Ok(Self { head, lines, rows })
     }
 
-    /// How many columns the table has.
+    /// The number of columns of the table.
     pub(super) fn columns(&self) -> usize {
         self.head.columns.len()
     }
@@ -184,8 +184,8 @@ impl<'a> Chosen<'a> {
 }
 
 /// The numbers of the rows that the filters let through, in order.
-fn chosen(lines: &[&str], query: &Query) -> Result<Vec<usize>, String> {
-    let Query { sort, filters, .. } = query;
+fn chosen(lines: &[&str], query: &RowQuery) -> Result<Vec<usize>, String> {
+    let RowQuery { sort, filters, .. } = query;
     if sort.is_none() && filters.is_empty() {
         return Ok((0..lines.len()).collect());
     }
@@ -193,7 +193,7 @@ fn chosen(lines: &[&str], query: &Query) -> Result<Vec<usize>, String> {
     for (number, line) in lines.iter().enumerate() {
         let values = parse(line)?;
         if filters.iter().all(|filter| filter.lets_through(&values)) {
-            let key = sort.as_ref().map_or(Key::Missing, |sort| Key::of(values.get(sort.column)));
+            let key = sort.as_ref().map_or(SortKey::Missing, |sort| SortKey::of(values.get(sort.column)));
             keys.push((key, number));
         }
     }
@@ -261,7 +261,7 @@ impl Number {
     }
 }
 
-impl Key {
+impl SortKey {
     pub(super) fn of(value: Option<&Value>) -> Self {
         let Some(value) = value.filter(|value| !value.is_null()) else { return Self::Missing };
         match (value, Number::of(value)) {
@@ -271,7 +271,7 @@ impl Key {
         }
     }
 
-    /// What is missing comes last in both directions.
+    /// The order of two values. Missing ones come last in both directions.
     pub(super) fn order(&self, other: &Self, is_descending: bool) -> Ordering {
         let rank = |key: &Self| match key {
             Self::Number(_) => 0,
@@ -288,7 +288,7 @@ impl Key {
     }
 }
 
-impl Filter {
+impl RowFilter {
     fn lets_through(&self, values: &[Value]) -> bool {
         match self.column {
             Some(column) => self.fits(values.get(column).unwrap_or(&Value::Null)),
@@ -343,7 +343,7 @@ mod tests {
 ["a",-1]
 [null,9007199254740993]"#;
 
-    fn query(query: Value) -> Query {
+    fn query(query: Value) -> RowQuery {
         serde_json::from_value(query).unwrap()
     }
 
@@ -417,7 +417,7 @@ mod tests {
         // A number is neither less nor more than what is none.
         assert_eq!((filter("<", "1,000"), filter(">=", "1,000")), (vec![], vec![9, 10]));
         assert_eq!(filter("!=", "x").len(), rows.len());
-        let shown = page(&table, 0, &Query::default()).unwrap()["page"][1]["values"][1].clone();
+        let shown = page(&table, 0, &RowQuery::default()).unwrap()["page"][1]["values"][1].clone();
         assert_eq!(shown, json!({"number": "9.50"}));
     }
 
@@ -452,10 +452,10 @@ mod tests {
         let head = TABLE.lines().next().unwrap();
         let row = json!(["x".repeat(ANSWER_BYTES / 3), 1]).to_string();
         let table = format!("{head}\n{}", [row.as_str(); 10].join("\n"));
-        assert_eq!(page(&table, 0, &Query::default()).unwrap()["page"].as_array().unwrap().len(), 2);
+        assert_eq!(page(&table, 0, &RowQuery::default()).unwrap()["page"].as_array().unwrap().len(), 2);
         let row = json!(["x".repeat(ANSWER_BYTES * 2), 1]).to_string();
         let table = format!("{head}\n{row}\n{row}");
-        assert_eq!(page(&table, 0, &Query::default()).unwrap()["page"].as_array().unwrap().len(), 1);
+        assert_eq!(page(&table, 0, &RowQuery::default()).unwrap()["page"].as_array().unwrap().len(), 1);
     }
 
     #[test]
@@ -483,6 +483,6 @@ mod tests {
         assert_eq!(page(TABLE, 0, &many).unwrap_err(), "there are more than 100 filters");
         // What a row has beyond its columns is not shown.
         let table = format!("{}\n[1,2,3]", TABLE.lines().next().unwrap());
-        assert_eq!(page(&table, 0, &Query::default()).unwrap()["page"][0]["values"], json!([1, 2]));
+        assert_eq!(page(&table, 0, &RowQuery::default()).unwrap()["page"][0]["values"], json!([1, 2]));
     }
 }

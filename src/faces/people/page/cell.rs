@@ -6,15 +6,15 @@ use serde_json::{Map, Value};
 use super::words::{name, used};
 use crate::ground::text::visible::{self, Use};
 
-/// How long a text in a row may be, in characters: of longer ones both ends are shown. The whole is one key away.
+/// The length of a text in a row, in characters: of longer ones both ends are shown. The whole is one key away.
 pub(super) const CELL_CHARS: usize = 160;
 
-/// How much of a value is shown, in characters. Code and servers choose how many parts a value has.
+/// The part of a value that is shown, in characters. Code and servers choose how many parts a value has.
 const MOST_CHARS: usize = 16_000;
 
 /// An argument in a row.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Cell {
+pub(super) struct ArgumentCell {
     pub(super) name: String,
     parts: Vec<Part>,
     /// Whether the value is a text; others are JSON.
@@ -27,18 +27,18 @@ pub(super) struct Cell {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 enum Part {
-    /// What is in the value.
+    /// The text of the value.
     Text(String),
-    /// What stands for something that cannot be seen, or for what is left out.
+    /// A mark for something that cannot be seen, or for what is left out.
     Mark { mark: String },
 }
 
 /// The arguments of a call.
-pub(super) fn cells(arguments: &Map<String, Value>, is_ours: bool) -> Vec<Cell> {
+pub(super) fn cells(arguments: &Map<String, Value>, is_ours: bool) -> Vec<ArgumentCell> {
     arguments.iter().map(|(argument, value)| cell(argument, value, is_ours)).collect()
 }
 
-fn cell(argument: &str, value: &Value, is_ours: bool) -> Cell {
+fn cell(argument: &str, value: &Value, is_ours: bool) -> ArgumentCell {
     let longest = if is_ours { usize::MAX } else { CELL_CHARS };
     let mut writer =
         Writer { parts: Vec::new(), used: used(is_ours), longest, room: MOST_CHARS, is_cut: false };
@@ -47,7 +47,7 @@ fn cell(argument: &str, value: &Value, is_ours: bool) -> Cell {
         other => writer.json(other),
     }
     let Writer { parts, is_cut, .. } = writer;
-    Cell { name: name(argument), parts, is_text: value.is_string(), is_cut }
+    ArgumentCell { name: name(argument), parts, is_text: value.is_string(), is_cut }
 }
 
 struct Writer {
@@ -148,7 +148,7 @@ impl Writer {
 }
 
 #[cfg(test)]
-impl Cell {
+impl ArgumentCell {
     /// The value with its marks in brackets.
     pub(super) fn shown(&self) -> String {
         let part = |part: &Part| match part {

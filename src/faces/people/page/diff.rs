@@ -1,4 +1,4 @@
-//! What a call would change in texts, as diffs: of the file that it writes, and of texts that it replaces by others.
+//! The changes that a call would make in texts, as diffs: of the file that it writes, and of texts that it replaces by others.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use similar::{Algorithm, ChangeTag, TextDiff};
 
 use super::words::{block, name};
-use crate::faces::people::{Call, Target};
+use crate::faces::people::{ShownCall, Target};
 use crate::ground::files::small;
 use crate::ground::text::visible::{self, Use};
 
@@ -19,7 +19,7 @@ const PATHS: [&str; 9] =
 const CONTENTS: [&str; 9] =
     ["content", "contents", "text", "filetext", "filecontent", "newcontent", "newtext", "body", "data"];
 
-/// How the names of two arguments begin if the one is a text, and the other what replaces it.
+/// The beginnings of the names of two arguments if the one is a text, and the other replaces it.
 const REPLACED: [(&str, &str); 5] = [
     ("old", "new"),
     ("before", "after"),
@@ -28,27 +28,27 @@ const REPLACED: [(&str, &str); 5] = [
     ("original", "modified"),
 ];
 
-/// How deep in the arguments texts are looked for, and how many diffs are shown.
+/// The depth at which texts are looked for in the arguments, and the number of diffs that are shown.
 const DEPTH: usize = 4;
 const MOST: usize = 50;
 
-/// How many lines around a change are shown.
+/// The number of lines around a change that are shown.
 const CONTEXT: usize = 3;
 
-/// How much of a line is shown, in characters.
+/// The part of a line that is shown, in characters.
 const LINE_CHARS: usize = 2_000;
 
 /// The longest text that is compared, in bytes.
 const TEXT_BYTES: usize = 2 * 1024 * 1024;
 
-/// What has files that are none: they show the system, or ipybox's own variables and memory.
+/// The directories of files that are none: they show the system, or ipybox's own variables and memory.
 const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// What all diffs of a call may take together.
+/// The room for all diffs of a call together.
 struct Room {
-    /// How many bytes are compared.
+    /// The number of bytes that are compared.
     compared: usize,
-    /// How many lines, and how many bytes in them, are shown.
+    /// The number of lines, and of bytes in them, that are shown.
     lines: usize,
     bytes: usize,
     /// From then on, diffs are no longer made as short as they could be.
@@ -78,20 +78,20 @@ impl Room {
     }
 }
 
-/// What a call would change in one text.
+/// The change that a call would make in one text.
 #[derive(Debug, Serialize)]
 pub(super) struct Change {
     what: String,
     kind: ChangeKind,
-    /// How many lines come and go, those that are not here among them.
+    /// The number of lines that come and go, those that are not here among them.
     added: usize,
     removed: usize,
     lines: Vec<Line>,
-    /// How many lines are not here.
+    /// The number of lines that are not here.
     left_out: usize,
 }
 
-/// What a change is made to.
+/// The thing that a change is made to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum ChangeKind {
@@ -110,8 +110,8 @@ struct Line {
     text: String,
 }
 
-/// What a call would change, as far as its arguments show. Blocks: reads the file.
-pub(super) fn changes(call: &Call) -> Vec<Change> {
+/// The changes that a call would make, as far as its arguments show. Blocks: reads the file.
+pub(super) fn changes(call: &ShownCall) -> Vec<Change> {
     let (mut changes, mut room) = (Vec::new(), Room::new());
     if !call.is_ours() {
         changes.extend(written(call).map(|(path, argument, text)| of_file(&path, argument, text, &mut room)));
@@ -124,7 +124,7 @@ pub(super) fn changes(call: &Call) -> Vec<Change> {
 }
 
 /// The names of the arguments that [`changes`] compares with others or with a file. Reads nothing.
-pub(super) fn compared(call: &Call) -> Vec<&str> {
+pub(super) fn compared(call: &ShownCall) -> Vec<&str> {
     if call.is_ours() {
         return Vec::new();
     }
@@ -138,7 +138,7 @@ pub(super) fn compared(call: &Call) -> Vec<&str> {
 }
 
 /// The file that a program on this machine is to write, with the argument that is to be in it.
-fn written(call: &Call) -> Option<(PathBuf, &str, &str)> {
+fn written(call: &ShownCall) -> Option<(PathBuf, &str, &str)> {
     let is_read_only = call.hints.as_ref().is_some_and(|hints| hints.read_only == Some(true));
     if is_read_only || !matches!(call.behind, Target::Command(_)) {
         return None;
@@ -221,9 +221,10 @@ fn in_object(
         };
         let ((new_name, new), Value::String(old)) = (other, own) else { continue };
         let what = format!("{} → {}", within(place, key), within(place, new_name));
-        changes.push(match room.has_for(old, new) {
-            true => between(old, new, what, room),
-            false => without_lines(format!("{what}: too long to be compared.")),
+        changes.push(if room.has_for(old, new) {
+            between(old, new, what, room)
+        } else {
+            without_lines(format!("{what}: too long to be compared."))
         });
     }
 }

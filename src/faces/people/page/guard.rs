@@ -9,9 +9,9 @@ use axum::response::{IntoResponse as _, Response};
 /// The header with the key that the page's script keeps.
 pub(super) const KEY: HeaderName = HeaderName::from_static("x-ipybox-key");
 
-/// Where the request comes from, as the browser says.
+/// The origin of the request, as the browser says.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// What the answer is for, as the browser says.
+/// The purpose of the answer, as the browser says.
 const DESTINATION: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// The headers of every answer: nothing from other sites is loaded, nobody else sees or frames it, nothing is kept.
@@ -33,9 +33,9 @@ const HEADERS: [(HeaderName, &str); 9] = [
 
 /// The name by which browsers know the page. Not `localhost`, which may be `[::1]` too, where somebody else can listen.
 #[derive(Debug, Clone)]
-pub(super) struct Host(String);
+pub(super) struct PageHost(String);
 
-impl Host {
+impl PageHost {
     pub(super) fn of(address: SocketAddr) -> Self {
         Self(address.to_string())
     }
@@ -112,7 +112,7 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let host = Host::of(([127, 0, 0, 1], 4000).into());
+        let host = PageHost::of(([127, 0, 0, 1], 4000).into());
         let refusal = host.refusal(&request.body(Body::empty()).unwrap());
         assert_eq!(refusal.map(|(status, _)| status.as_u16()), expected, "{method} {path} {headers:?}");
     }

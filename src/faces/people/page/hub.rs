@@ -12,16 +12,16 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
 use super::scene::Scene;
-use super::{News, OnNews};
+use super::{OnNews, PageNews};
 use crate::faces::people::{Heard, Said};
 
 /// The longest line of a session, in bytes: arguments may be long.
 const LINE_BYTES: usize = 64 * 1024 * 1024;
 
-/// How many events may wait for a browser. One that misses some is shown everything anew.
+/// The number of events that may wait for a browser. One that misses some is shown everything anew.
 const EVENTS: usize = 1024;
 
-/// What all browsers share.
+/// The common state of all browsers.
 #[derive(Debug)]
 pub(super) struct Hub {
     scene: Mutex<Scene>,
@@ -35,7 +35,7 @@ pub(super) struct Hub {
 pub(super) struct Watching {
     hub: Arc<Hub>,
     events: broadcast::Receiver<Arc<str>>,
-    /// What it is shown first.
+    /// The text that it is shown first.
     first: Option<Arc<str>>,
 }
 
@@ -81,7 +81,7 @@ impl Hub {
         while let Some(line) = lines.next().await {
             let heard: Heard = serde_json::from_str(&line.map_err(io::Error::other)?)?;
             if let Heard::Question { call, .. } = &heard {
-                on_news(News::Question(super::view::line(call)));
+                on_news(PageNews::Question(super::view::line(call)));
             }
             // Sent while the scene is locked, so that a new browser misses nothing and hears nothing twice.
             let mut scene = self.scene();
@@ -117,7 +117,7 @@ impl Hub {
         (line(&all), self.events.subscribe())
     }
 
-    /// How many browsers show the page.
+    /// The number of browsers that show the page.
     pub(super) fn browsers(&self) -> usize {
         *self.count()
     }
@@ -161,7 +161,7 @@ impl Watching {
         }
     }
 
-    /// How many browsers there are, for this one.
+    /// The number of browsers, for this one.
     pub(super) fn browsers(&self) -> Arc<str> {
         line(&json!({"event": "browsers", "count": self.hub.browsers()}))
     }

@@ -1,4 +1,4 @@
-//! Who may use the page: whoever has typed the code that is shown to the user alone.
+//! Access to the page: for whoever has typed the code that is shown to the user alone.
 //!
 //! A right code brings two secrets into the browser, and both are needed: a cookie that no script can read, and a key that
 //! the page's script keeps in its memory. Browsers send cookies to every port of a host, so that a server of the code that
@@ -13,14 +13,14 @@ use subtle::ConstantTimeEq as _;
 /// Letters and digits that are not mistaken for each other.
 const ALPHABET: &[u8] = b"23456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// How long a code is: one of 656 billion (30⁸). SECURITY.md says how many can be tried in an hour.
+/// The length of a code: one of 656 billion (30⁸). SECURITY.md says how many can be tried in an hour.
 const CODE_CHARS: usize = 8;
 
 /// After how many wrong codes the user is warned. They do not change the code, which whoever can connect could then do
 /// for ever, and a code is as hard to guess after them as before.
 const TRIES: u32 = 5;
 
-/// How many bytes of chance a secret has.
+/// The number of bytes of chance in a secret.
 const SECRET_BYTES: usize = 32;
 
 /// The lock of a page.
@@ -35,11 +35,11 @@ pub(super) struct Lock {
 struct State {
     code: String,
     wrong: u32,
-    /// How often the right code was typed.
+    /// The number of times that the right code was typed.
     entries: usize,
 }
 
-/// What comes of a code.
+/// The result of a code.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Tried {
     /// It was right, and is used up.
@@ -66,12 +66,12 @@ impl Lock {
         self.state.lock().code.clone()
     }
 
-    /// What the browser gets for the right code: the value of its cookie, and the key.
+    /// The secrets that the browser gets for the right code: the value of its cookie, and the key.
     pub(super) fn secrets(&self) -> (&str, &str) {
         (&self.cookie, &self.key)
     }
 
-    /// How often the page was entered.
+    /// The number of times that the page was entered.
     pub(super) fn entries(&self) -> usize {
         self.state.lock().entries
     }

@@ -27,9 +27,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::hub::Hub;
 use self::key::Lock;
-use crate::ground::web::listener::{self, Limits};
+use crate::ground::web::listener::{self, ListenerLimits};
 
-/// How long browsers may take to read how the session has ended.
+/// The time that browsers may take to read how the session has ended.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
 /// Why there is no page.
@@ -47,7 +47,7 @@ pub enum Error {
 /// News for whoever has opened the page, to be passed on to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum News {
+pub enum PageNews {
     /// A browser has the page now; the next one needs this code.
     Entered(String),
     /// There were many wrong codes. The code is the same as before.
@@ -57,7 +57,7 @@ pub enum News {
 }
 
 /// Receives the news.
-pub(crate) type OnNews = dyn Fn(News) + Send + Sync;
+pub(crate) type OnNews = dyn Fn(PageNews) + Send + Sync;
 
 /// A page, as long as this lives.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Page {
     pub async fn open<R, W>(
         streams: (R, W),
         session: Option<String>,
-        on_news: impl Fn(News) + Send + Sync + 'static,
+        on_news: impl Fn(PageNews) + Send + Sync + 'static,
     ) -> Result<Self, Error>
     where
         R: AsyncRead + Unpin + Send + 'static,
@@ -91,7 +91,7 @@ impl Page {
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let hub = Hub::start(streams, session, Arc::clone(&on_news), ended.clone(), stop.clone());
         let router = routes::router(address, Arc::clone(&hub), Arc::clone(&lock), on_news);
-        let limits = Limits::of_browsers("approval page", STOP_GRACE);
+        let limits = ListenerLimits::of_browsers("approval page", STOP_GRACE);
         tokio::spawn(listener::serve(listener, router, limits, stop.clone()));
         Ok(Self { address, lock, hub, ended, _stop: stop.drop_guard() })
     }

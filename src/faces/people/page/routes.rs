@@ -1,4 +1,4 @@
-//! What the page can ask for.
+//! The requests of the page.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::guard::{self, Host, KEY};
+use super::guard::{self, KEY, PageHost};
 use super::hub::{Hub, Watching};
 use super::key::{Lock, Tried};
-use super::{News, OnNews, diff, view};
+use super::{OnNews, PageNews, diff, view};
 use crate::faces::people::{Answer, Label, Said};
 use crate::ground::files::small;
 use crate::ground::web::listener::{self, Busy, Peer};
@@ -44,21 +44,21 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// How long a body may take: whatever runs on this machine can connect, and there is a limit of connections.
+/// The time that a body may take: whatever runs on this machine can connect, and there is a limit of connections.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The largest image that is shown, in bytes.
 const IMAGE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// How long a code takes to be looked at: guesses are slow, and all connections together do not wait long.
+/// The time that a look at a code takes: guesses are slow, and all connections together do not wait long.
 const TRY_TIME: Duration = Duration::from_millis(200);
 
-/// How often a page that nothing happens on hears that the session is there.
+/// The interval at which a page that nothing happens on hears that the session is there.
 const BEAT: Duration = Duration::from_secs(15);
 
 #[derive(Clone)]
 struct Site {
-    host: Host,
+    host: PageHost,
     cookie_name: Arc<str>,
     hub: Arc<Hub>,
     lock: Arc<Lock>,
@@ -78,7 +78,7 @@ struct Turnstiles {
 /// The page, its parts and what it asks for.
 pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, on_news: Arc<OnNews>) -> Router {
     let site = Site {
-        host: Host::of(address),
+        host: PageHost::of(address),
         // Browsers send the cookies of all ports of a host to each of them.
         cookie_name: format!("ipybox-{}", address.port()).into(),
         hub,
@@ -158,11 +158,11 @@ async fn enter(
         return Ok((StatusCode::INTERNAL_SERVER_ERROR, "There are no random numbers.").into_response());
     };
     if tried == Tried::Guessed {
-        (site.on_news)(News::Guessed);
+        (site.on_news)(PageNews::Guessed);
     }
     Ok(match tried {
         Tried::Right => {
-            (site.on_news)(News::Entered(site.lock.code()));
+            (site.on_news)(PageNews::Entered(site.lock.code()));
             let (cookie, key) = site.lock.secrets();
             let cookie = format!("{}={cookie}; HttpOnly; SameSite=Strict; Path=/", site.cookie_name);
             ([(header::SET_COOKIE, cookie)], Json(json!({"key": key, "entries": site.lock.entries()})))
@@ -172,7 +172,7 @@ async fn enter(
     })
 }
 
-/// What happens, one line of JSON each, from now on.
+/// The events, one line of JSON each, from now on.
 async fn events(State(site): State<Site>) -> Response {
     let lines = futures::stream::unfold(site.hub.watch(), |mut watching: Watching| async {
         let line = match tokio::time::timeout(BEAT, watching.next()).await {
@@ -258,7 +258,7 @@ struct Details {
     arguments: Vec<view::Whole>,
 }
 
-/// What a call would change, and all of its arguments in full.
+/// The changes that a call would make, and all of its arguments in full.
 async fn call(
     State(site): State<Site>,
     asked: Result<Json<Asked>, JsonRejection>,

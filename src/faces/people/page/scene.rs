@@ -1,4 +1,4 @@
-//! What the page shows, and what happens to it: what the session says becomes events for browsers.
+//! The scene of the page, and its changes: what the session says becomes events for browsers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ use chrono::{SecondsFormat, Utc};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::cell::{Cell, cells};
+use super::cell::{ArgumentCell, cells};
 use super::view::Row;
 use super::words::{block, name};
-use crate::faces::people::{By, Call, Granted, Heard, PastDecision};
+use crate::faces::people::{CellAuthor, Granted, Heard, PastDecision, ShownCall};
 use crate::ground::text::Coloured;
 use crate::ground::text::visible::{self, Use};
 
-/// How many decisions are shown.
+/// The number of decisions that are shown.
 const DECISIONS: usize = 500;
 
-/// How many cells are shown.
+/// The number of cells that are shown.
 const CELLS: usize = 6;
 
-/// How much output of a cell a page gets that is opened later, in bytes: its end.
+/// The output of a cell for a page that is opened later, in bytes: its end.
 const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// All that is shown now.
@@ -32,13 +32,13 @@ pub(super) struct Scene {
     cells: VecDeque<RunCell>,
     /// The grants that hold, as the page shows them.
     grants: Vec<Value>,
-    about: About,
+    about: SceneSubject,
     is_over: bool,
 }
 
 /// Whose calls these are.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct About {
+pub(super) struct SceneSubject {
     workspace: String,
     client: Option<String>,
     /// The id of a kept session.
@@ -48,7 +48,7 @@ pub(super) struct About {
 #[derive(Debug)]
 struct Open {
     row: Row,
-    call: Call,
+    call: ShownCall,
     until: Option<Instant>,
 }
 
@@ -58,7 +58,7 @@ struct Decided {
     at: String,
     server: String,
     tool: String,
-    arguments: Vec<Cell>,
+    arguments: Vec<ArgumentCell>,
     how: String,
 }
 
@@ -66,7 +66,7 @@ struct Decided {
 struct RunCell {
     cell: u64,
     number: u64,
-    by: By,
+    by: CellAuthor,
     code: String,
     colours: Coloured,
     output: String,
@@ -78,7 +78,7 @@ struct RunCell {
 impl Scene {
     /// Of a session, by its id if it is kept.
     pub(super) fn of(session: Option<String>) -> Self {
-        Self { about: About { session, ..About::default() }, ..Self::default() }
+        Self { about: SceneSubject { session, ..SceneSubject::default() }, ..Self::default() }
     }
 
     /// Everything, for a browser that begins to look.
@@ -194,7 +194,7 @@ impl Scene {
     }
 
     /// The call that a question is about.
-    pub(super) fn call(&self, question: u64) -> Option<&Call> {
+    pub(super) fn call(&self, question: u64) -> Option<&ShownCall> {
         self.questions.get(&question).map(|open| &open.call)
     }
 
@@ -203,7 +203,7 @@ impl Scene {
         self.cells.iter().find(|shown| shown.cell == cell)?.images.get(index).cloned()
     }
 
-    fn open(&mut self, question: u64, row: Row, call: Call, left_ms: Option<u64>) -> Value {
+    fn open(&mut self, question: u64, row: Row, call: ShownCall, left_ms: Option<u64>) -> Value {
         let until = left_ms.and_then(|left| Instant::now().checked_add(Duration::from_millis(left)));
         let open = Open { row, call, until };
         let event = json!({"event": "question", "question": open.shown()});
@@ -217,7 +217,7 @@ impl Scene {
         self.decisions.drain(..surplus);
     }
 
-    fn begin(&mut self, cell: u64, number: u64, by: By, code: &str) -> Value {
+    fn begin(&mut self, cell: u64, number: u64, by: CellAuthor, code: &str) -> Value {
         let code = block(code, Use::Text);
         let (colours, output, images) = (Coloured::default(), String::new(), Vec::new());
         let cell = RunCell { cell, number, by, code, colours, output, left_out: 0, images, end: None };
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_long_output_keeps_its_end_and_counts_the_rest() {
         let mut scene = Scene::default();
-        scene.take(Heard::Began { cell: 1, number: 1, by: By::Agent, code: "x".to_owned() });
+        scene.take(Heard::Began { cell: 1, number: 1, by: CellAuthor::Agent, code: "x".to_owned() });
         let line = "0123456789\n".repeat(1_000);
         for _ in 0..30 {
             scene.take(Heard::Text { cell: 1, text: line.clone() }).unwrap();
@@ -307,7 +307,7 @@ mod tests {
     fn cells_that_run_are_shown_longer_than_those_that_have_ended() {
         let mut scene = Scene::default();
         for cell in 0..20 {
-            scene.take(Heard::Began { cell, number: cell, by: By::Agent, code: String::new() });
+            scene.take(Heard::Began { cell, number: cell, by: CellAuthor::Agent, code: String::new() });
             if cell > 0 {
                 let (error, words, images, files, file) = (None, String::new(), Vec::new(), Vec::new(), None);
                 scene.take(Heard::Ended { cell, error, words, images, files, file });
@@ -320,7 +320,12 @@ mod tests {
     #[test]
     fn output_is_text() {
         let mut scene = Scene::default();
-        scene.take(Heard::Began { cell: 1, number: 1, by: By::Agent, code: "a\u{202e}b\nc".to_owned() });
+        scene.take(Heard::Began {
+            cell: 1,
+            number: 1,
+            by: CellAuthor::Agent,
+            code: "a\u{202e}b\nc".to_owned(),
+        });
         let event = scene
             .take(Heard::Text { cell: 1, text: "\u{1b}[31mred\u{1b}[0m\u{202e}<b>".to_owned() })
             .unwrap();

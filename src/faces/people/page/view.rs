@@ -3,13 +3,13 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::cell::{CELL_CHARS, Cell, cells};
+use super::cell::{ArgumentCell, CELL_CHARS, cells};
 use super::diff;
 use super::words::{block, name, used};
-use crate::faces::people::{self, Call, Label, Offer, OriginInWords, Target};
+use crate::faces::people::{self, GrantOffer, Label, OriginInWords, ShownCall, Target};
 use crate::ground::text::visible::{self, Use};
 
-/// How much of all values the page gets at once, in characters, when it asks for all. Arguments may be as large as memory.
+/// The part of all values that the page gets at once, in characters, when it asks for all. Arguments may be as large as memory.
 const WHOLE_CHARS: usize = 2_000_000;
 
 /// A call, as a row of a table.
@@ -21,26 +21,26 @@ pub(super) struct Row {
     tool: String,
     /// The question about what ipybox does itself.
     kind: Option<&'static str>,
-    arguments: Vec<Cell>,
+    arguments: Vec<ArgumentCell>,
     /// The arguments that are shown as changes of texts.
     compared: Vec<String>,
-    /// What runs the tool; empty for what ipybox does itself.
+    /// The part that runs the tool; empty for what ipybox does itself.
     behind: String,
     hints: Vec<&'static str>,
     changes: Option<String>,
-    /// What the code says that the call and those of its batch are for.
+    /// The purpose of the call and of those of its batch, as the code states it.
     batch: Option<String>,
     /// The grant that is proposed.
     grant: Option<Granting>,
     /// Why the call is outside of the grants that there are.
     outside: Option<String>,
-    /// What answers that hold longer would cover; `None` if the question cannot be answered here.
+    /// The extent of answers that hold longer; `None` if the question cannot be answered here.
     scope: Option<String>,
     /// The same, as the object of a sentence.
     like: String,
-    /// Where the data in the call comes from.
+    /// The origins of the data in the call.
     origins: Vec<OriginInWords>,
-    /// What the session has had access to.
+    /// The data that the session has had access to.
     read: Option<String>,
     /// The labels that an answer can give to the data of the server.
     labels: &'static [Label],
@@ -59,13 +59,13 @@ struct Granting {
 pub(super) struct Whole {
     name: String,
     value: String,
-    /// How many characters are not here, because no browser could show them.
+    /// The number of characters that are not here, because no browser could show them.
     left_out: usize,
 }
 
 impl Row {
     /// `scope` says what answers that hold longer would cover, if the question can be answered here.
-    pub(super) fn of(id: u64, call: &Call, scope: Option<&str>) -> Self {
+    pub(super) fn of(id: u64, call: &ShownCall, scope: Option<&str>) -> Self {
         Self {
             id,
             server: name(&call.server),
@@ -98,8 +98,8 @@ impl Row {
     }
 
     /// With what is to be said of grants.
-    pub(super) fn with_grants(self, offer: Option<&Offer>, outside: Option<&str>) -> Self {
-        let grant = offer.map(|Offer { choice, covers, .. }| Granting {
+    pub(super) fn with_grants(self, offer: Option<&GrantOffer>, outside: Option<&str>) -> Self {
+        let grant = offer.map(|GrantOffer { choice, covers, .. }| Granting {
             answer: visible::line(choice),
             covers: visible::line(covers),
         });
@@ -118,7 +118,7 @@ impl Row {
 }
 
 /// The arguments of a call, in full. If there is no room for all, long ones are shortened, not those beside them.
-pub(super) fn wholes(call: &Call) -> Vec<Whole> {
+pub(super) fn wholes(call: &ShownCall) -> Vec<Whole> {
     let used = used(call.is_ours());
     let whole = |(argument, value): (&String, &Value)| {
         let value = match value {
@@ -145,7 +145,7 @@ pub(super) fn wholes(call: &Call) -> Vec<Whole> {
 }
 
 /// A call in a line.
-pub(super) fn line(call: &Call) -> String {
+pub(super) fn line(call: &ShownCall) -> String {
     let arguments = call.arguments.iter().map(|(argument, value)| {
         format!("{}={}", name(argument), people::argument(value, call.is_ours(), CELL_CHARS))
     });
@@ -160,8 +160,8 @@ fn shown_origin(origin: &OriginInWords) -> OriginInWords {
     OriginInWords { argument, source, label: *label, amount }
 }
 
-/// What the server says of its tool; nothing enforces it.
-fn hints(call: &Call) -> Vec<&'static str> {
+/// The server's hints about its tool; nothing enforces them.
+fn hints(call: &ShownCall) -> Vec<&'static str> {
     let Some(hints) = &call.hints else { return Vec::new() };
     let is_read_only = hints.read_only == Some(true);
     let said = |hint: Option<bool>, yes: &'static str, no: &'static str| {

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 #[cfg(test)]
-use crate::faces::people::{Call, Target};
+use crate::faces::people::{ShownCall, Target};
 use crate::ground::text::visible::{self, Name, Use};
 
 /// A text of several lines.
@@ -25,7 +25,7 @@ fn bare(text: &str, used: Use) -> String {
     }
 }
 
-/// What the texts of a call are for.
+/// The use of the texts of a call.
 pub(super) fn used(is_ours: bool) -> Use {
     if is_ours { Use::Code } else { Use::Text }
 }
@@ -37,10 +37,10 @@ pub(super) fn name(name: &str) -> String {
 }
 
 #[cfg(test)]
-pub(super) fn call_for_tests(server: &str, arguments: Value) -> Call {
+pub(super) fn call_for_tests(server: &str, arguments: Value) -> ShownCall {
     let Value::Object(arguments) = arguments else { panic!("an object") };
     let (server, tool) = (server.to_owned(), "t".to_owned());
     let behind = Target::Command("npx \u{202e}x".to_owned());
     let (hints, changes, batch, origins, read) = (None, None, None, Vec::new(), None);
-    Call { server, tool, arguments, behind, hints, changes, batch, origins, read }
+    ShownCall { server, tool, arguments, behind, hints, changes, batch, origins, read }
 }

@@ -1,7 +1,7 @@
 //! Text from outside as people are shown it: nothing in it is invisible, moves what stands beside it, or looks like
 //! something else. Pure.
 //!
-//! What decides is what Unicode says of a character, never a list of bad ones. Letters, digits, punctuation and symbols
+//! Unicode's properties of a character decide, never a list of bad ones. Letters, digits, punctuation and symbols
 //! are shown as they are, all else (controls, formats, private use, what is not assigned, blanks but the space) as an
 //! escape of Python. Combining marks stay on letters, and what makes one picture of several emoji stays between them.
 
@@ -14,7 +14,7 @@ use icu_properties::props::{
     GeneralCategory, GeneralCategoryGroup,
 };
 
-/// What a text is for, which decides how much of other languages is shown.
+/// The use of a text, which decides how much of other languages is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// A command, an address, a path: each character counts. All that looks like ASCII, and all that is written from
@@ -26,7 +26,7 @@ pub(crate) enum Use {
     Part,
 }
 
-/// How many marks may stand on one letter; languages need three.
+/// The number of marks that may stand on one letter; languages need three.
 const MARKS: usize = 3;
 
 /// Characters without a picture, of which Unicode says otherwise: the blank of Braille, of notes and of hieroglyphs, and
@@ -137,7 +137,7 @@ pub(crate) fn judged(text: &str, used: Use) -> impl Iterator<Item = (char, bool)
     })
 }
 
-/// What stands before a character that is judged.
+/// The characters before one that is judged.
 #[derive(Default)]
 struct Before {
     /// The last character that is no mark, if it is shown.

@@ -1,4 +1,4 @@
-//! What a request knows of its connection: whose it is, and how to keep it from being closed for another.
+//! A request's knowledge of its connection: whose it is, and how to keep it from being closed for another.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
-use super::connections::{Connection, Held};
+use super::connections::{BusyConnection, ListenerConnection};
 use super::peer::Peer;
 
 /// The peer that has sent a request with these extensions.
 pub(crate) fn peer_of(extensions: &Extensions) -> Peer {
-    extensions.get::<Arc<Connection>>().map_or(Peer::User, |connection| connection.peer())
+    extensions.get::<Arc<ListenerConnection>>().map_or(Peer::User, |connection| connection.peer())
 }
 
 /// While this lives, the connection of a request is not closed for another.
-pub(crate) struct Busy(Option<Arc<Held>>);
+pub(crate) struct Busy(Option<Arc<BusyConnection>>);
 
 impl Busy {
     /// For a request with these extensions, which has shown that it may be made. Without a connection, as for calls of a
     /// remote kernel, it has no effect.
     pub(crate) fn begin(extensions: &Extensions) -> Self {
-        Self(extensions.get::<Arc<Connection>>().map(|connection| Arc::new(connection.hold())))
+        Self(extensions.get::<Arc<ListenerConnection>>().map(|connection| Arc::new(connection.hold())))
     }
 
     /// Keeps the connection busy until all of the answer has been written.
@@ -39,7 +39,7 @@ impl Busy {
 
 struct Answering {
     body: Body,
-    held: Arc<Held>,
+    held: Arc<BusyConnection>,
 }
 
 impl HttpBody for Answering {
@@ -70,7 +70,7 @@ impl HttpBody for Answering {
 /// A part of the body.
 struct Part {
     bytes: Bytes,
-    _held: Arc<Held>,
+    _held: Arc<BusyConnection>,
 }
 
 impl AsRef<[u8]> for Part {

@@ -26,7 +26,7 @@ struct Open {
 type Place = (Peer, u64);
 
 /// A connection. Dropping it makes room for another.
-pub(super) struct Connection {
+pub(super) struct ListenerConnection {
     connections: Connections,
     peer: Peer,
     /// Its key in `idle`; `None` while it is busy.
@@ -35,7 +35,7 @@ pub(super) struct Connection {
 }
 
 /// While this lives, its connection is busy and is not closed for another.
-pub(super) struct Held(Arc<Connection>);
+pub(super) struct BusyConnection(Arc<ListenerConnection>);
 
 impl Connections {
     /// With this limit.
@@ -50,7 +50,7 @@ impl Connections {
 
     /// Adds a connection; at the limit, another user's idle one is closed for it, else the user's, the oldest first.
     /// `None` if all are busy.
-    pub(super) fn enter(&self, peer: Peer) -> Option<Arc<Connection>> {
+    pub(super) fn enter(&self, peer: Peer) -> Option<Arc<ListenerConnection>> {
         let mut open = self.open.lock();
         if open.count() >= self.most {
             let (_, leave) = open.idle.pop_first()?;
@@ -58,7 +58,12 @@ impl Connections {
         }
         let leave = CancellationToken::new();
         let place = open.add(peer, leave.clone());
-        Some(Arc::new(Connection { connections: self.clone(), peer, place: Mutex::new(Some(place)), leave }))
+        Some(Arc::new(ListenerConnection {
+            connections: self.clone(),
+            peer,
+            place: Mutex::new(Some(place)),
+            leave,
+        }))
     }
 
     /// Whether one has to leave for the next.
@@ -80,7 +85,7 @@ impl Open {
     }
 }
 
-impl Connection {
+impl ListenerConnection {
     /// Waits until it is to be closed for another.
     pub(super) async fn has_to_leave(&self) {
         self.leave.cancelled().await;
@@ -91,18 +96,18 @@ impl Connection {
     }
 
     /// Marks it busy: a request has arrived that was admitted.
-    pub(super) fn hold(self: &Arc<Self>) -> Held {
+    pub(super) fn hold(self: &Arc<Self>) -> BusyConnection {
         let mut open = self.connections.open.lock();
         if let Some(place) = self.place.lock().take()
             && open.idle.remove(&place).is_some()
         {
             open.busy += 1;
         }
-        Held(Arc::clone(self))
+        BusyConnection(Arc::clone(self))
     }
 }
 
-impl Drop for Held {
+impl Drop for BusyConnection {
     fn drop(&mut self) {
         let mut open = self.0.connections.open.lock();
         // It is closed already if it was chosen just before it became busy.
@@ -113,7 +118,7 @@ impl Drop for Held {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ListenerConnection {
     fn drop(&mut self) {
         if let Some(place) = self.place.lock().take() {
             self.connections.open.lock().idle.remove(&place);
@@ -131,7 +136,7 @@ mod tests {
         let [first, second, third] = [(); 3].map(|()| connections.enter(Peer::User).unwrap());
         let busy = first.hold();
         let fourth = connections.enter(Peer::User).unwrap();
-        let left = |connection: &Connection| connection.leave.is_cancelled();
+        let left = |connection: &ListenerConnection| connection.leave.is_cancelled();
         assert!(!left(&first) && left(&second) && !left(&third));
         drop(busy);
         let _fifth = connections.enter(Peer::User).unwrap();

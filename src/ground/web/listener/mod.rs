@@ -22,11 +22,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::busy::{Busy, peer_of};
-use self::connections::Connection;
 pub(crate) use self::connections::Connections;
+use self::connections::ListenerConnection;
 pub(crate) use self::peer::Peer;
 
-/// How long may be waited for a client to read. A cell that is interrupted, or busy, may let us wait, and a browser may sleep.
+/// The time to wait for a client to read. A cell that is interrupted, or busy, may let us wait, and a browser may sleep.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest head of a request, in bytes, and the most that is read ahead of a body. Browsers send the cookies of all
@@ -36,25 +36,25 @@ const READ_BYTES: usize = 32 * 1024;
 /// The pause after an error of accept: descriptors may have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// How many connections browsers may have: each tab has one for its events, and browsers open some ahead of their requests.
+/// The number of connections of browsers: each tab has one for its events, and browsers open some ahead of their requests.
 pub(crate) const BROWSER_CONNECTIONS: usize = 64;
 
-/// How long a browser may take for the head of a request, and be idle. It opens another connection when it needs one.
+/// The time that a browser may take for the head of a request, and be idle. It opens another connection when it needs one.
 const BROWSER_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The limits of a listener. Listeners with clones of these share their connections.
 #[derive(Clone)]
-pub(crate) struct Limits {
+pub(crate) struct ListenerLimits {
     /// Its name in log lines and refusals.
     pub(crate) name: &'static str,
     pub(crate) connections: Connections,
-    /// How long the head of a request may take, and a connection may be idle.
+    /// The time that the head of a request may take, and a connection may be idle.
     pub(crate) head_timeout: Duration,
-    /// How long clients may take to read their last answers after the stop.
+    /// The time that clients may take to read their last answers after the stop.
     pub(crate) stop_grace: Duration,
 }
 
-impl Limits {
+impl ListenerLimits {
     /// For browsers.
     pub(crate) fn of_browsers(name: &'static str, stop_grace: Duration) -> Self {
         let connections = Connections::at_most(BROWSER_CONNECTIONS);
@@ -63,7 +63,12 @@ impl Limits {
 }
 
 /// Serves until `stop` is cancelled and all connections have ended, which takes at most the grace.
-pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: ListenerLimits,
+    stop: CancellationToken,
+) {
     let tasks = TaskTracker::new();
     // The system lets 128 wait by default, and resets those of a thousand threads that call at once.
     let waiting = i32::try_from(limits.connections.most()).unwrap_or(i32::MAX);
@@ -109,9 +114,9 @@ fn paced<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutWriter<S>>> {
 /// Answers the requests of one connection until it ends, has to leave, or the listener stops.
 async fn attend(
     stream: TcpStream,
-    connection: Arc<Connection>,
+    connection: Arc<ListenerConnection>,
     router: Router,
-    limits: Limits,
+    limits: ListenerLimits,
     stop: CancellationToken,
 ) {
     // Small answers must not wait for acknowledgements of earlier ones.
@@ -143,7 +148,7 @@ async fn attend(
 }
 
 /// Refuses a connection beyond the limit. A client that does not read the refusal sees the connection closed.
-fn turn_away(stream: &TcpStream, limits: &Limits) {
+fn turn_away(stream: &TcpStream, limits: &ListenerLimits) {
     let (name, most) = (limits.name, limits.connections.most());
     let reason = format!("the {name} is busy with {most} requests, and takes no more at the same time");
     let length = reason.len();
@@ -186,7 +191,7 @@ mod tests {
         let router = Router::new().route("/", get(|| async { "here" }));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let limits = Limits {
+        let limits = ListenerLimits {
             name: "test",
             connections: Connections::at_most(MOST),
             head_timeout: Duration::from_secs(30),

@@ -20,7 +20,7 @@ const IMAGES: [(&str, &str); 6] = [
     ("application/pdf", "pdf"),
 ];
 
-/// How many of them are pixels. An object has one of these: the others would be the same picture again. The rest are drawings,
+/// The number of them that are pixels. An object has one of these: others would be the same picture again. The rest are drawings,
 /// which are there only if code wants such files of its figures.
 const PIXELS: usize = 4;
 
@@ -41,11 +41,11 @@ pub(crate) struct ShownFile {
     pub(crate) name: String,
     /// Its bytes.
     pub(crate) bytes: Vec<u8>,
-    /// What it is for.
+    /// The role of the file.
     pub(crate) role: FileRole,
 }
 
-/// What a file is for.
+/// The role of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileRole {
     /// Code has named it by `show_file`.

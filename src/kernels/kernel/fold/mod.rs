@@ -12,9 +12,9 @@ mod transcript;
 pub(crate) use self::bundle::{FileRole, Image, PlotKind, ShownFile, plot};
 pub(crate) use self::transcript::{AttachmentId, Settled, Taken, Transcript};
 
-use super::message::{Content, Message, PythonError, RateLimit, Shown};
+use super::message::{KernelMessage, MessageContent, PythonError, RateLimit, Shown};
 
-/// What a cell has produced so far.
+/// The results of a cell so far.
 #[derive(Debug)]
 pub(crate) struct Fold {
     request: String,
@@ -26,9 +26,9 @@ pub(crate) struct Fold {
     exception: Option<PythonError>,
     /// The exception that ended the cell, by its reply.
     error: Option<PythonError>,
-    /// How many messages showed something.
+    /// The number of messages that showed something.
     shown: u64,
-    /// How many the kernel says it has sent, if it says so.
+    /// The number of messages that the kernel says it has sent, if it says so.
     promised: u64,
     /// The limit by which the server drops output, if it reports that.
     limit: Option<RateLimit>,
@@ -36,8 +36,8 @@ pub(crate) struct Fold {
 
 /// Output that was lost between the kernel and us.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Missing {
-    /// How many messages; 0 if unknown.
+pub(crate) struct LostOutput {
+    /// The number of messages; 0 if unknown.
     pub(crate) messages: u64,
     /// The limit of a server that dropped them.
     pub(crate) limit: Option<RateLimit>,
@@ -61,38 +61,38 @@ impl Fold {
     }
 
     /// Whether a message belongs to this cell.
-    pub(crate) fn is_parent_of(&self, message: &Message) -> bool {
+    pub(crate) fn is_parent_of(&self, message: &KernelMessage) -> bool {
         message.parent.as_ref() == Some(&self.request)
     }
 
     /// Adds a message of this cell.
-    pub(crate) fn take(&mut self, content: Content) -> Taken {
+    pub(crate) fn take(&mut self, content: MessageContent) -> Taken {
         match content {
-            Content::Shown(shown) => {
+            MessageContent::Shown(shown) => {
                 self.shown += 1;
                 let taken = self.take_exception();
                 return taken.and(self.transcript.take(shown));
             }
-            Content::Error(error) => {
+            MessageContent::Error(error) => {
                 self.shown += 1;
                 let taken = self.take_exception();
                 self.exception = Some(error);
                 return taken;
             }
-            Content::ExecuteInput => self.has_begun = true,
-            Content::Idle => self.is_idle = true,
-            Content::ExecuteReply { error, shown } => {
+            MessageContent::ExecuteInput => self.has_begun = true,
+            MessageContent::Idle => self.is_idle = true,
+            MessageContent::ExecuteReply { error, shown } => {
                 self.is_replied = true;
                 self.error = error;
                 self.promised = shown.unwrap_or_default();
             }
-            Content::Limited(limit) => self.limit = Some(limit),
-            Content::Insight(_)
-            | Content::InterruptReply
-            | Content::KernelInfoReply(_)
-            | Content::Welcome
-            | Content::ShutdownReply { .. }
-            | Content::Other => {}
+            MessageContent::Limited(limit) => self.limit = Some(limit),
+            MessageContent::Insight(_)
+            | MessageContent::InterruptReply
+            | MessageContent::KernelInfoReply(_)
+            | MessageContent::Welcome
+            | MessageContent::ShutdownReply { .. }
+            | MessageContent::Other => {}
         }
         Taken::default()
     }
@@ -113,9 +113,9 @@ impl Fold {
     }
 
     /// The lost output, if any.
-    pub(crate) fn missing(&self) -> Option<Missing> {
+    pub(crate) fn missing(&self) -> Option<LostOutput> {
         let messages = self.promised.saturating_sub(self.shown);
-        (messages > 0 || self.limit.is_some()).then_some(Missing { messages, limit: self.limit })
+        (messages > 0 || self.limit.is_some()).then_some(LostOutput { messages, limit: self.limit })
     }
 
     /// The rest of the output, and the exception that ended the cell.

@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::super::remote::{Channel, Parts};
+use super::super::remote::{KernelChannel, Parts};
 use super::*;
 
 pub(super) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
 }
 
-fn messages(recording: &Path) -> Vec<Message> {
+fn messages(recording: &Path) -> Vec<KernelMessage> {
     let text = std::fs::read_to_string(recording).unwrap();
     let message = |line: &str| {
         let message: Value = serde_json::from_str(line).unwrap();
         let part = |name: &str| serde_json::to_vec(&message[name]).unwrap().into();
         let parts = ["header", "parent_header", "metadata", "content"].map(part).to_vec();
-        Parts::new(Channel::Iopub, parts).unwrap().message().unwrap()
+        Parts::new(KernelChannel::Iopub, parts).unwrap().message().unwrap()
     };
     text.lines().map(message).collect()
 }
@@ -54,12 +54,12 @@ impl Shown {
 }
 
 /// Follows messages as a session does: one cell after the other, and late output apart from them.
-pub(super) fn summary(name: &str, messages: Vec<Message>) -> String {
+pub(super) fn summary(name: &str, messages: Vec<KernelMessage>) -> String {
     let mut summary = format!("== {name}\n");
     let mut late = (Transcript::default(), Shown::default());
     let mut cell: Option<(Fold, Shown)> = None;
     for message in messages {
-        let begins = matches!(message.content, Content::ExecuteInput | Content::Other)
+        let begins = matches!(message.content, MessageContent::ExecuteInput | MessageContent::Other)
             && message.parent.as_deref().is_some_and(|parent| parent.starts_with("cell-"))
             && cell.as_ref().is_none_or(|(fold, _)| fold.is_complete() && !fold.is_parent_of(&message));
         if begins {
@@ -73,7 +73,7 @@ pub(super) fn summary(name: &str, messages: Vec<Message>) -> String {
                 shown.take(fold.take(message.content));
             }
             _ => {
-                if let Content::Shown(content) = message.content {
+                if let MessageContent::Shown(content) = message.content {
                     late.1.take(late.0.take(content));
                 }
             }

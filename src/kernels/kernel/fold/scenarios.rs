@@ -13,7 +13,7 @@ use super::recordings::{assert_snapshot, directory, summary};
 use crate::ground::process::test_tool;
 use crate::kernels::kernel::message::Shown;
 use crate::kernels::kernel::{
-    Content, Event, ExecuteRequest, Kernel, Launch, Limits, Message, ShellCommands,
+    ExecuteRequest, Kernel, KernelEvent, KernelLimits, KernelMessage, Launch, MessageContent, ShellCommands,
 };
 use crate::kernels::sandbox::KernelProgram;
 
@@ -47,7 +47,7 @@ fn scenarios(python: &Path) -> BTreeMap<String, Vec<Step>> {
 }
 
 /// The messages of our own kernel for a scenario.
-async fn messages(python: &Path, steps: &[Step], place: &Path) -> Vec<Message> {
+async fn messages(python: &Path, steps: &[Step], place: &Path) -> Vec<KernelMessage> {
     let program = KernelProgram {
         python: python.to_owned(),
         working_directory: place.to_owned(),
@@ -56,8 +56,8 @@ async fn messages(python: &Path, steps: &[Step], place: &Path) -> Vec<Message> {
     };
     let launch = Launch {
         program,
-        limits: Limits::default(),
-        default_limits: Limits::default(),
+        limits: KernelLimits::default(),
+        default_limits: KernelLimits::default(),
         timeout: Duration::from_secs(600),
         shell_commands: ShellCommands::Free,
         has_checkpoints: false,
@@ -73,11 +73,11 @@ async fn messages(python: &Path, steps: &[Step], place: &Path) -> Vec<Message> {
         }
         let mut until = step.until.as_deref();
         let mut said = String::new();
-        while let Event::Message(mut message) = kernel.next().await.unwrap() {
-            if let Content::Shown(Shown::Stream(text)) = &message.content {
+        while let KernelEvent::Message(mut message) = kernel.next().await.unwrap() {
+            if let MessageContent::Shown(Shown::Stream(text)) = &message.content {
                 said.push_str(text);
             }
-            let is_idle = matches!(message.content, Content::Idle);
+            let is_idle = matches!(message.content, MessageContent::Idle);
             message.parent = message.parent.map(|id| names.get(&id).cloned().unwrap_or(id));
             messages.push(message);
             // A line is printed in two pieces.

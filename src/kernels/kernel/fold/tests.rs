@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::kernels::kernel::message::MimeBundle;
 
-fn stream(text: &str) -> Content {
-    Content::Shown(Shown::Stream(text.to_owned()))
+fn stream(text: &str) -> MessageContent {
+    MessageContent::Shown(Shown::Stream(text.to_owned()))
 }
 
 fn bundle(value: Value) -> MimeBundle {
@@ -14,25 +14,25 @@ fn bundle(value: Value) -> MimeBundle {
     bundle
 }
 
-fn object(id: Option<&str>, value: Value) -> Content {
+fn object(id: Option<&str>, value: Value) -> MessageContent {
     let id = id.map(str::to_owned);
-    Content::Shown(Shown::Object { bundle: bundle(value), id, is_begun: false, is_value: false })
+    MessageContent::Shown(Shown::Object { bundle: bundle(value), id, is_begun: false, is_value: false })
 }
 
-fn plain_object(text: &str) -> Content {
+fn plain_object(text: &str) -> MessageContent {
     object(None, json!({"text/plain": text}))
 }
 
-fn update(id: &str, value: Value) -> Content {
-    Content::Shown(Shown::Update { bundle: bundle(value), id: Some(id.to_owned()) })
+fn update(id: &str, value: Value) -> MessageContent {
+    MessageContent::Shown(Shown::Update { bundle: bundle(value), id: Some(id.to_owned()) })
 }
 
-fn replied(error: Option<PythonError>) -> Content {
-    Content::ExecuteReply { error, shown: None }
+fn replied(error: Option<PythonError>) -> MessageContent {
+    MessageContent::ExecuteReply { error, shown: None }
 }
 
-fn clear(is_delayed: bool) -> Content {
-    Content::Shown(Shown::Clear { is_delayed })
+fn clear(is_delayed: bool) -> MessageContent {
+    MessageContent::Shown(Shown::Clear { is_delayed })
 }
 
 /// What is handed on, message by message, put together as its taker would.
@@ -54,7 +54,7 @@ impl Record {
     }
 }
 
-fn record(contents: impl IntoIterator<Item = Content>) -> Record {
+fn record(contents: impl IntoIterator<Item = MessageContent>) -> Record {
     let mut fold = Fold::new("cell".to_owned());
     let mut record = Record::default();
     for content in contents {
@@ -70,7 +70,7 @@ fn record(contents: impl IntoIterator<Item = Content>) -> Record {
     record
 }
 
-fn check(contents: impl IntoIterator<Item = Content>, expected: &str) {
+fn check(contents: impl IntoIterator<Item = MessageContent>, expected: &str) {
     assert_eq!(record(contents).text, expected);
 }
 
@@ -139,7 +139,7 @@ fn cleared_output_is_gone() {
 fn a_long_object_goes_on_as_a_stream() {
     let begun = |text: &str| {
         let bundle = bundle(json!({"text/plain": text}));
-        Content::Shown(Shown::Object { bundle, id: None, is_begun: true, is_value: false })
+        MessageContent::Shown(Shown::Object { bundle, id: None, is_begun: true, is_value: false })
     };
     check([stream("a"), begun("long "), stream("text\n"), stream("b")], "a\nlong text\nb");
     check([stream("a\n"), begun("long "), stream("text\n"), plain_object("2")], "a\nlong text\n2");
@@ -176,7 +176,7 @@ fn an_object_that_was_handed_on_is_updated_by_showing_it_again() {
 #[test]
 fn a_cell_ends_at_idle_and_reply_in_either_order() {
     let reply = || replied(None);
-    for (first, second) in [(Content::Idle, reply()), (reply(), Content::Idle)] {
+    for (first, second) in [(MessageContent::Idle, reply()), (reply(), MessageContent::Idle)] {
         let mut fold = Fold::new("cell".to_owned());
         fold.take(first);
         assert!(!fold.is_complete());
@@ -192,7 +192,7 @@ fn exception(name: &str) -> PythonError {
 }
 
 /// The text of a cell, and what ended it.
-fn ended(contents: impl IntoIterator<Item = Content>) -> (String, Option<PythonError>) {
+fn ended(contents: impl IntoIterator<Item = MessageContent>) -> (String, Option<PythonError>) {
     let mut fold = Fold::new("cell".to_owned());
     contents.into_iter().for_each(|content| drop(fold.take(content)));
     let (settled, error) = fold.finish();
@@ -202,7 +202,7 @@ fn ended(contents: impl IntoIterator<Item = Content>) -> (String, Option<PythonE
 #[test]
 fn an_exception_ends_a_cell_by_its_message_or_by_the_reply() {
     let (one, other) = (|| exception("One"), || exception("Other"));
-    let shown = || Content::Error(one());
+    let shown = || MessageContent::Error(one());
     assert_eq!(ended([stream("a"), shown(), replied(Some(one()))]), ("a".into(), Some(one())));
     assert_eq!(ended([replied(Some(one())), shown()]), (String::new(), Some(one())));
     // Exception groups are shown as a stream.
@@ -211,31 +211,34 @@ fn an_exception_ends_a_cell_by_its_message_or_by_the_reply() {
     assert_eq!(ended([shown(), replied(None)]), (String::new(), Some(one())));
     // One that was handled, and shown all the same.
     assert_eq!(ended([shown(), stream("a"), replied(None)]), ("One: v\na".into(), None));
-    let text = ended([shown(), Content::Error(other()), replied(Some(other()))]);
+    let text = ended([shown(), MessageContent::Error(other()), replied(Some(other()))]);
     assert_eq!(text, ("One: v\n".into(), Some(other())));
 }
 
 #[test]
 fn messages_that_the_kernel_has_sent_and_that_never_came_are_missed() {
-    let missing = |contents: Vec<Content>| {
+    let missing = |contents: Vec<MessageContent>| {
         let mut fold = Fold::new("cell".to_owned());
         contents.into_iter().for_each(|content| drop(fold.take(content)));
-        fold.missing().map(|Missing { messages, limit }| (messages, limit))
+        fold.missing().map(|LostOutput { messages, limit }| (messages, limit))
     };
-    let reply = |shown| Content::ExecuteReply { error: None, shown: Some(shown) };
+    let reply = |shown| MessageContent::ExecuteReply { error: None, shown: Some(shown) };
     assert_eq!(missing(vec![stream("a"), reply(1)]), None);
     assert_eq!(missing(vec![reply(2), stream("a"), plain_object("1")]), None);
     // Threads go on.
     assert_eq!(missing(vec![stream("a"), stream("b"), reply(1)]), None);
     assert_eq!(missing(vec![stream("a"), reply(3)]), Some((2, None)));
     let limit = RateLimit { setting: "iopub_data_rate_limit", rate: None };
-    assert_eq!(missing(vec![Content::Limited(limit), reply(1)]), Some((1, Some(limit))));
+    assert_eq!(missing(vec![MessageContent::Limited(limit), reply(1)]), Some((1, Some(limit))));
 }
 
 #[test]
 fn only_its_own_messages_belong_to_a_cell() {
     let fold = Fold::new("cell".to_owned());
-    let of = |parent: Option<&str>| Message { parent: parent.map(str::to_owned), content: Content::Idle };
+    let of = |parent: Option<&str>| KernelMessage {
+        parent: parent.map(str::to_owned),
+        content: MessageContent::Idle,
+    };
     assert!(fold.is_parent_of(&of(Some("cell"))));
     assert!(!fold.is_parent_of(&of(Some("other"))));
     assert!(!fold.is_parent_of(&of(None)));

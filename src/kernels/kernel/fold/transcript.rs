@@ -1,4 +1,4 @@
-//! What has been shown, in order, as long as it can still change: a display can be updated, everything can be cleared.
+//! The shown text and objects, in order, as long as they can still change: a display can be updated, everything can be cleared.
 //! Pure.
 //!
 //! Output grows without bound, so only the newest is held. The rest is settled: it is handed on and will not
@@ -10,10 +10,10 @@ use super::bundle::{self, FileRole, Image, ShownFile};
 use crate::kernels::kernel::message::{MimeBundle, Shown};
 use crate::kernels::kernel::terminal::{Terminal, plain};
 
-/// How many bytes of text are held before everything older than the newest object is settled.
+/// The bytes of text that are held before everything older than the newest object is settled.
 const HELD_BYTES: usize = 256 * 1024;
 
-/// What a piece costs besides its text, in bytes.
+/// The cost of a piece besides its text, in bytes.
 const PIECE_BYTES: usize = 128;
 
 /// The number of an image or a file, in order of appearance.
@@ -28,7 +28,7 @@ pub(crate) struct Transcript {
     attachments: u32,
     /// The attachments of pieces that are settled.
     settled_attachments: Vec<AttachmentId>,
-    /// How much text was added since text was last settled.
+    /// The bytes of text that were added since text was last settled.
     held_bytes: usize,
     /// Whether the next thing that is shown replaces everything before it.
     is_clear_pending: bool,
@@ -113,9 +113,10 @@ impl Transcript {
             }
             Shown::Object { bundle, id, is_begun, .. } => {
                 self.clear_if_pending(&mut taken);
-                match is_begun {
-                    true => self.write_object(&bundle, &mut taken),
-                    false => self.show(&bundle, id, &mut taken),
+                if is_begun {
+                    self.write_object(&bundle, &mut taken)
+                } else {
+                    self.show(&bundle, id, &mut taken)
                 }
             }
             Shown::Update { bundle, id } => self.update(&bundle, id, &mut taken),
@@ -269,7 +270,7 @@ impl Transcript {
         Settled { is_anew: mem::take(&mut self.is_cleared), text: mem::take(&mut self.joined.text) }
     }
 
-    /// How the text so far ends.
+    /// The end of the text so far.
     fn joined_end(&self) -> Joined {
         let mut end = Joined { text: String::new(), ..self.joined };
         let has_text = |piece: &&Piece| match piece {

@@ -8,22 +8,22 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How often to search again: killed processes may have started more. Process limits bound their number.
+/// The number of times to search again: killed processes may have started more. Process limits bound their number.
 const ROUNDS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// How many searches in a row must find nothing: one search can miss a process that forks and exits all the
+/// The number of searches in a row that must find nothing: one search can miss a process that forks and exits all the
 /// time.
 const EMPTY_ROUNDS: usize = 3;
 
 /// The processes that existed before any kernel.
 pub(super) struct Leftovers {
-    before: BTreeMap<i32, Process>,
+    before: BTreeMap<i32, LeftoverProcess>,
 }
 
 /// A process of our own PID namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Process {
+pub(super) struct LeftoverProcess {
     /// Its id in the namespace that `/proc` shows, which may be one further out: srt makes two.
     shown: i32,
     /// The parent's id, as `/proc` shows it.
@@ -40,7 +40,7 @@ impl Leftovers {
     }
 
     /// Kills the processes that do not belong there; the error lists the survivors.
-    pub(super) async fn kill(&self) -> Result<(), BTreeMap<i32, Process>> {
+    pub(super) async fn kill(&self) -> Result<(), BTreeMap<i32, LeftoverProcess>> {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let mut left = BTreeMap::new();
         let mut empty = 0;
@@ -70,26 +70,26 @@ impl Leftovers {
 }
 
 /// The processes of our namespace by their ids in it. Where there is no `/proc`, as on macOS, none are known.
-fn processes() -> BTreeMap<i32, Process> {
+fn processes() -> BTreeMap<i32, LeftoverProcess> {
     let depth = std::fs::read_to_string("/proc/self/status").map_or(0, |status| ids(&status).len());
     let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeMap::new() };
     let entries = entries.filter_map(Result::ok);
     entries.filter_map(|entry| process(entry.file_name().to_str()?.parse().ok()?, depth)).collect()
 }
 
-fn process(shown: i32, depth: usize) -> Option<(i32, Process)> {
+fn process(shown: i32, depth: usize) -> Option<(i32, LeftoverProcess)> {
     // A process that ends meanwhile is skipped.
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{shown}/{name}")).ok();
     parse(shown, depth, &read("status")?, &read("stat")?)
 }
 
 /// Reads a process's `status` and `stat`, whose second field, the name in parentheses, may hold anything.
-fn parse(shown: i32, depth: usize, status: &str, stat: &str) -> Option<(i32, Process)> {
+fn parse(shown: i32, depth: usize, status: &str, stat: &str) -> Option<(i32, LeftoverProcess)> {
     let ids = ids(status);
     let id = *ids.last().filter(|_| ids.len() == depth)?;
     let (_, fields) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = fields.split(' ').collect();
-    let process = Process {
+    let process = LeftoverProcess {
         shown,
         is_dead: matches!(*fields.first()?, "Z" | "X"),
         parent: fields.get(1)?.parse().ok()?,
@@ -108,14 +108,14 @@ fn ids(status: &str) -> Vec<i32> {
 mod tests {
     use super::*;
 
-    fn check(status: &str, stat: &str, expected: Option<(i32, Process)>) {
+    fn check(status: &str, stat: &str, expected: Option<(i32, LeftoverProcess)>) {
         assert_eq!(parse(12, 2, status, stat), expected, "{status} {stat}");
     }
 
     #[test]
     fn processes_are_known_by_their_innermost_ids() {
         let stat = "12 (a) Z 1 ) S 7 12 12 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 1 1 1";
-        let process = Process { shown: 12, parent: 7, started: 4711, is_dead: false };
+        let process = LeftoverProcess { shown: 12, parent: 7, started: 4711, is_dead: false };
         check("Name:\ta\nNSpid:\t12\t3\n", stat, Some((3, process)));
         check("Name:\ta\nNSpid:\t12\n", stat, None);
         check("Name:\ta\n", stat, None);

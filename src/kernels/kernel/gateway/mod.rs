@@ -29,7 +29,7 @@ use super::launch::KernelProcess;
 use crate::ground::process::GroupLeader;
 use crate::ground::text::describe;
 use crate::kernels::sandbox::{
-    Channel, Configuration, Hardening, KernelProgram, Notice, Program, Request, Service,
+    Configuration, GatewayChannel, GatewayNotice, GatewayRequest, Hardening, KernelProgram, Program, Service,
 };
 
 /// Why the gateway cannot work.
@@ -89,22 +89,22 @@ fn inherited() -> io::Result<OwnedFd> {
 }
 
 async fn serve(descriptor: OwnedFd) -> Result<(), Error> {
-    let channel = Rc::new(Channel::from_inherited(descriptor)?);
-    let Some((Request::Configure(configuration), None)) = channel.receive().await? else {
+    let channel = Rc::new(GatewayChannel::from_inherited(descriptor)?);
+    let Some((GatewayRequest::Configure(configuration), None)) = channel.receive().await? else {
         return Err(Error::NotConfigured);
     };
     let gateway = match begin(&channel, configuration).await {
         Ok(gateway) => gateway,
         Err(error) => {
             let why = describe(&error).to_string();
-            channel.send(&Notice::Failed { why }, None).await?;
+            channel.send(&GatewayNotice::Failed { why }, None).await?;
             return Err(error);
         }
     };
     gateway.obey(channel).await
 }
 
-async fn begin(channel: &Channel, configuration: Configuration) -> Result<Gateway, Error> {
+async fn begin(channel: &GatewayChannel, configuration: Configuration) -> Result<Gateway, Error> {
     let Configuration { version, hardening, is_complete_hardening_required, listeners } = configuration;
     if version != env!("CARGO_PKG_VERSION") {
         return Err(Error::Version { host: version });
@@ -128,9 +128,9 @@ async fn begin(channel: &Channel, configuration: Configuration) -> Result<Gatewa
         if *service == Service::Proxy {
             proxy_port = Some(listener.local_addr()?.port());
         }
-        channel.send(&Notice::Listener(*service), Some(listener.as_fd())).await?;
+        channel.send(&GatewayNotice::Listener(*service), Some(listener.as_fd())).await?;
     }
-    channel.send(&Notice::Ready(report), None).await?;
+    channel.send(&GatewayNotice::Ready(report), None).await?;
     let mut environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
@@ -166,7 +166,7 @@ struct Gateway {
 
 impl Gateway {
     /// Handles requests until the host closes the connection. Then all started processes are killed.
-    async fn obey(mut self, channel: Rc<Channel>) -> Result<(), Error> {
+    async fn obey(mut self, channel: Rc<GatewayChannel>) -> Result<(), Error> {
         loop {
             let received = tokio::select! {
                 received = channel.receive() => received?,
@@ -174,12 +174,12 @@ impl Gateway {
             };
             let Some((request, descriptor)) = received else { return Ok(()) };
             match (request, descriptor) {
-                (Request::KernelOutput, Some(pipe)) => self.kernel_output = Some(pipe),
-                (Request::StartKernel { kernel, program }, Some(stdin)) => {
+                (GatewayRequest::KernelOutput, Some(pipe)) => self.kernel_output = Some(pipe),
+                (GatewayRequest::StartKernel { kernel, program }, Some(stdin)) => {
                     let output = self.kernel_output.take().ok_or(Error::Unexpected)?;
                     self.start_kernel(&channel, kernel, program, stdin, output)?;
                 }
-                (Request::Signal { kernel, signal }, None) => {
+                (GatewayRequest::Signal { kernel, signal }, None) => {
                     if let (Some(signals), Some(signal)) =
                         (self.kernels.get(&kernel), Signal::from_named_raw(signal))
                     {
@@ -187,13 +187,13 @@ impl Gateway {
                         signals.send(signal).ok();
                     }
                 }
-                (Request::Run { run, program }, Some(output)) => {
+                (GatewayRequest::Run { run, program }, Some(output)) => {
                     let environment = self.environment_for(program.environment.clone());
                     let program = Program { environment, ..program };
                     let channel = Rc::clone(&channel);
                     tokio::task::spawn_local(async move {
                         let wait_status = run_program(program, output).await;
-                        notify(&channel, &Notice::Ended { run, wait_status }).await;
+                        notify(&channel, &GatewayNotice::Ended { run, wait_status }).await;
                     });
                 }
                 _ => return Err(Error::Unexpected),
@@ -203,7 +203,7 @@ impl Gateway {
 
     fn start_kernel(
         &mut self,
-        channel: &Rc<Channel>,
+        channel: &Rc<GatewayChannel>,
         kernel: u64,
         mut program: KernelProgram,
         stdin: OwnedFd,
@@ -222,7 +222,7 @@ impl Gateway {
                 stop.cancel();
                 return tracing::error!(?left, "a kernel has left processes that cannot be killed");
             }
-            notify(&channel, &Notice::KernelEnded { kernel, wait_status }).await;
+            notify(&channel, &GatewayNotice::KernelEnded { kernel, wait_status }).await;
         });
         Ok(())
     }
@@ -240,7 +240,7 @@ impl Gateway {
 }
 
 /// Sends a notice to the host, which may have gone.
-async fn notify(channel: &Channel, notice: &Notice) {
+async fn notify(channel: &GatewayChannel, notice: &GatewayNotice) {
     if let Err(error) = channel.send(notice, None).await {
         tracing::debug!(%error, ?notice, "could not notify the host");
     }
@@ -254,7 +254,7 @@ async fn run_kernel(
     stdin: OwnedFd,
     output: OwnedFd,
     mut signals: mpsc::UnboundedReceiver<Signal>,
-    channel: &Channel,
+    channel: &GatewayChannel,
 ) -> i32 {
     let words = output.try_clone();
     let mut process = match KernelProcess::start(program, wrapper, stdin, output) {
@@ -272,7 +272,7 @@ async fn run_kernel(
         tokio::select! {
             Some(signal) = signals.recv() => {
                 process.signal(signal);
-                notify(channel, &Notice::Signalled { kernel }).await;
+                notify(channel, &GatewayNotice::Signalled { kernel }).await;
             }
             status = process.wait() => {
                 process.signal(Signal::KILL);

@@ -22,7 +22,7 @@ pub(crate) enum AccessError {
     Url {
         /// The URL as given.
         url: String,
-        /// What is wrong.
+        /// The fault of the address.
         reason: String,
     },
     /// The variable that should hold the token is not set.

@@ -24,18 +24,18 @@ pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// Makes connections.
-pub(super) struct Dialer {
+pub(super) struct JupyterDialer {
     proxies: Matcher,
     tls: TlsConnector,
 }
 
-impl std::fmt::Debug for Dialer {
+impl std::fmt::Debug for JupyterDialer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Dialer").finish_non_exhaustive()
     }
 }
 
-impl Dialer {
+impl JupyterDialer {
     /// Takes the proxies that the environment names: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`; none for loopback.
     pub(super) fn new(tls: Arc<rustls::ClientConfig>, is_loopback: bool) -> Self {
         let proxies = if is_loopback { Matcher::builder().build() } else { Matcher::from_system() };

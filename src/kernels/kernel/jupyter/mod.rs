@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
 use tokio_tungstenite::tungstenite::http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest as _, protocol::WebSocketConfig};
 
-use self::dial::{Dialer, Duplex};
+use self::dial::{Duplex, JupyterDialer};
 
 pub(crate) use self::access::{Access, AccessError};
 pub(crate) use self::error::Error;
@@ -27,10 +27,10 @@ pub(crate) use self::rest::KernelId;
 
 /// A server that runs kernels.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct JupyterServer {
     access: Access,
     http: reqwest::Client,
-    dialer: Dialer,
+    dialer: JupyterDialer,
     /// Whether it is known to speak JSON only: Jupyter Server before 2.0, and Enterprise Gateway.
     is_json_only: AtomicBool,
 }
@@ -42,14 +42,14 @@ pub(crate) struct Channels {
     pub(crate) is_binary: bool,
 }
 
-impl Server {
+impl JupyterServer {
     /// A client that has sent no request yet.
     pub(crate) fn new(access: Access) -> Result<Self, AccessError> {
         let tls = tls::config(access.roots())?;
         let is_loopback = access.is_loopback();
         let http =
             rest::client(&tls, is_loopback).map_err(|error| AccessError::HttpClient(error.to_string()))?;
-        let dialer = Dialer::new(Arc::new(tls), is_loopback);
+        let dialer = JupyterDialer::new(Arc::new(tls), is_loopback);
         Ok(Self { access, http, dialer, is_json_only: AtomicBool::new(false) })
     }
 

@@ -9,12 +9,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Error, Server};
+use super::{Error, JupyterServer};
 
 /// The timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a request may take that starts no kernel. Ending one takes 5 seconds and more if it does not react.
+/// The time that a request may take that starts no kernel. Ending one takes 5 seconds and more if it does not react.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The timeout for checking a kernel.
@@ -23,11 +23,11 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer. Kernel specs come with their icons' addresses and are a kilobyte each.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How many kernel specs an error lists, and how long their names may be.
+/// The number of kernel specs that an error lists, and the length of their names.
 const SPECS_LISTED: usize = 20;
 const SPEC_BYTES_MAX: usize = 100;
 
-/// How many characters of an error's text are shown.
+/// The number of characters of an error's text that are shown.
 const MESSAGE_CHARS: usize = 1000;
 
 /// A kernel's name on its server.
@@ -122,7 +122,7 @@ pub(super) fn client(
         .build()
 }
 
-impl Server {
+impl JupyterServer {
     /// Asks for the kernel spec `name`, or for the server's default, and returns its name.
     pub(crate) async fn kernel_spec(&self, name: Option<&str>) -> Result<String, Error> {
         let what = "ask for the kernel specs";

@@ -15,10 +15,10 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::parts::{Channel, Parts};
+use super::parts::{KernelChannel, Parts};
 use crate::ground::budget::{ANSWERS, Budget, CALLS, Excess, Lease, MESSAGE_BYTES};
 
-/// How many calls a kernel may have at the same time: as many as come over a network.
+/// The number of calls that a kernel may have at the same time: as many as come over a network.
 const CALLS_MAX: usize = 1024;
 
 /// The longest id, in bytes; ours have 32.
@@ -30,7 +30,7 @@ const PARTS_MAX: usize = 1024;
 /// The longest text in one message, in bytes. Servers refuse messages of more than 10 MiB.
 const PART_BYTES: usize = 512 * 1024;
 
-/// How many ids of finished calls are remembered.
+/// The number of ids of finished calls that are remembered.
 const REMEMBERED: usize = 4096;
 
 /// Answers the calls of a kernel's code.
@@ -59,7 +59,7 @@ pub(super) enum CallMessage {
 }
 
 /// The calls of one kernel.
-pub(super) struct Calls {
+pub(super) struct RemoteCalls {
     handler: Arc<dyn CallHandler>,
     budgets: Budgets,
     by_id: HashMap<String, Call>,
@@ -83,7 +83,7 @@ enum State {
     Answered(Vec<(usize, Parts)>),
 }
 
-impl Calls {
+impl RemoteCalls {
     pub(super) fn new(handler: Arc<dyn CallHandler>) -> Self {
         Self::within(Budgets { calls: &CALLS, answers: &ANSWERS }, handler)
     }
@@ -181,7 +181,7 @@ impl Calls {
             .map(|(part, text)| {
                 let content =
                     json!({ "call": id, "part": part, "parts": count, "status": status, "text": text });
-                (part, Parts::request(Channel::Control, "ipybox_answer", &content).1)
+                (part, Parts::request(KernelChannel::Control, "ipybox_answer", &content).1)
             })
             .collect();
         let said = parts.iter().map(|(_, part)| part.clone()).collect();
@@ -206,7 +206,7 @@ impl Calls {
             None if self.is_over(id) => Vec::new(),
             // The call never arrived, or not completely.
             Some(State::Incomplete(_)) | None => {
-                vec![Parts::request(Channel::Control, "ipybox_again", &json!({ "call": id })).1]
+                vec![Parts::request(KernelChannel::Control, "ipybox_again", &json!({ "call": id })).1]
             }
         }
     }
@@ -263,8 +263,8 @@ mod tests {
         serde_json::from_slice(parts.content()).unwrap()
     }
 
-    fn calls() -> Calls {
-        Calls::new(Arc::new(Echo))
+    fn calls() -> RemoteCalls {
+        RemoteCalls::new(Arc::new(Echo))
     }
 
     const WAITING: CallMessage = CallMessage::Waiting { is_waiting: true };
@@ -321,7 +321,7 @@ mod tests {
     async fn no_more_is_held_than_is_meant_to_be() {
         static BUDGETS: [Budget; 2] = [Budget::new("others"), Budget::new("others")];
         let budgets = Budgets { calls: &BUDGETS[0], answers: &BUDGETS[1] };
-        let mut calls = Calls::within(budgets, Arc::new(Echo));
+        let mut calls = RemoteCalls::within(budgets, Arc::new(Echo));
         let long = "x".repeat(MESSAGE_BYTES);
         assert!(calls.take("1".to_owned(), part(0, 2, &long)).is_empty());
         let refusal = calls.take("2".to_owned(), part(0, 2, &long));
@@ -353,7 +353,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_answered() {
-        let mut calls = Calls::new(Arc::new(Bug));
+        let mut calls = RemoteCalls::new(Arc::new(Bug));
         calls.take("1".to_owned(), part(0, 1, "a"));
         assert_eq!(content(&calls.answered().await[0])["status"], 500);
     }

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Message as Frame, Utf8Bytes};
 
 use super::super::Error;
-use super::parts::{Channel, Parts, malformed};
+use super::parts::{KernelChannel, Parts, malformed};
 
 /// The longest message. Text comes in pieces of 64 Ki characters; images are whole. Code in the kernel can
 /// send messages that take many times their size when parsed.
@@ -27,7 +27,7 @@ pub(super) fn websocket() -> WebSocketConfig {
 /// A message in JSON.
 #[derive(Deserialize, Serialize)]
 struct Message<'a> {
-    channel: Channel,
+    channel: KernelChannel,
     #[serde(borrow)]
     header: &'a RawValue,
     #[serde(borrow)]
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn request() -> Parts {
-        Parts::request(Channel::Control, "interrupt_request", &json!({"a": "ü"})).1
+        Parts::request(KernelChannel::Control, "interrupt_request", &json!({"a": "ü"})).1
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
             assert_eq!(matches!(frame, Frame::Binary(_)), is_binary);
             let back = decode(frame, is_binary).unwrap().unwrap();
             assert_eq!(back.content(), r#"{"a":"ü"}"#.as_bytes());
-            assert_eq!(back.channel, Channel::Control);
+            assert_eq!(back.channel, KernelChannel::Control);
         }
     }
 
@@ -128,7 +128,7 @@ mod tests {
         bytes.extend(json);
         bytes.extend(b"a buffer");
         let parts = decode(Frame::Binary(bytes.into()), false).unwrap().unwrap();
-        assert_eq!((parts.channel, parts.parent()), (Channel::Iopub, &b"{}"[..]));
+        assert_eq!((parts.channel, parts.parent()), (KernelChannel::Iopub, &b"{}"[..]));
     }
 
     #[test]

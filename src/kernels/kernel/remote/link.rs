@@ -13,39 +13,39 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
 use super::super::Error;
-use super::super::jupyter::{self, Channels, KernelId, Server};
-use super::super::message::{Content, Message, RateLimit, Shown};
-use super::calls::{CallHandler, CallMessage, Calls};
+use super::super::jupyter::{self, Channels, JupyterServer, KernelId};
+use super::super::message::{KernelMessage, MessageContent, RateLimit, Shown};
+use super::calls::{CallHandler, CallMessage, RemoteCalls};
 use super::frames;
-use super::parts::{Channel, Parts, SUBPROTOCOL};
+use super::parts::{KernelChannel, Parts, SUBPROTOCOL};
 use crate::ground::text::describe;
 
-/// How many messages are queued before no more are read.
+/// The number of messages that are queued before no more are read.
 pub(super) const HEARD_CAPACITY: usize = 64;
 
-/// How often the server is pinged.
+/// The interval of pings to the server.
 const PING: Duration = Duration::from_secs(10);
-/// How long nothing may arrive before the connection counts as broken: a lost network sends no error.
+/// The time without any message after which the connection counts as broken: a lost network sends no error.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long the network may take to accept a frame.
+/// The time that the network may take to accept a frame.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The pause before the first attempt to reopen it, and the longest pause.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
-/// How long one attempt may take. Servers wait up to 60 seconds for a kernel before they accept.
+/// The time that one attempt may take. Servers wait up to 60 seconds for a kernel before they accept.
 const ATTEMPT: Duration = Duration::from_secs(75);
-/// How long reopening is tried before the kernel is reported as unreachable; attempts go on after that.
+/// The time that reopening is tried before the kernel is reported as unreachable; attempts go on after that.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often the kernel gets a sign of life. Seldom, so that a server which ends idle kernels can still do
+/// The interval of signs of life for the kernel. Seldom, so that a server which ends idle kernels can still do
 /// so.
 const ALIVE: Duration = Duration::from_secs(3 * 3600);
 
 /// An event of a remote kernel.
 #[derive(Debug)]
-pub(super) enum Heard {
-    Message(Message),
+pub(super) enum RemoteEvent {
+    Message(KernelMessage),
     /// A malformed message.
     Torn,
     /// It has been unreachable for a while.
@@ -56,7 +56,7 @@ pub(super) enum Heard {
 
 /// A request to a remote kernel.
 #[derive(Debug)]
-pub(super) enum Request {
+pub(super) enum RemoteRequest {
     /// To run code.
     Execute(Parts),
     /// Not to send that again after a reconnection: nobody waits for it any more.
@@ -66,30 +66,30 @@ pub(super) enum Request {
 
 /// Whether there is a connection.
 #[derive(Debug, Clone)]
-pub(super) enum State {
+pub(super) enum LinkState {
     Connected,
     /// Why not.
     Broken(String),
 }
 
 /// The task that owns the connection.
-pub(super) struct Link {
-    pub(super) server: Arc<Server>,
+pub(super) struct RemoteLink {
+    pub(super) server: Arc<JupyterServer>,
     pub(super) kernel: KernelId,
     /// The connection's name on the server, by which its output is kept while it is broken.
     pub(super) session: String,
-    pub(super) requests: mpsc::UnboundedReceiver<Request>,
+    pub(super) requests: mpsc::UnboundedReceiver<RemoteRequest>,
     /// The newest request to run code: it, or its reply, may be lost with a connection. The kernel runs it
     /// once, however often it arrives, and answers each time.
     last_execution: Option<Parts>,
-    /// How often the connection has been opened again.
+    /// The number of times that the connection has been opened again.
     connections: u32,
-    pub(super) heard: mpsc::Sender<Heard>,
-    pub(super) state: watch::Sender<State>,
-    pub(super) calls: Calls,
+    pub(super) heard: mpsc::Sender<RemoteEvent>,
+    pub(super) state: watch::Sender<LinkState>,
+    pub(super) calls: RemoteCalls,
 }
 
-/// How a connection, or the attempt to reopen it, ended.
+/// The end of a connection, or of the attempt to reopen it.
 enum End {
     /// It may be reopened.
     Broken(String),
@@ -130,17 +130,18 @@ struct Status {
     execution_state: String,
 }
 
-impl Link {
+impl RemoteLink {
     pub(super) fn new(
-        server: Arc<Server>,
+        server: Arc<JupyterServer>,
         kernel: KernelId,
         session: String,
         handler: Arc<dyn CallHandler>,
-    ) -> (Self, mpsc::UnboundedSender<Request>, mpsc::Receiver<Heard>, watch::Receiver<State>) {
+    ) -> (Self, mpsc::UnboundedSender<RemoteRequest>, mpsc::Receiver<RemoteEvent>, watch::Receiver<LinkState>)
+    {
         let (sender, requests) = mpsc::unbounded_channel();
         let (heard, receiver) = mpsc::channel(HEARD_CAPACITY);
-        let (state, states) = watch::channel(State::Connected);
-        let calls = Calls::new(handler);
+        let (state, states) = watch::channel(LinkState::Connected);
+        let calls = RemoteCalls::new(handler);
         (
             Self {
                 server,
@@ -172,24 +173,24 @@ impl Link {
             let opened = Instant::now();
             let why = match self.converse(channels).await {
                 End::Dropped => return,
-                End::Kernel(words) => return self.report(Heard::Ended(words)).await,
+                End::Kernel(words) => return self.report(RemoteEvent::Ended(words)).await,
                 End::Broken(why) => why,
             };
             pause = next_pause(pause, opened.elapsed());
             tracing::info!(why, "the connection to the remote kernel broke");
-            self.state.send_replace(State::Broken(why));
+            self.state.send_replace(LinkState::Broken(why));
             channels = match self.reopen(pause).await {
                 Ok(channels) => channels,
-                Err(Some(words)) => return self.report(Heard::Ended(words)).await,
+                Err(Some(words)) => return self.report(RemoteEvent::Ended(words)).await,
                 Err(None) => return,
             };
             tracing::info!("the connection to the remote kernel is back");
             self.connections += 1;
-            self.state.send_replace(State::Connected);
+            self.state.send_replace(LinkState::Connected);
         }
     }
 
-    async fn report(&self, heard: Heard) {
+    async fn report(&self, heard: RemoteEvent) {
         // Fails only if the kernel's handle was dropped.
         self.heard.send(heard).await.ok();
     }
@@ -200,10 +201,10 @@ impl Link {
         let reporting = async {
             tokio::time::sleep(PATIENCE).await;
             let why = match &*self.state.borrow() {
-                State::Broken(why) => why.clone(),
-                State::Connected => String::new(),
+                LinkState::Broken(why) => why.clone(),
+                LinkState::Connected => String::new(),
             };
-            self.report(Heard::Disconnected(why)).await;
+            self.report(RemoteEvent::Disconnected(why)).await;
             std::future::pending().await
         };
         tokio::select! {
@@ -229,19 +230,19 @@ impl Link {
                 Err(_) => format!("no answer within {} seconds", ATTEMPT.as_secs()),
             };
             tracing::debug!(why, "no connection to the remote kernel yet");
-            self.state.send_replace(State::Broken(why));
+            self.state.send_replace(LinkState::Broken(why));
         }
     }
 
-    /// What is to be sent after a reconnection: the newest request to run code once more, and what was
+    /// The messages that are to be sent after a reconnection: the newest request to run code once more, and what was
     /// requested meanwhile.
     fn queued(&mut self) -> Vec<Parts> {
         let mut queued = Vec::new();
         while let Ok(request) = self.requests.try_recv() {
             match request {
-                Request::Execute(parts) => self.last_execution = Some(parts),
-                Request::Forget => self.last_execution = None,
-                Request::Other(parts) => queued.push(parts),
+                RemoteRequest::Execute(parts) => self.last_execution = Some(parts),
+                RemoteRequest::Forget => self.last_execution = None,
+                RemoteRequest::Other(parts) => queued.push(parts),
             }
         }
         if let Some(execution) = &self.last_execution {
@@ -261,7 +262,7 @@ impl Link {
             Ok(frame) => outgoing.push(frame),
             Err(error) => tracing::warn!(%error, "could not send a message to the remote kernel"),
         };
-        let alive = Parts::request(Channel::Control, "ipybox_alive", &json!({})).1;
+        let alive = Parts::request(KernelChannel::Control, "ipybox_alive", &json!({})).1;
         if self.connections > 0 {
             self.queued().iter().for_each(say);
             say(&alive);
@@ -291,18 +292,18 @@ impl Link {
                         Sorted::Call(_, CallMessage::Waiting { .. }) if !outgoing.is_empty() => {}
                         Sorted::Call(id, message) => self.calls.take(id, message).iter().for_each(say),
                         Sorted::Received(Received { call, part }) => self.calls.acknowledge(&call, part),
-                        Sorted::Heard(Heard::Ended(words)) => return End::Kernel(words),
+                        Sorted::Heard(RemoteEvent::Ended(words)) => return End::Kernel(words),
                         Sorted::Heard(heard) => permit.send(heard),
                         Sorted::Nothing => {}
                     }
                 }
                 request = self.requests.recv() => match request {
-                    Some(Request::Execute(parts)) => {
+                    Some(RemoteRequest::Execute(parts)) => {
                         say(&parts);
                         self.last_execution = Some(parts);
                     }
-                    Some(Request::Forget) => self.last_execution = None,
-                    Some(Request::Other(parts)) => say(&parts),
+                    Some(RemoteRequest::Forget) => self.last_execution = None,
+                    Some(RemoteRequest::Other(parts)) => say(&parts),
                     None => return End::Dropped,
                 },
                 answers = self.calls.answered() => answers.iter().for_each(say),
@@ -385,13 +386,13 @@ impl Outgoing {
 
 /// The recipient of a message.
 enum Sorted {
-    Heard(Heard),
+    Heard(RemoteEvent),
     Call(String, CallMessage),
     Received(Received),
     Nothing,
 }
 
-/// What has been read from the connection; an error is why there will be no more.
+/// The event that has been read from the connection; an error is why there will be no more.
 fn received(frame: Option<Result<Frame, tungstenite::Error>>) -> Result<Frame, String> {
     match frame {
         Some(Ok(Frame::Close(Some(close)))) => Err(format!("the server closed it: {close}")),
@@ -406,15 +407,15 @@ fn sort(frame: Frame, is_binary: bool, session: &str) -> Sorted {
     let Some(parts) = frames::decode(frame, is_binary) else { return Sorted::Nothing };
     parts.and_then(|parts| sort_parts(&parts, session)).unwrap_or_else(|error| {
         tracing::debug!(%error, "ignored a message of the remote kernel");
-        Sorted::Heard(Heard::Torn)
+        Sorted::Heard(RemoteEvent::Torn)
     })
 }
 
 fn sort_parts(parts: &Parts, session: &str) -> Result<Sorted, Error> {
     let header: Header = serde_json::from_slice(parts.header()).map_err(Error::Message)?;
-    let ended = |words: &str| Ok(Sorted::Heard(Heard::Ended(words.to_owned())));
+    let ended = |words: &str| Ok(Sorted::Heard(RemoteEvent::Ended(words.to_owned())));
     match header.msg_type.as_str() {
-        "comm_open" if parts.channel == Channel::Iopub => {
+        "comm_open" if parts.channel == KernelChannel::Iopub => {
             return Ok(match serde_json::from_slice::<CommOpen>(parts.content()) {
                 Ok(open) if open.target_name == super::COMM_TARGET => Sorted::Call(open.comm_id, open.data),
                 _ => Sorted::Nothing,
@@ -442,15 +443,15 @@ fn sort_parts(parts: &Parts, session: &str) -> Result<Sorted, Error> {
         }
         _ => {}
     }
-    let Message { parent, mut content } = parts.message()?;
+    let KernelMessage { parent, mut content } = parts.message()?;
     // The server's own messages carry our session's id.
     if header.session == session
-        && let Content::Shown(Shown::Stream(text)) = &content
+        && let MessageContent::Shown(Shown::Stream(text)) = &content
         && let Some(limit) = RateLimit::read(text)
     {
-        content = Content::Limited(limit);
+        content = MessageContent::Limited(limit);
     }
-    Ok(Sorted::Heard(Heard::Message(Message { parent, content })))
+    Ok(Sorted::Heard(RemoteEvent::Message(KernelMessage { parent, content })))
 }
 
 #[cfg(test)]

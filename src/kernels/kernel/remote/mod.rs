@@ -21,28 +21,28 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::calls::CallHandler;
-use self::link::{Heard, Link, Request, State};
-pub(super) use self::parts::{Channel, Parts};
-use self::running::{Running, obtain, settle};
+use self::link::{LinkState, RemoteEvent, RemoteLink, RemoteRequest};
+pub(super) use self::parts::{KernelChannel, Parts};
+use self::running::{RunningKernel, obtain, settle};
 use super::fold::Fold;
-use super::jupyter::{self, Channels, KernelId, Server};
-use super::message::{Content, KernelInfo, Message};
-use super::{Death, Error, Event, ExecuteRequest, Limits, SHARED_MODULES, ShellCommands};
+use super::jupyter::{self, Channels, JupyterServer, KernelId};
+use super::message::{KernelInfo, KernelMessage, MessageContent};
+use super::{Death, Error, ExecuteRequest, KernelEvent, KernelLimits, SHARED_MODULES, ShellCommands};
 use crate::ground::text::describe;
 
 /// The comm target of the kernel's calls, beside those of other code.
 const COMM_TARGET: &str = "ipybox";
 
-/// How long a kernel waits for a sign of life from us before it ends. Laptops sleep at night.
+/// The time that a kernel waits for a sign of life from us before it ends. Laptops sleep at night.
 const LEASE: Duration = Duration::from_secs(12 * 3600);
 
-/// How often a new kernel is sent a `kernel_info_request` until its complete answer arrives.
+/// The interval at which a new kernel is sent a `kernel_info_request` until its complete answer arrives.
 const GREET_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often to check that a starting kernel still exists.
+/// The interval of checks that a starting kernel still exists.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the server may take to interrupt a kernel.
+/// The time that the server may take to interrupt a kernel.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The least time to wait for a broken connection when code is to be run.
@@ -58,18 +58,18 @@ const MODULES: [(&str, &str); 6] = python_modules![
 
 /// The settings for starting remote kernels, one at a time.
 pub(crate) struct RemoteLaunch {
-    pub(crate) server: Arc<Server>,
+    pub(crate) server: Arc<JupyterServer>,
     /// The kernel spec; `None` for the server's default.
     pub(crate) kernel_name: Option<String>,
     /// Variables for the server that configure the kernel's start.
     pub(crate) start_variables: BTreeMap<String, String>,
     /// Variables for code in the kernel.
     pub(crate) environment: BTreeMap<String, String>,
-    /// What the kernel and each process that it starts may use.
-    pub(crate) limits: Limits,
+    /// The limits of the kernel and of each process that it starts.
+    pub(crate) limits: KernelLimits,
     /// Which programs its code may start.
     pub(crate) shell_commands: ShellCommands,
-    /// How long it may take to be ready.
+    /// The time that it may take to be ready.
     pub(crate) timeout: Duration,
     /// The Python modules that generated code imports, by name.
     pub(crate) runtime: &'static [(&'static str, &'static str)],
@@ -96,7 +96,7 @@ impl RemoteLaunch {
     /// Has the server end the kernel that was to be restarted, and waits for pending requests about others.
     pub(crate) async fn end(&mut self) {
         if let Some(earlier) = self.earlier.take() {
-            drop(Running::new(Arc::clone(&self.server), earlier, self.tasks.clone()));
+            drop(RunningKernel::new(Arc::clone(&self.server), earlier, self.tasks.clone()));
         }
         settle(&self.tasks).await;
     }
@@ -104,12 +104,12 @@ impl RemoteLaunch {
 
 /// A kernel on a Jupyter server. Dropping it has the server end it.
 pub(crate) struct RemoteKernel {
-    running: Running,
-    requests: mpsc::UnboundedSender<Request>,
-    heard: mpsc::Receiver<Heard>,
-    state: watch::Receiver<State>,
+    running: RunningKernel,
+    requests: mpsc::UnboundedSender<RemoteRequest>,
+    heard: mpsc::Receiver<RemoteEvent>,
+    state: watch::Receiver<LinkState>,
     link: AbortHandle,
-    limits: Limits,
+    limits: KernelLimits,
     /// Completed interrupt requests to the server are reported here.
     interrupts: (mpsc::UnboundedSender<()>, mpsc::UnboundedReceiver<()>),
     /// The newest of these requests: a late one must not hit the next cell.
@@ -130,11 +130,11 @@ impl RemoteKernel {
         tokio::time::timeout(timeout, started).await.unwrap_or(Err(Error::StartTimeout(launch.timeout)))
     }
 
-    async fn connect(running: Running, launch: &RemoteLaunch) -> Result<Self, Error> {
+    async fn connect(running: RunningKernel, launch: &RemoteLaunch) -> Result<Self, Error> {
         let (server, kernel) = (Arc::clone(&running.server), running.kernel.clone());
         let session = uuid::Uuid::new_v4().to_string();
         let handler = Arc::clone(&launch.handler);
-        let (link, requests, heard, state) = Link::new(server, kernel, session, handler);
+        let (link, requests, heard, state) = RemoteLink::new(server, kernel, session, handler);
         let channels = open(&link, launch.limits).await?;
         let link = tokio::spawn(link.run(channels)).abort_handle();
         let limits = launch.limits;
@@ -158,16 +158,16 @@ impl RemoteKernel {
         while info.is_none() || !is_idle {
             tokio::select! {
                 _ = interval.tick() => {
-                    let (id, request) = Parts::request(Channel::Shell, "kernel_info_request", &json!({}));
+                    let (id, request) = Parts::request(KernelChannel::Shell, "kernel_info_request", &json!({}));
                     asked.push(id);
                     self.send(request)?;
                 }
                 message = self.next_while_starting() => {
-                    let Message { parent, content } = message?;
+                    let KernelMessage { parent, content } = message?;
                     match content {
                         _ if !parent.is_some_and(|parent| asked.contains(&parent)) => {}
-                        Content::KernelInfoReply(reply) => info = Some(reply),
-                        Content::Idle => is_idle = true,
+                        MessageContent::KernelInfoReply(reply) => info = Some(reply),
+                        MessageContent::Idle => is_idle = true,
                         _ => {}
                     }
                 }
@@ -207,7 +207,7 @@ impl RemoteKernel {
             "allow_stdin": false,
             "stop_on_error": true,
         });
-        let (id, request) = Parts::request(Channel::Shell, "execute_request", &content);
+        let (id, request) = Parts::request(KernelChannel::Shell, "execute_request", &content);
         self.send(request)?;
         let mut fold = Fold::new(id);
         while !fold.is_complete() {
@@ -223,22 +223,22 @@ impl RemoteKernel {
     }
 
     /// The next message of a kernel that must not end or disconnect. Cancellation safe.
-    async fn next_while_starting(&mut self) -> Result<Message, Error> {
+    async fn next_while_starting(&mut self) -> Result<KernelMessage, Error> {
         loop {
             match self.next().await? {
-                Event::Message(message) => return Ok(message),
-                Event::Torn => {}
-                Event::Disconnected(why) => return Err(Error::Disconnected(why)),
-                Event::Died(death) => return Err(Error::DiedStarting(death)),
+                KernelEvent::Message(message) => return Ok(message),
+                KernelEvent::Torn => {}
+                KernelEvent::Disconnected(why) => return Err(Error::Disconnected(why)),
+                KernelEvent::Died(death) => return Err(Error::DiedStarting(death)),
             }
         }
     }
 
     /// Sends a request to run code. A broken connection gets a while to be reopened.
     pub(super) async fn execute(&mut self, request: &ExecuteRequest) -> Result<String, Error> {
-        let back = self.state.wait_for(|state| matches!(state, State::Connected));
+        let back = self.state.wait_for(|state| matches!(state, LinkState::Connected));
         if tokio::time::timeout(SHORT_PATIENCE, back).await.is_err()
-            && let State::Broken(why) = &*self.state.borrow()
+            && let LinkState::Broken(why) = &*self.state.borrow()
         {
             return Err(Error::Disconnected(why.clone()));
         }
@@ -257,42 +257,42 @@ impl RemoteKernel {
             // For `ipybox_ipykernel.py`.
             "has_views": request.has_views,
         });
-        let (id, request) = Parts::request(Channel::Shell, "execute_request", &content);
-        self.ask(Request::Execute(request))?;
+        let (id, request) = Parts::request(KernelChannel::Shell, "execute_request", &content);
+        self.ask(RemoteRequest::Execute(request))?;
         Ok(id)
     }
 
     /// Sends a request that runs no code; its answer carries the returned id.
     pub(super) fn request(&mut self, kind: &str, content: &Value) -> Result<String, Error> {
-        let (id, request) = Parts::request(Channel::Shell, kind, content);
+        let (id, request) = Parts::request(KernelChannel::Shell, kind, content);
         self.send(request)?;
         Ok(id)
     }
 
     fn send(&self, parts: Parts) -> Result<(), Error> {
-        self.ask(Request::Other(parts))
+        self.ask(RemoteRequest::Other(parts))
     }
 
-    fn ask(&self, request: Request) -> Result<(), Error> {
+    fn ask(&self, request: RemoteRequest) -> Result<(), Error> {
         self.requests.send(request).map_err(|_| Error::Connection("the remote kernel has ended".into()))
     }
 
     /// The next message or the kernel's end. Cancellation safe.
-    pub(super) async fn next(&mut self) -> Result<Event, Error> {
+    pub(super) async fn next(&mut self) -> Result<KernelEvent, Error> {
         let heard = tokio::select! {
             heard = self.heard.recv() => heard,
             Some(()) = self.interrupts.1.recv() => {
-                return Ok(Event::Message(Message { parent: None, content: Content::InterruptReply }));
+                return Ok(KernelEvent::Message(KernelMessage { parent: None, content: MessageContent::InterruptReply }));
             }
         };
         Ok(match heard {
-            Some(Heard::Message(message)) => Event::Message(message),
-            Some(Heard::Torn) => Event::Torn,
-            Some(Heard::Disconnected(why)) => {
-                self.ask(Request::Forget)?;
-                Event::Disconnected(why)
+            Some(RemoteEvent::Message(message)) => KernelEvent::Message(message),
+            Some(RemoteEvent::Torn) => KernelEvent::Torn,
+            Some(RemoteEvent::Disconnected(why)) => {
+                self.ask(RemoteRequest::Forget)?;
+                KernelEvent::Disconnected(why)
             }
-            Some(Heard::Ended(words)) => Event::Died(Death::remote(words, self.limits)),
+            Some(RemoteEvent::Ended(words)) => KernelEvent::Died(Death::remote(words, self.limits)),
             None => return Err(Error::Connection("the remote kernel has ended".into())),
         })
     }
@@ -300,8 +300,8 @@ impl RemoteKernel {
     /// Requests the server to interrupt the running code. A message confirms it.
     pub(super) fn request_interrupt(&mut self) -> Result<(), Error> {
         let state = self.state.borrow().clone();
-        if let State::Broken(why) = state {
-            self.ask(Request::Forget)?;
+        if let LinkState::Broken(why) = state {
+            self.ask(RemoteRequest::Forget)?;
             return Err(Error::Disconnected(why));
         }
         let (server, kernel) = (Arc::clone(&self.running.server), self.running.kernel.clone());
@@ -347,15 +347,15 @@ impl RemoteKernel {
 }
 
 /// Sends an interrupt request to a kernel itself.
-fn interrupt_by(requests: &mpsc::UnboundedSender<Request>) {
-    let interrupt = Parts::request(Channel::Control, "interrupt_request", &json!({})).1;
-    if requests.send(Request::Other(interrupt)).is_err() {
+fn interrupt_by(requests: &mpsc::UnboundedSender<RemoteRequest>) {
+    let interrupt = Parts::request(KernelChannel::Control, "interrupt_request", &json!({})).1;
+    if requests.send(RemoteRequest::Other(interrupt)).is_err() {
         tracing::debug!("the remote kernel is gone before its interrupt");
     }
 }
 
 /// Opens the first connection, which a server accepts when the kernel answers; meanwhile the kernel may die.
-async fn open(link: &Link, limits: Limits) -> Result<Channels, Error> {
+async fn open(link: &RemoteLink, limits: KernelLimits) -> Result<Channels, Error> {
     let look = async {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;

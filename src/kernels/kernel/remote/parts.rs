@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::message::{Content, Message, parse};
+use super::super::message::{KernelMessage, MessageContent, parse};
 use super::Error;
 
 /// The WebSocket subprotocol that messages are encoded for.
@@ -27,13 +27,13 @@ const PROTOCOL_VERSION: &str = "5.3";
 /// A channel of a kernel that its client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Channel {
+pub(crate) enum KernelChannel {
     Shell,
     Control,
     Iopub,
 }
 
-impl Channel {
+impl KernelChannel {
     fn name(self) -> &'static str {
         match self {
             Self::Shell => "shell",
@@ -62,13 +62,13 @@ struct ParentHeader {
 /// A message in its parts: header, parent header, metadata, content and buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Parts {
-    pub(crate) channel: Channel,
+    pub(crate) channel: KernelChannel,
     parts: Vec<Bytes>,
 }
 
 impl Parts {
     /// The parts of a message that came over `channel`; an error if some are missing.
-    pub(in crate::kernels::kernel) fn new(channel: Channel, parts: Vec<Bytes>) -> Result<Self, Error> {
+    pub(in crate::kernels::kernel) fn new(channel: KernelChannel, parts: Vec<Bytes>) -> Result<Self, Error> {
         if parts.len() < PARTS_MIN {
             return Err(malformed(format!(
                 "a message of {} parts; it has at least {PARTS_MIN}",
@@ -79,7 +79,7 @@ impl Parts {
     }
 
     /// A request of any kind, and its id.
-    pub(super) fn request(channel: Channel, kind: &str, content: &Value) -> (String, Self) {
+    pub(super) fn request(channel: KernelChannel, kind: &str, content: &Value) -> (String, Self) {
         let id = uuid::Uuid::new_v4().to_string();
         let header = json!({
             "msg_id": id,
@@ -101,11 +101,11 @@ impl Parts {
     }
 
     /// The parsed message.
-    pub(in crate::kernels::kernel) fn message(&self) -> Result<Message, Error> {
+    pub(in crate::kernels::kernel) fn message(&self) -> Result<KernelMessage, Error> {
         let header: Header = parse(self.header())?;
         let parent: ParentHeader = parse(self.parent())?;
-        let content = Content::read(&header.msg_type, self.metadata(), self.content())?;
-        Ok(Message { parent: parent.msg_id, content })
+        let content = MessageContent::read(&header.msg_type, self.metadata(), self.content())?;
+        Ok(KernelMessage { parent: parent.msg_id, content })
     }
 
     pub(super) fn header(&self) -> &[u8] {
@@ -160,7 +160,7 @@ impl Parts {
             .collect();
         let mut sections = sections.ok_or_else(|| malformed("a message with wrong offsets"))?;
         let name = sections.remove(0);
-        let channel = Channel::of_name(&name).ok_or_else(|| {
+        let channel = KernelChannel::of_name(&name).ok_or_else(|| {
             malformed(format!("a message of the channel {:?}", String::from_utf8_lossy(&name)))
         })?;
         Self::new(channel, sections)
@@ -183,14 +183,14 @@ mod tests {
 
     use super::*;
 
-    fn parts(channel: Channel, parts: &[&'static str]) -> Parts {
+    fn parts(channel: KernelChannel, parts: &[&'static str]) -> Parts {
         Parts::new(channel, parts.iter().map(|part| Bytes::from_static(part.as_bytes())).collect()).unwrap()
     }
 
     /// These parts as encoded by Jupyter Server.
     #[test]
     fn messages_are_laid_out_as_jupyter_server_does() {
-        let encoded = parts(Channel::Shell, &["{}", "", "{\"a\":1}", "xyz"]).encode();
+        let encoded = parts(KernelChannel::Shell, &["{}", "", "{\"a\":1}", "xyz"]).encode();
         let numbers: Vec<usize> = (0..7).map(|index| number(&encoded, index).unwrap()).collect();
         assert_eq!(numbers, [6, 56, 61, 63, 63, 70, 73]);
         assert_eq!(&encoded[56..], b"shell{}{\"a\":1}xyz");
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_is_encoded_can_be_decoded() {
-        for channel in [Channel::Shell, Channel::Control, Channel::Iopub] {
+        for channel in [KernelChannel::Shell, KernelChannel::Control, KernelChannel::Iopub] {
             let message = parts(channel, &["1", "", "3", "4", "a buffer", ""]);
             assert_eq!(Parts::decode(&message.encode()).unwrap(), message);
         }
@@ -206,15 +206,15 @@ mod tests {
 
     #[test]
     fn an_empty_parent_header_is_no_parent() {
-        let message = parts(Channel::Iopub, &[r#"{"msg_type":"status"}"#, "{}", "{}", "{}"]);
+        let message = parts(KernelChannel::Iopub, &[r#"{"msg_type":"status"}"#, "{}", "{}", "{}"]);
         assert!(message.message().is_err());
-        let message = parts(Channel::Iopub, &[r#"{"msg_type":"comm_open"}"#, "{}", "{}", "{}"]);
+        let message = parts(KernelChannel::Iopub, &[r#"{"msg_type":"comm_open"}"#, "{}", "{}", "{}"]);
         assert!(message.message().unwrap().parent.is_none());
     }
 
     #[test]
     fn a_request_that_is_sent_again_is_another_message_with_the_same_header() {
-        let (_, first) = Parts::request(Channel::Shell, "execute_request", &json!({"code": ""}));
+        let (_, first) = Parts::request(KernelChannel::Shell, "execute_request", &json!({"code": ""}));
         let (second, third) = (first.again(1), first.again(2));
         assert!(first != second && second != third);
         assert_eq!((first.header(), first.content()), (third.header(), third.content()));
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_refused() {
-        let whole = parts(Channel::Iopub, &["{}", "{}", "{}", "{}"]).encode();
+        let whole = parts(KernelChannel::Iopub, &["{}", "{}", "{}", "{}"]).encode();
         for end in 0..whole.len() {
             assert!(Parts::decode(&whole.slice(..end)).is_err(), "{end}");
         }

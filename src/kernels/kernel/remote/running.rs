@@ -9,32 +9,32 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
-use super::super::jupyter::{Error, KernelId, Server};
+use super::super::jupyter::{Error, JupyterServer, KernelId};
 use super::RemoteLaunch;
 use crate::ground::text::describe;
 
-/// How long a server may take to start a kernel, even if no caller waits.
+/// The time that a server may take to start a kernel, even if no caller waits.
 const START_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How long ending a kernel is tried, even if no caller waits.
+/// The time that ending a kernel is tried, even if no caller waits.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pause after a failed request. It fails while it is restarting the kernel itself.
 const DELETE_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long to wait for an end. MCP clients that have closed our input kill us a while later.
+/// The time to wait for an end. MCP clients that have closed our input kill us a while later.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A kernel on a server, which is ended there when this is dropped.
-pub(super) struct Running {
-    pub(super) server: Arc<Server>,
+pub(super) struct RunningKernel {
+    pub(super) server: Arc<JupyterServer>,
     pub(super) kernel: KernelId,
     tasks: TaskTracker,
     is_held: bool,
 }
 
-impl Running {
-    pub(super) fn new(server: Arc<Server>, kernel: KernelId, tasks: TaskTracker) -> Self {
+impl RunningKernel {
+    pub(super) fn new(server: Arc<JupyterServer>, kernel: KernelId, tasks: TaskTracker) -> Self {
         Self { server, kernel, tasks, is_held: true }
     }
 
@@ -57,7 +57,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningKernel {
     fn drop(&mut self) {
         // Without a runtime no request can be sent: the kernel ends when its lease is over.
         if self.is_held && tokio::runtime::Handle::try_current().is_ok() {
@@ -75,7 +75,7 @@ pub(super) async fn settle(tasks: &TaskTracker) {
 }
 
 /// Starts a kernel, or restarts the earlier one, which stays there if the server cannot be reached.
-pub(super) async fn obtain(launch: &mut RemoteLaunch) -> Result<Running, super::Error> {
+pub(super) async fn obtain(launch: &mut RemoteLaunch) -> Result<RunningKernel, super::Error> {
     let (server, tasks) = (&launch.server, &launch.tasks);
     if let Some(kernel) = launch.earlier.clone() {
         // Half of the timeout, so that another kernel can be started in the other half.
@@ -84,7 +84,7 @@ pub(super) async fn obtain(launch: &mut RemoteLaunch) -> Result<Running, super::
             return Err(error.into());
         }
         launch.earlier = None;
-        let running = Running::new(Arc::clone(server), kernel, tasks.clone());
+        let running = RunningKernel::new(Arc::clone(server), kernel, tasks.clone());
         match restarted {
             Ok(()) => return Ok(running),
             Err(error) => {
@@ -101,7 +101,7 @@ pub(super) async fn obtain(launch: &mut RemoteLaunch) -> Result<Running, super::
     let (sender, started) = oneshot::channel();
     tasks.spawn(async move {
         let started = server.start_kernel(&spec, &variables, START_TIMEOUT).await;
-        let running = started.map(|kernel| Running::new(server, kernel, tracker));
+        let running = started.map(|kernel| RunningKernel::new(server, kernel, tracker));
         if let Err(Ok(running)) = sender.send(running) {
             tracing::debug!("a remote kernel is there too late");
             // Dropped in this task, which the tracker waits for.
@@ -111,7 +111,7 @@ pub(super) async fn obtain(launch: &mut RemoteLaunch) -> Result<Running, super::
     Ok(started.await.map_err(|error| super::Error::Connection(Box::new(error)))??)
 }
 
-async fn delete(server: Arc<Server>, kernel: KernelId) {
+async fn delete(server: Arc<JupyterServer>, kernel: KernelId) {
     let mut last_error = "no answer".to_owned();
     let deleting = async {
         while let Err(error) = server.delete_kernel(&kernel).await {

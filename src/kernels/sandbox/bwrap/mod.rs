@@ -22,9 +22,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::mount_points::MountPoints;
-use super::policy::{Pattern, Rules};
+use super::policy::{PathPattern, Rules};
 use super::stubs::{Stubs, is_stub};
-use mounts::{Mounts, State};
+use mounts::{Mounts, PathAccess};
 
 /// Parts of `/proc` by which root configures the host. bubblewrap leaves them writable for uid 0, since it
 /// checks the directories only. `/proc/sys/kernel/core_pattern` names a program that the system's kernel
@@ -35,7 +35,7 @@ const CONTROLS: [&str; 7] =
 /// Directories that the sandbox has its own of.
 const OWN: [&str; 2] = ["/dev", "/proc"];
 
-/// How to start a program in the sandbox. It has to be started while [`MountPoints`] live, which end with the
+/// The command that starts a program in the sandbox. It has to be started while [`MountPoints`] live, which end with the
 /// sandbox.
 ///
 /// `--die-with-parent` refers to the starting thread, which must live as long as the sandbox: a worker thread
@@ -44,7 +44,7 @@ const OWN: [&str; 2] = ["/dev", "/proc"];
 pub(crate) struct Prepared {
     /// The arguments between `bwrap` and the program; they end in `--`.
     pub(crate) arguments: Vec<OsString>,
-    /// What its mounts are on.
+    /// The files that its mounts are on.
     pub(crate) mount_points: MountPoints,
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn prepare(rules: &Rules, workspace: &Path) -> Result<Prepared, Error
     if let Some(path) = mounts.paths().find(|path| OWN.iter().any(|own| path.starts_with(own))) {
         return Err(Error::Own { path: path.to_owned() });
     }
-    let Held { mount_points, .. } = hold(rules, &deny_write, &mut mounts)?;
+    let HeldPaths { mount_points, .. } = hold(rules, &deny_write, &mut mounts)?;
     let plan = mounts.plan()?;
     Ok(Prepared { arguments: arguments(&plan, workspace), mount_points })
 }
@@ -116,13 +116,13 @@ pub(crate) fn prepare(rules: &Rules, workspace: &Path) -> Result<Prepared, Error
 ///
 /// # Errors
 /// A rule cannot be held.
-pub(crate) fn hold_stubs(rules: &Rules) -> Result<Held, Error> {
+pub(crate) fn hold_stubs(rules: &Rules) -> Result<HeldPaths, Error> {
     let (mut mounts, deny_write) = mounts_of(rules)?;
     hold(rules, &deny_write, &mut mounts)
 }
 
-/// What is protected, with stubs of what is missing.
-pub(crate) struct Held {
+/// The protected paths, with stubs of missing ones.
+pub(crate) struct HeldPaths {
     pub(crate) mount_points: MountPoints,
     /// Stubs of what must not be read, even if the host creates it later.
     pub(crate) hidden: Vec<PathBuf>,
@@ -132,9 +132,9 @@ pub(crate) struct Held {
 fn mounts_of(rules: &Rules) -> Result<(Mounts, Vec<PathBuf>), Error> {
     let mut mounts = Mounts::default();
     let mut deny_write: Vec<PathBuf> =
-        rules.deny_write.iter().filter_map(Pattern::path).map(Path::to_owned).collect();
+        rules.deny_write.iter().filter_map(PathPattern::path).map(Path::to_owned).collect();
     deny_write.push("/sys".into());
-    for path in rules.allow_write.iter().filter_map(Pattern::path) {
+    for path in rules.allow_write.iter().filter_map(PathPattern::path) {
         mounts.allow_write(path);
     }
     for path in expanded(&rules.allow_read)? {
@@ -149,7 +149,7 @@ fn mounts_of(rules: &Rules) -> Result<(Mounts, Vec<PathBuf>), Error> {
     Ok((mounts, deny_write))
 }
 
-fn hold(rules: &Rules, deny_write: &[PathBuf], mounts: &mut Mounts) -> Result<Held, Error> {
+fn hold(rules: &Rules, deny_write: &[PathBuf], mounts: &mut Mounts) -> Result<HeldPaths, Error> {
     let mut stubs = Stubs::default();
     let mut make = |stub: &Path, path: &Path| {
         stubs.hold(stub, path).map_err(|source| Error::Stub { path: path.to_owned(), source })
@@ -162,23 +162,23 @@ fn hold(rules: &Rules, deny_write: &[PathBuf], mounts: &mut Mounts) -> Result<He
     }
     let mut hidden = Vec::new();
     // Otherwise code could create the directory that a secret will be in.
-    for path in rules.deny_read.iter().filter_map(Pattern::path) {
+    for path in rules.deny_read.iter().filter_map(PathPattern::path) {
         if let Some(stub) = missing(path, mounts)? {
             make(&stub, path)?;
             mounts.deny_read(&stub);
             hidden.push(stub);
         }
     }
-    Ok(Held { mount_points: MountPoints::new(stubs, mounts.protected(), mounts.hidden()), hidden })
+    Ok(HeldPaths { mount_points: MountPoints::new(stubs, mounts.protected(), mounts.hidden()), hidden })
 }
 
 /// The paths that match the patterns now.
-fn expanded(patterns: &[Pattern]) -> Result<Vec<PathBuf>, Error> {
+fn expanded(patterns: &[PathPattern]) -> Result<Vec<PathBuf>, Error> {
     let mut paths = Vec::new();
     for pattern in patterns {
         match pattern {
-            Pattern::Path(path) => paths.push(path.clone()),
-            Pattern::Glob(glob) => paths.extend(globs::expand(glob)?),
+            PathPattern::Path(path) => paths.push(path.clone()),
+            PathPattern::Glob(glob) => paths.extend(globs::expand(glob)?),
         }
     }
     Ok(paths)
@@ -194,7 +194,7 @@ fn missing(path: &Path, mounts: &Mounts) -> Result<Option<PathBuf>, Error> {
         first = Some(ancestor);
     }
     let is_makeable =
-        |first: &&Path| first.parent().is_some_and(|parent| mounts.state(parent) == State::Writable);
+        |first: &&Path| first.parent().is_some_and(|parent| mounts.state(parent) == PathAccess::Writable);
     Ok(first.filter(is_makeable).map(Path::to_owned))
 }
 

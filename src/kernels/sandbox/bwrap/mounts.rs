@@ -12,7 +12,7 @@ use super::Error;
 
 /// The access of code inside to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum PathAccess {
     Hidden,
     ReadOnly,
     Writable,
@@ -33,7 +33,7 @@ pub(super) struct Mounts {
 pub(super) struct Mount {
     /// The path, on the host and inside.
     pub(super) path: PathBuf,
-    state: State,
+    state: PathAccess,
     is_directory: bool,
 }
 
@@ -62,31 +62,31 @@ impl Mounts {
     }
 
     /// The access to `path` by the rules.
-    pub(super) fn state(&self, path: &Path) -> State {
+    pub(super) fn state(&self, path: &Path) -> PathAccess {
         let is_in = |set: &BTreeSet<PathBuf>| path.ancestors().any(|ancestor| set.contains(ancestor));
         let is_readable =
             path.ancestors().find_map(|ancestor| self.reading.get(ancestor)).is_none_or(|&read| read);
         if !is_readable {
-            State::Hidden
+            PathAccess::Hidden
         } else if is_in(&self.allow_write) && !is_in(&self.deny_write) {
-            State::Writable
+            PathAccess::Writable
         } else {
-            State::ReadOnly
+            PathAccess::ReadOnly
         }
     }
 
     /// The paths that are protected in directories that code can write.
     pub(super) fn protected(&self) -> impl Iterator<Item = &Path> {
-        self.paths().filter(|path| self.state(path) != State::Writable && self.is_in_writable(path))
+        self.paths().filter(|path| self.state(path) != PathAccess::Writable && self.is_in_writable(path))
     }
 
     /// The paths that are hidden in other places.
     pub(super) fn hidden(&self) -> impl Iterator<Item = &Path> {
-        self.paths().filter(|path| self.state(path) == State::Hidden && !self.is_in_writable(path))
+        self.paths().filter(|path| self.state(path) == PathAccess::Hidden && !self.is_in_writable(path))
     }
 
     fn is_in_writable(&self, path: &Path) -> bool {
-        path.parent().map(|parent| self.state(parent)) == Some(State::Writable)
+        path.parent().map(|parent| self.state(parent)) == Some(PathAccess::Writable)
     }
 
     /// The mounts for existing paths, parents first.
@@ -94,7 +94,7 @@ impl Mounts {
     /// # Errors
     /// A path that code inside might be able to reach cannot be examined.
     pub(super) fn plan(&self) -> Result<Vec<Mount>, Error> {
-        let mut plan: BTreeMap<PathBuf, (State, bool)> = BTreeMap::new();
+        let mut plan: BTreeMap<PathBuf, (PathAccess, bool)> = BTreeMap::new();
         for path in self.paths() {
             let Some(metadata) = look(path, self)? else { continue };
             let state = self.state(path);
@@ -103,7 +103,7 @@ impl Mounts {
             if state == inherited {
                 continue;
             }
-            if inherited == State::Writable {
+            if inherited == PathAccess::Writable {
                 pin(&mut plan, &above, path);
             }
             plan.insert(path.to_owned(), (state, metadata.is_dir()));
@@ -114,17 +114,17 @@ impl Mounts {
 }
 
 /// The mount that `path` lies in.
-fn above(plan: &BTreeMap<PathBuf, (State, bool)>, path: &Path) -> (PathBuf, State) {
+fn above(plan: &BTreeMap<PathBuf, (PathAccess, bool)>, path: &Path) -> (PathBuf, PathAccess) {
     let mounted = path.ancestors().skip(1).find_map(|ancestor| Some((ancestor, plan.get(ancestor)?.0)));
-    mounted.map_or_else(|| ("/".into(), State::ReadOnly), |(path, state)| (path.to_owned(), state))
+    mounted.map_or_else(|| ("/".into(), PathAccess::ReadOnly), |(path, state)| (path.to_owned(), state))
 }
 
 /// Makes mounts of the directories between `above` and `path`: a mount cannot be renamed. Otherwise code
 /// inside could move the directory away, and create another one with its own file instead of the protected
 /// one.
-fn pin(plan: &mut BTreeMap<PathBuf, (State, bool)>, above: &Path, path: &Path) {
+fn pin(plan: &mut BTreeMap<PathBuf, (PathAccess, bool)>, above: &Path, path: &Path) {
     for ancestor in path.ancestors().skip(1).take_while(|ancestor| *ancestor != above) {
-        plan.insert(ancestor.to_owned(), (State::Writable, true));
+        plan.insert(ancestor.to_owned(), (PathAccess::Writable, true));
     }
 }
 
@@ -140,7 +140,7 @@ pub(super) fn look(path: &Path, mounts: &Mounts) -> Result<Option<Metadata>, Err
         }
         Err(error) => {
             let is_changeable =
-                path.ancestors().skip(1).any(|parent| mounts.state(parent) == State::Writable);
+                path.ancestors().skip(1).any(|parent| mounts.state(parent) == PathAccess::Writable);
             // In other places the mode cannot change, and code inside cannot read it either.
             if is_changeable { Err(Error::Look { path: path.to_owned(), source: error }) } else { Ok(None) }
         }
@@ -150,17 +150,17 @@ pub(super) fn look(path: &Path, mounts: &Mounts) -> Result<Option<Metadata>, Err
 impl Mount {
     /// Whether it is a directory that is hidden by an empty one.
     pub(super) fn is_empty_directory(&self) -> bool {
-        self.state == State::Hidden && self.is_directory
+        self.state == PathAccess::Hidden && self.is_directory
     }
 
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let path = || self.path.clone().into_os_string();
         match self.state {
-            State::Hidden if self.is_directory => vec!["--tmpfs".into(), path()],
+            PathAccess::Hidden if self.is_directory => vec!["--tmpfs".into(), path()],
             // Devices cannot be opened on mounts of bubblewrap: readers get a permission error.
-            State::Hidden => vec!["--ro-bind".into(), "/dev/null".into(), path()],
-            State::ReadOnly => vec!["--ro-bind".into(), path(), path()],
-            State::Writable => vec!["--bind".into(), path(), path()],
+            PathAccess::Hidden => vec!["--ro-bind".into(), "/dev/null".into(), path()],
+            PathAccess::ReadOnly => vec!["--ro-bind".into(), path(), path()],
+            PathAccess::Writable => vec!["--bind".into(), path(), path()],
         }
     }
 }
@@ -191,10 +191,10 @@ mod tests {
         let shown = |mount: &Mount| {
             let path = mount.path.strip_prefix(&root).unwrap().display().to_string();
             let kind = match mount.state {
-                State::Hidden if mount.is_directory => "empty",
-                State::Hidden => "null",
-                State::ReadOnly => "ro",
-                State::Writable => "rw",
+                PathAccess::Hidden if mount.is_directory => "empty",
+                PathAccess::Hidden => "null",
+                PathAccess::ReadOnly => "ro",
+                PathAccess::Writable => "rw",
             };
             format!("{kind} {path}")
         };

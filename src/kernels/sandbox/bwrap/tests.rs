@@ -3,7 +3,7 @@ use std::process::Command;
 
 use proptest::prelude::*;
 
-use super::super::policy::{Policy, PolicyPaths};
+use super::super::policy::{PolicyPaths, SandboxPolicy};
 use super::*;
 use crate::ground::process::skip;
 
@@ -67,7 +67,7 @@ impl Scene {
             python_prefixes: vec![base.join("state/env")],
             ..PolicyPaths::default()
         };
-        let rules = Policy::parse(self.policy, "test").unwrap().rules(&paths).unwrap();
+        let rules = SandboxPolicy::parse(self.policy, "test").unwrap().rules(&paths).unwrap();
         prepare(&rules, &paths.workspace).unwrap()
     }
 
@@ -297,7 +297,7 @@ fn what_is_of_the_sandbox_itself_is_not_for_rules() {
         let policy = POLICY.replace("[\".\"]", &format!("[\".\", \"{path}\"]"));
         let paths =
             PolicyPaths { workspace: "/tmp".into(), home: "/nowhere".into(), ..PolicyPaths::default() };
-        let rules = Policy::parse(&policy, "test").unwrap().rules(&paths);
+        let rules = SandboxPolicy::parse(&policy, "test").unwrap().rules(&paths);
         let rules = rules.unwrap();
         let error = prepare(&rules, &paths.workspace).unwrap_err();
         assert!(matches!(error, Error::Own { .. }), "{error}");
@@ -381,9 +381,9 @@ fn rights(rules: &Rules, base: &Path) -> Vec<(PathBuf, u8)> {
     places
         .map(|place| {
             let right = match mounts.state(&place) {
-                State::Hidden => 0,
-                State::ReadOnly => 1,
-                State::Writable => 2,
+                PathAccess::Hidden => 0,
+                PathAccess::ReadOnly => 1,
+                PathAccess::Writable => 2,
             };
             (place, right)
         })
@@ -415,9 +415,9 @@ proptest! {
             hidden: vec![base.join("ws/.mcp.json")],
             ..PolicyPaths::default()
         };
-        let default = Policy::embedded().unwrap().rules(&paths).unwrap();
+        let default = SandboxPolicy::embedded().unwrap().rules(&paths).unwrap();
         std::fs::write(base.join("ws/sandbox-config.json"), document.to_string()).unwrap();
-        let Ok(policy) = Policy::of_workspace(&paths.workspace) else { return Ok(()) };
+        let Ok(policy) = SandboxPolicy::of_workspace(&paths.workspace) else { return Ok(()) };
         // What cannot be held is refused anyway.
         let Ok(rules) = policy.rules(&paths) else { return Ok(()) };
         if policy.openings(&paths).is_empty() {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::finding::{Finding, Remedy};
 use super::refusal;
-use super::surroundings::Surroundings;
+use super::surroundings::CheckSurroundings;
 
 /// A sandbox with all the namespaces that both backends use, and nothing in it.
 #[rustfmt::skip]
@@ -13,7 +13,7 @@ const TRIAL: &[&str] = &[
     "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--", "true",
 ];
 
-pub(super) async fn examine(surroundings: &Surroundings) -> Vec<Finding> {
+pub(super) async fn examine(surroundings: &CheckSurroundings) -> Vec<Finding> {
     if !cfg!(target_os = "linux") {
         return vec![Finding::failed(
             "bwrap",
@@ -26,7 +26,7 @@ pub(super) async fn examine(surroundings: &Surroundings) -> Vec<Finding> {
 }
 
 /// Checks bubblewrap itself, and which sandbox it can make.
-pub(super) async fn tried(surroundings: &Surroundings) -> [Finding; 2] {
+pub(super) async fn tried(surroundings: &CheckSurroundings) -> [Finding; 2] {
     let consequence = "no sandbox starts without it";
     let program = surroundings.program("bwrap", &["--version"], consequence).await;
     let namespaces = match surroundings.find("bwrap") {
@@ -36,7 +36,7 @@ pub(super) async fn tried(surroundings: &Surroundings) -> [Finding; 2] {
     [program, namespaces]
 }
 
-async fn namespaces(surroundings: &Surroundings, bwrap: &Path) -> Finding {
+async fn namespaces(surroundings: &CheckSurroundings, bwrap: &Path) -> Finding {
     match surroundings.run(bwrap, TRIAL).await {
         Ok(_) => refusal::works(&surroundings.machine),
         Err(said) => refusal::explain(&surroundings.machine, &surroundings.packages, &said),

@@ -8,13 +8,13 @@ pub(crate) struct Finding {
     /// The name of the check; stable across versions.
     pub(crate) name: &'static str,
     /// Its status.
-    pub(crate) status: Status,
-    /// What was found: version, path, output.
+    pub(crate) status: FindingStatus,
+    /// The findings: version, path, output.
     pub(crate) found: String,
-    /// What does not work for that reason.
+    /// The consequence: what does not work for that reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) consequence: Option<String>,
-    /// How to fix it.
+    /// The remedy.
     #[serde(flatten)]
     pub(crate) remedy: Option<Remedy>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Finding {
 /// The status of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Status {
+pub(crate) enum FindingStatus {
     /// All is well.
     Ok,
     /// It works with a limitation, or only something else does not work.
@@ -33,7 +33,7 @@ pub(crate) enum Status {
     NotNeeded,
 }
 
-/// How to fix something.
+/// The way to fix something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Remedy {
@@ -46,12 +46,12 @@ pub(crate) enum Remedy {
 impl Finding {
     /// All is well.
     pub(crate) fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self::new(name, Status::Ok, found)
+        Self::new(name, FindingStatus::Ok, found)
     }
 
     /// It does not matter, for the reason in `found`.
     pub(crate) fn not_needed(name: &'static str, found: impl Into<String>) -> Self {
-        Self::new(name, Status::NotNeeded, found)
+        Self::new(name, FindingStatus::NotNeeded, found)
     }
 
     /// A limitation.
@@ -61,7 +61,7 @@ impl Finding {
         consequence: impl Into<String>,
         remedy: Remedy,
     ) -> Self {
-        let finding = Self::new(name, Status::Warning, found);
+        let finding = Self::new(name, FindingStatus::Warning, found);
         Self { consequence: Some(consequence.into()), remedy: Some(remedy), ..finding }
     }
 
@@ -72,15 +72,15 @@ impl Finding {
         consequence: impl Into<String>,
         remedy: Remedy,
     ) -> Self {
-        Self { status: Status::Failed, ..Self::warning(name, found, consequence, remedy) }
+        Self { status: FindingStatus::Failed, ..Self::warning(name, found, consequence, remedy) }
     }
 
     /// Whether the check failed.
     pub(crate) fn is_failed(&self) -> bool {
-        self.status == Status::Failed
+        self.status == FindingStatus::Failed
     }
 
-    fn new(name: &'static str, status: Status, found: impl Into<String>) -> Self {
+    fn new(name: &'static str, status: FindingStatus, found: impl Into<String>) -> Self {
         Self { name, status, found: found.into(), consequence: None, remedy: None }
     }
 }

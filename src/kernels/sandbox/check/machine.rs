@@ -27,7 +27,7 @@ pub(super) struct Machine {
     pub(super) apparmor_restricts: Option<u64>,
     /// Debian's: 0 leaves them to root.
     pub(super) unprivileged_clone: Option<u64>,
-    /// How many there may be.
+    /// The most namespaces there may be.
     pub(super) most_namespaces: Option<u64>,
     /// Whether a program that we start as root may map uid 0.
     pub(super) has_setfcap: bool,

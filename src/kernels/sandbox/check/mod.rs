@@ -15,9 +15,9 @@ mod remedy;
 mod srt;
 mod surroundings;
 
-pub(crate) use self::finding::{Finding, Remedy, Status};
+pub(crate) use self::finding::{Finding, FindingStatus, Remedy};
 pub(crate) use self::remedy::NODE;
-use self::surroundings::Surroundings;
+use self::surroundings::CheckSurroundings;
 pub(crate) use self::surroundings::version;
 
 use super::{Backend, hardening};
@@ -27,9 +27,9 @@ use crate::ground::text::describe;
 
 /// Checks the requirements of `backend` on this machine.
 pub(crate) async fn examine(backend: Backend, variables: &Variables) -> Vec<Finding> {
-    let surroundings = match Surroundings::new(variables) {
+    let surroundings = match CheckSurroundings::new(variables) {
         Ok(surroundings) => surroundings,
-        Err(error) => return vec![Surroundings::finding(&error)],
+        Err(error) => return vec![CheckSurroundings::finding(&error)],
     };
     match backend {
         Backend::Srt => srt::examine(&surroundings).await,
@@ -73,7 +73,7 @@ pub(crate) async fn missing(backend: Backend, variables: &Variables) -> Vec<Find
 /// The sandbox that was asked for cannot start on this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("start the sandbox ({}){}{}", backend.name(), finding::text_of(findings), other_backend(*backend, findings))]
-pub(crate) struct Unusable {
+pub(crate) struct UnusableSandbox {
     /// The backend that should have made it.
     pub(crate) backend: Backend,
     /// The failed findings, at least one.

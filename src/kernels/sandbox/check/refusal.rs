@@ -2,13 +2,13 @@
 
 use super::finding::{Finding, Remedy};
 use super::machine::Machine;
-use super::remedy::Packages;
+use super::remedy::PackageManager;
 
 const NAME: &str = "user-namespaces";
 const CONSEQUENCE: &str = "no sandbox can be made: it begins with a user namespace";
 
 /// The finding if bubblewrap was refused with the output `said`.
-pub(super) fn explain(machine: &Machine, packages: &Packages, said: &str) -> Finding {
+pub(super) fn explain(machine: &Machine, packages: &PackageManager, said: &str) -> Finding {
     let failed = |found: String, remedy| Finding::failed(NAME, found, CONSEQUENCE, remedy);
     let sysctl = |setting: &str| Remedy::Command(packages.as_root(&format!("sysctl -w {setting}")));
     // A container may allow namespaces, but root in it cannot use them.
@@ -76,7 +76,7 @@ mod tests {
 
     fn check(machine: &Machine, found: &str, remedy: &str) {
         let said = "no: setting up uid map: Operation not permitted";
-        let finding = explain(machine, &Packages::of("", machine.is_root), said);
+        let finding = explain(machine, &PackageManager::of("", machine.is_root), said);
         assert!(finding.found.contains(found) && finding.is_failed(), "{finding:?}");
         assert!(finding.remedy.as_ref().unwrap().words().contains(remedy), "{finding:?}");
     }
@@ -108,7 +108,7 @@ mod tests {
     fn in_a_container_the_container_is_the_sandbox() {
         let machine = Machine { container: Some("Docker"), is_filtered: true, ..Machine::default() };
         check(&machine, "filters system calls", "without `--sandbox`");
-        let finding = explain(&machine, &Packages::of("", true), "no");
+        let finding = explain(&machine, &PackageManager::of("", true), "no");
         assert!(finding.consequence.unwrap().contains("the container is the sandbox"));
     }
 }

@@ -18,19 +18,19 @@ const MANAGERS: &[(&str, &str)] = &[
 
 /// Installs packages here.
 #[derive(Debug)]
-pub(super) struct Packages {
+pub(super) struct PackageManager {
     manager: Option<(&'static str, &'static str)>,
     is_root: bool,
 }
 
-impl Packages {
+impl PackageManager {
     /// Finds the package manager on `path`.
     pub(super) fn of(path: &str, is_root: bool) -> Self {
         let manager = MANAGERS.iter().find(|(program, _)| on_path(program, path).is_some());
         Self { manager: manager.copied(), is_root }
     }
 
-    /// How to install `program`.
+    /// The way to install `program`.
     pub(super) fn remedy(&self, program: &str) -> Remedy {
         let Some((manager, install)) = self.manager else {
             return Remedy::Advice(match program {
@@ -69,7 +69,7 @@ mod tests {
 
     fn check(manager: &str, program: &str, expected: &str) {
         let manager = MANAGERS.iter().find(|(name, _)| *name == manager).copied();
-        let packages = Packages { manager, is_root: false };
+        let packages = PackageManager { manager, is_root: false };
         assert_eq!(packages.remedy(program).words(), expected);
     }
 
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn root_needs_no_sudo() {
-        let packages = Packages { manager: Some(MANAGERS[0]), is_root: true };
+        let packages = PackageManager { manager: Some(MANAGERS[0]), is_root: true };
         assert_eq!(packages.remedy("socat").words(), "run `apt install socat`");
     }
 }

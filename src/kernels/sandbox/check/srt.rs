@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::bubblewrap;
 use super::finding::{Finding, Remedy};
 use super::remedy::NODE;
-use super::surroundings::{Surroundings, version};
+use super::surroundings::{CheckSurroundings, version};
 use crate::ground::env::on_path;
 
 /// The version that ipybox is tested with. Other versions silently ignore settings that they do not know.
@@ -18,7 +18,7 @@ const OLDEST_NODE: (u64, u64) = (20, 11);
 const SETTINGS: &str = r#"{"network": {"allowedDomains": [], "deniedDomains": []},
  "filesystem": {"denyRead": [], "allowWrite": [], "denyWrite": []}}"#;
 
-pub(super) async fn examine(surroundings: &Surroundings) -> Vec<Finding> {
+pub(super) async fn examine(surroundings: &CheckSurroundings) -> Vec<Finding> {
     let mut findings = if cfg!(target_os = "linux") {
         let ((node, srt), [bwrap, namespaces], helpers) = tokio::join!(
             async { tokio::join!(node(surroundings), runtime(surroundings)) },
@@ -59,7 +59,7 @@ pub(super) fn lacks(path: &str, is_named: impl Fn(&str) -> bool) -> bool {
         || version.is_some_and(|version| numbers(&version) < numbers(TESTED))
 }
 
-async fn node(surroundings: &Surroundings) -> Finding {
+async fn node(surroundings: &CheckSurroundings) -> Finding {
     let finding = surroundings.program("node", &["--version"], "srt does not run without it").await;
     match version(&finding.found).and_then(major_and_minor) {
         Some(found) if !finding.is_failed() && found < OLDEST_NODE => Finding::failed(
@@ -72,7 +72,7 @@ async fn node(surroundings: &Surroundings) -> Finding {
     }
 }
 
-async fn helpers(surroundings: &Surroundings) -> [Finding; 3] {
+async fn helpers(surroundings: &CheckSurroundings) -> [Finding; 3] {
     let find = |name, consequence| surroundings.program(name, &[], consequence);
     let (socat, rg, which) = tokio::join!(
         find("socat", "srt does not start without it: it connects the sandbox with the proxies"),
@@ -83,7 +83,7 @@ async fn helpers(surroundings: &Surroundings) -> [Finding; 3] {
 }
 
 /// srt itself, by its version.
-async fn runtime(surroundings: &Surroundings) -> Finding {
+async fn runtime(surroundings: &CheckSurroundings) -> Finding {
     let remedy = || Remedy::Command(format!("npm install -g @anthropic-ai/sandbox-runtime@{TESTED}"));
     let failed =
         |found: String| Finding::failed("srt", found, "`--sandbox` does not start without it", remedy());
@@ -115,7 +115,7 @@ async fn runtime(surroundings: &Surroundings) -> Finding {
 }
 
 /// A sandbox as ipybox starts it, with nothing in it.
-async fn start(surroundings: &Surroundings, srt: &Path) -> Finding {
+async fn start(surroundings: &CheckSurroundings, srt: &Path) -> Finding {
     let failed = |found: String| {
         let advice = format!("try it yourself: `{} --debug -- true`", srt.display());
         Finding::failed("start", found, "no sandbox starts", Remedy::Advice(advice))

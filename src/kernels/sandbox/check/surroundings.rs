@@ -9,26 +9,26 @@ use tempfile::TempDir;
 
 use super::finding::{Finding, Remedy};
 use super::machine::Machine;
-use super::remedy::Packages;
+use super::remedy::PackageManager;
 use crate::ground::env::Variables;
 use crate::ground::env::on_path;
-use crate::ground::process::{Question, guard_directory};
+use crate::ground::process::{ProgramQuestion, guard_directory};
 
-/// How long a program may take; the slowest, a start of srt, takes half a second where the machine is not busy.
+/// The time that a program may take; the slowest, a start of srt, takes half a second where the machine is not busy.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The state that the checks share.
 #[derive(Debug)]
-pub(super) struct Surroundings {
+pub(super) struct CheckSurroundings {
     /// The value of `PATH`.
     path: String,
     environment: BTreeMap<String, String>,
     directory: TempDir,
     pub(super) machine: Machine,
-    pub(super) packages: Packages,
+    pub(super) packages: PackageManager,
 }
 
-impl Surroundings {
+impl CheckSurroundings {
     /// Makes a temporary directory, which is removed with the value.
     pub(super) fn new(variables: &Variables) -> io::Result<Self> {
         let is_root = rustix::process::geteuid().is_root();
@@ -48,7 +48,7 @@ impl Surroundings {
             environment.insert(name.to_owned(), place.clone());
         }
         environment.insert("LC_ALL".to_owned(), "C".to_owned());
-        let packages = Packages::of(&path, machine.is_root);
+        let packages = PackageManager::of(&path, machine.is_root);
         Ok(Self { path, environment, directory, machine, packages })
     }
 
@@ -74,8 +74,12 @@ impl Surroundings {
 
     /// Runs a program; `Err` holds its output, or why it could not be run.
     pub(super) async fn run(&self, program: &Path, arguments: &[&str]) -> Result<String, String> {
-        let question =
-            Question { program, environment: &self.environment, directory: self.directory(), limit: LIMIT };
+        let question = ProgramQuestion {
+            program,
+            environment: &self.environment,
+            directory: self.directory(),
+            limit: LIMIT,
+        };
         match question.ask(arguments).await {
             Ok(answer) if answer.succeeded => Ok(answer.text),
             Ok(answer) => Err(first_line(&answer.text).unwrap_or("it failed without a word").to_owned()),

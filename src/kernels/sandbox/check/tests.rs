@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::bubblewrap;
-use super::finding::{Finding, Status};
+use super::finding::{Finding, FindingStatus};
 use super::machine::Machine;
 use super::srt;
-use super::surroundings::{Surroundings, version};
+use super::surroundings::{CheckSurroundings, version};
 use super::*;
 
 /// A directory of programs: some are the system's, some are scripts that act as them.
@@ -35,9 +35,9 @@ impl Programs {
         self
     }
 
-    fn surroundings(&self, machine: Machine) -> Surroundings {
+    fn surroundings(&self, machine: Machine) -> CheckSurroundings {
         let path = self.0.path().to_str().unwrap();
-        Surroundings::on(machine, &Variables::from_pairs([("PATH", path)])).unwrap()
+        CheckSurroundings::on(machine, &Variables::from_pairs([("PATH", path)])).unwrap()
     }
 }
 
@@ -54,7 +54,7 @@ fn find(findings: &[Finding], name: &str) -> Finding {
 }
 
 #[track_caller]
-fn check(findings: &[Finding], name: &str, status: Status, words: &[&str]) {
+fn check(findings: &[Finding], name: &str, status: FindingStatus, words: &[&str]) {
     let finding = find(findings, name);
     let text = serde_json::to_string(&finding).unwrap();
     assert_eq!(finding.status, status, "{text}");
@@ -67,9 +67,9 @@ async fn on_a_healthy_machine_all_is_well() {
     let surroundings = programs.surroundings(Machine::default());
     let findings = srt::examine(&surroundings).await;
     for finding in &findings {
-        assert_eq!(finding.status, Status::Ok, "{findings:?}");
+        assert_eq!(finding.status, FindingStatus::Ok, "{findings:?}");
     }
-    check(&findings, "node", Status::Ok, &["24.1.0", "/node`"]);
+    check(&findings, "node", FindingStatus::Ok, &["24.1.0", "/node`"]);
     let place = surroundings.directory().to_owned();
     drop(surroundings);
     assert!(!place.exists());
@@ -85,8 +85,8 @@ async fn each_missing_program_is_reported_with_the_command_that_installs_it() {
         std::fs::remove_file(programs.0.path().join(name)).unwrap();
         let findings = srt::examine(&programs.surroundings(Machine::default())).await;
         let command = format!("sudo apt install {package}");
-        check(&findings, name, Status::Failed, &["not on PATH", &command]);
-        check(&findings, "start", Status::NotNeeded, &["not tried"]);
+        check(&findings, name, FindingStatus::Failed, &["not on PATH", &command]);
+        check(&findings, "start", FindingStatus::NotNeeded, &["not tried"]);
     }
 }
 
@@ -96,23 +96,23 @@ async fn a_missing_or_old_srt_is_reported_with_the_version_to_install() {
     let examine = async |programs: Programs| srt::examine(&programs.surroundings(Machine::default())).await;
     let programs = healthy();
     std::fs::remove_file(programs.0.path().join("srt")).unwrap();
-    check(&examine(programs).await, "srt", Status::Failed, &["not on PATH", fix]);
+    check(&examine(programs).await, "srt", FindingStatus::Failed, &["not on PATH", fix]);
     let findings = examine(healthy().acting("srt", "echo 0.0.9")).await;
-    check(&findings, "srt", Status::Failed, &["0.0.9 (", "one so old", fix]);
+    check(&findings, "srt", FindingStatus::Failed, &["0.0.9 (", "one so old", fix]);
     let findings = examine(healthy().acting("srt", "echo 0.1.0")).await;
-    check(&findings, "srt", Status::Warning, &["0.1.0 (", fix]);
-    check(&findings, "start", Status::Ok, &[]);
+    check(&findings, "srt", FindingStatus::Warning, &["0.1.0 (", fix]);
+    check(&findings, "start", FindingStatus::Ok, &[]);
     let findings = examine(healthy().acting("srt", "echo nonsense")).await;
-    check(&findings, "srt", Status::Failed, &["does not report", fix]);
+    check(&findings, "srt", FindingStatus::Failed, &["does not report", fix]);
     let findings = examine(healthy().acting("node", "echo v18.20.1")).await;
-    check(&findings, "node", Status::Failed, &["18.20.1", "20.11"]);
+    check(&findings, "node", FindingStatus::Failed, &["18.20.1", "20.11"]);
 }
 
 #[tokio::test]
 async fn an_srt_that_starts_no_sandbox_is_reported_with_its_output() {
     let script = "[ $1 = --version ] && echo 0.0.78 && exit; echo 'no sandbox today' >&2; exit 1";
     let findings = srt::examine(&healthy().acting("srt", script).surroundings(Machine::default())).await;
-    check(&findings, "start", Status::Failed, &["no sandbox today", "--debug"]);
+    check(&findings, "start", FindingStatus::Failed, &["no sandbox today", "--debug"]);
 }
 
 #[cfg(target_os = "linux")]
@@ -127,7 +127,7 @@ async fn a_container_without_namespaces_is_reported_to_be_the_sandbox() {
         srt::examine(&programs.surroundings(machine())).await,
         bubblewrap::examine(&programs.surroundings(machine())).await,
     ] {
-        check(&findings, "user-namespaces", Status::Failed, &words);
+        check(&findings, "user-namespaces", FindingStatus::Failed, &words);
     }
 }
 
@@ -147,7 +147,7 @@ fn versions_are_found_in_what_programs_say() {
 async fn an_error_at_the_start_has_the_words_of_the_findings() {
     let findings = missing(Backend::Srt, &Variables::from_pairs([("PATH", "/nonexistent")])).await;
     let of_srt = findings.iter().filter(|finding| ["node", "srt"].contains(&finding.name)).cloned().collect();
-    let message = Unusable { backend: Backend::Srt, findings }.to_string();
+    let message = UnusableSandbox { backend: Backend::Srt, findings }.to_string();
     assert!(message.starts_with("start the sandbox (srt): node: not on PATH; srt: not on PATH"), "{message}");
     assert!(
         message.contains("\nhint: run `npm install -g @anthropic-ai/sandbox-runtime@0.0.78`"),
@@ -155,7 +155,7 @@ async fn an_error_at_the_start_has_the_words_of_the_findings() {
     );
     assert_eq!(message.matches("hint: install Node.js").count(), 1, "{message}");
     assert!(!message.contains("--sandbox-backend bwrap"), "bubblewrap is missing, too: {message}");
-    let message = Unusable { backend: Backend::Srt, findings: of_srt }.to_string();
+    let message = UnusableSandbox { backend: Backend::Srt, findings: of_srt }.to_string();
     let hint = "hint: `--sandbox --sandbox-backend bwrap` needs none of these programs";
     assert_eq!(message.ends_with(hint), cfg!(target_os = "linux"), "{message}");
 }
@@ -167,6 +167,6 @@ async fn the_real_bubblewrap_is_tried() {
     let programs = Programs::linked(&["bwrap", "true"]);
     let machine = Machine::read(Path::new("/"), rustix::process::geteuid().is_root(), false);
     let findings = bubblewrap::examine(&programs.surroundings(machine)).await;
-    check(&findings, "bwrap", Status::Ok, &["/bwrap`"]);
-    check(&findings, "user-namespaces", Status::Ok, &["bubblewrap makes them"]);
+    check(&findings, "bwrap", FindingStatus::Ok, &["/bwrap`"]);
+    check(&findings, "user-namespaces", FindingStatus::Ok, &["bubblewrap makes them"]);
 }

@@ -1,6 +1,6 @@
 //! The files that a command in git's configuration may name; pure.
 
-/// What separates words of a shell's command. Quotes are among them: they only hold words together.
+/// The separators of words of a shell's command. Quotes are among them: they only hold words together.
 const SEPARATORS: &[char] = &['"', '\'', '`', ';', '&', '|', '(', ')', '<', '>', '=', ',', ':', '{', '}'];
 
 /// Endings of scripts.

@@ -16,13 +16,13 @@ use tokio::process::Command;
 
 use self::command::{imports_from_working_directory, words};
 use self::settings::{GitSetting, Meaning};
-use super::policy::{Pattern, PolicyPaths, Rules, resolution_steps};
+use super::policy::{PathPattern, PolicyPaths, Rules, resolution_steps};
 use crate::ground::env::{Variables, on_path};
 use crate::ground::process::GroupLeader;
 
-/// How long all runs of git may take. Each takes a few milliseconds, unless a configuration includes a pipe.
+/// The time that all runs of git may take. Each takes a few milliseconds, unless a configuration includes a pipe.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How much of git's output is read.
+/// The part of git's output that is read.
 const OUTPUT_BYTES: u64 = 1024 * 1024;
 /// The most repositories whose configuration is read.
 const MOST_REPOSITORIES: usize = 32;
@@ -32,9 +32,9 @@ const MOST_INCLUDED: usize = 32;
 /// The result.
 #[derive(Debug, Default)]
 pub(crate) struct NamedByGit {
-    /// What code must neither write nor create.
+    /// The paths that code must neither write nor create.
     pub(crate) paths: BTreeSet<PathBuf>,
-    /// What cannot be protected, as texts for the user.
+    /// The paths that cannot be protected, as texts for the user.
     pub(crate) notes: BTreeSet<String>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) async fn named_by_git(rules: &Rules, paths: &PolicyPaths, variables: 
     };
     let mut directories: Vec<PathBuf> = vec![paths.workspace.clone()];
     let repositories =
-        rules.deny_write.iter().filter_map(Pattern::path).filter(|path| path.ends_with(".git"));
+        rules.deny_write.iter().filter_map(PathPattern::path).filter(|path| path.ends_with(".git"));
     directories.extend(repositories.filter(|git| git.exists()).filter_map(Path::parent).map(Path::to_owned));
     // In the session's own nobody runs git.
     let others = open.iter().filter(|open| open.is_dir() && **open != paths.writable_directory);
@@ -83,7 +83,7 @@ pub(crate) async fn named_by_git(rules: &Rules, paths: &PolicyPaths, variables: 
     reading.found
 }
 
-/// What decides which configuration git reads, and nothing by which it would write or show anything.
+/// The variables that decide which configuration git reads, and nothing by which it would write or show anything.
 fn environment(variables: &Variables) -> BTreeMap<String, String> {
     let mut environment = variables.for_sandbox();
     let of_git = variables.all_in_process().filter(|(name, _)| {
@@ -121,7 +121,7 @@ impl Git<'_> {
     }
 }
 
-/// What has been found so far.
+/// The findings so far.
 struct Reading<'a> {
     /// The writable places.
     open: &'a [PathBuf],

@@ -13,7 +13,7 @@ pub(super) struct GitSetting {
     pub(super) value: String,
 }
 
-/// What the value of a setting is to git.
+/// The meaning of a setting's value to git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// A file with further settings.

@@ -3,7 +3,7 @@ use std::process::Command;
 
 use super::*;
 use crate::ground::process::skip;
-use crate::kernels::sandbox::Policy;
+use crate::kernels::sandbox::SandboxPolicy;
 
 /// A home with a repository `ws`, which is the workspace.
 struct Scene {
@@ -63,7 +63,7 @@ impl Scene {
             state_dir: base.join("state"),
             ..PolicyPaths::default()
         };
-        let rules = Policy::embedded().unwrap().rules(&paths).unwrap();
+        let rules = SandboxPolicy::embedded().unwrap().rules(&paths).unwrap();
         let home = base.join("home").display().to_string();
         let variables = [("PATH", std::env::var("PATH").unwrap()), ("HOME", home)];
         named_by_git(&rules, &paths, &Variables::from_pairs(variables)).await

@@ -12,7 +12,7 @@ use landlock::{
 };
 
 use super::Error;
-use super::report::{Landlock, Offer};
+use super::report::{Landlock, LandlockSupport};
 
 /// The version whose rights and scopes we request; older systems grant the part that they have.
 ///
@@ -65,13 +65,13 @@ pub(super) fn restrict_writes(writable: &[PathBuf]) -> Result<Landlock, Error> {
 
 fn describe(status: LandlockStatus, skipped: Vec<PathBuf>) -> Landlock {
     let offer = match status {
-        LandlockStatus::NotEnabled => Offer::SwitchedOff,
-        LandlockStatus::NotImplemented => Offer::Missing,
+        LandlockStatus::NotEnabled => LandlockSupport::SwitchedOff,
+        LandlockStatus::NotImplemented => LandlockSupport::Missing,
         LandlockStatus::Available { effective_abi, kernel_abi } => {
-            Offer::Abi(kernel_abi.unwrap_or(effective_abi as i32))
+            LandlockSupport::Abi(kernel_abi.unwrap_or(effective_abi as i32))
         }
     };
-    let version = if let Offer::Abi(version) = offer { version } else { 0 };
+    let version = if let LandlockSupport::Abi(version) = offer { version } else { 0 };
     let words = |held: bool| {
         ADDED
             .iter()
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(status: LandlockStatus, offer: Offer, guarded: usize) {
+    fn check(status: LandlockStatus, offer: LandlockSupport, guarded: usize) {
         let described = describe(status, Vec::new());
         assert_eq!(described.offer, offer);
         assert_eq!(described.guarded.len(), guarded);
@@ -98,13 +98,17 @@ mod tests {
     fn the_version_says_what_is_guarded() {
         let available =
             |version| LandlockStatus::Available { effective_abi: ABI::from(version), kernel_abi: None };
-        check(LandlockStatus::NotEnabled, Offer::SwitchedOff, 0);
-        check(LandlockStatus::NotImplemented, Offer::Missing, 0);
-        check(available(1), Offer::Abi(1), 1);
-        check(available(2), Offer::Abi(2), 2);
-        check(available(4), Offer::Abi(4), 3);
-        check(available(6), Offer::Abi(6), 5);
-        check(available(7), Offer::Abi(7), 5);
-        check(LandlockStatus::Available { effective_abi: ABI::V9, kernel_abi: Some(12) }, Offer::Abi(12), 5);
+        check(LandlockStatus::NotEnabled, LandlockSupport::SwitchedOff, 0);
+        check(LandlockStatus::NotImplemented, LandlockSupport::Missing, 0);
+        check(available(1), LandlockSupport::Abi(1), 1);
+        check(available(2), LandlockSupport::Abi(2), 2);
+        check(available(4), LandlockSupport::Abi(4), 3);
+        check(available(6), LandlockSupport::Abi(6), 5);
+        check(available(7), LandlockSupport::Abi(7), 5);
+        check(
+            LandlockStatus::Available { effective_abi: ABI::V9, kernel_abi: Some(12) },
+            LandlockSupport::Abi(12),
+            5,
+        );
     }
 }

@@ -29,7 +29,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use report::Report;
+pub(crate) use report::HardeningReport;
 
 /// The permissions that remain. Passed as JSON in the arguments of `sandbox-exec`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub(crate) struct Hardening {
 }
 
 /// Why a process could not be hardened. Each is a failure of a supported feature; unsupported features are in
-/// the [`Report`].
+/// the [`HardeningReport`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Error {
@@ -81,7 +81,7 @@ impl Hardening {
     /// Fails if a layer that the system has cannot be put on. The process may have lost privileges by then, and must
     /// not go on.
     #[cfg(target_os = "linux")]
-    pub(crate) fn apply_to_gateway(&self) -> Result<Report, Error> {
+    pub(crate) fn apply_to_gateway(&self) -> Result<HardeningReport, Error> {
         if let Err(error) = expendable::make_expendable() {
             tracing::warn!(%error, "when memory runs out, the system may end other processes before the sandbox's");
         }
@@ -98,7 +98,7 @@ impl Hardening {
     ///
     /// Fails if a layer that the system has cannot be put on. The process must not execute anything then.
     #[cfg(target_os = "linux")]
-    pub(crate) fn apply_to_kernel(&self) -> Result<Report, Error> {
+    pub(crate) fn apply_to_kernel(&self) -> Result<HardeningReport, Error> {
         // The filter a second time, so that the program is filtered whoever called us. The system answers for
         // calls that a filter lets pass whatever their arguments from a table, however many filters there
         // are.
@@ -106,40 +106,40 @@ impl Hardening {
     }
 
     #[cfg(target_os = "linux")]
-    fn apply(&self) -> Result<Report, Error> {
+    fn apply(&self) -> Result<HardeningReport, Error> {
         let capabilities = privileges::give_up()?;
         let landlock = landlock::restrict_writes(&self.writable)?;
         let system_calls = seccomp::filter(self.allow_unix_sockets)?;
-        Ok(Report::Layers(report::Layers { landlock, system_calls, capabilities }))
+        Ok(HardeningReport::Layers(report::Layers { landlock, system_calls, capabilities }))
     }
 
     /// Nothing to do: Seatbelt's profile says it all.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn apply_to_gateway(&self) -> Result<Report, Error> {
-        Ok(Report::NotNeeded)
+    pub(crate) fn apply_to_gateway(&self) -> Result<HardeningReport, Error> {
+        Ok(HardeningReport::NotNeeded)
     }
 
     /// Nothing to do: Seatbelt's profile says it all.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn apply_to_kernel(&self) -> Result<Report, Error> {
-        Ok(Report::NotNeeded)
+    pub(crate) fn apply_to_kernel(&self) -> Result<HardeningReport, Error> {
+        Ok(HardeningReport::NotNeeded)
     }
 }
 
-/// What this system supports, by trying all layers in a thread that ends. The process stays as it is, since each layer
+/// The support of this system, by trying all layers in a thread that ends. The process stays as it is, since each layer
 /// holds for the thread that puts it on.
 ///
 /// # Errors
 ///
 /// Fails if a layer that the system has cannot be put on.
 #[cfg(target_os = "linux")]
-pub(crate) fn probe() -> Result<Report, Error> {
+pub(crate) fn probe() -> Result<HardeningReport, Error> {
     let nothing = Hardening { writable: Vec::new(), allow_unix_sockets: false };
     std::thread::spawn(move || nothing.apply()).join().map_err(|_| Error::Probe)?
 }
 
-/// What this system supports: nothing that would be needed.
+/// The support of this system: nothing that would be needed.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn probe() -> Result<Report, Error> {
-    Ok(Report::NotNeeded)
+pub(crate) fn probe() -> Result<HardeningReport, Error> {
+    Ok(HardeningReport::NotNeeded)
 }

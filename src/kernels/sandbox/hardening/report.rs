@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 /// The result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Report {
+pub(crate) enum HardeningReport {
     /// The system's own sandbox replaces the layers.
     NotNeeded,
-    /// What became of each layer.
+    /// The state of each layer.
     Layers(Layers),
 }
 
-/// What became of each layer.
+/// The state of each layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Layers {
     /// Which files can be written, and which processes can be signalled.
@@ -26,14 +26,14 @@ pub(crate) struct Layers {
     pub(crate) capabilities: Capabilities,
 }
 
-/// How far Landlock holds.
+/// The extent to which Landlock holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Landlock {
     /// The version of the interface that the system offers, or why it offers none.
-    pub(crate) offer: Offer,
-    /// What is restricted, as text.
+    pub(crate) offer: LandlockSupport,
+    /// The restricted actions, as text.
     pub(crate) guarded: Vec<String>,
-    /// What a newer system would restrict, as text. Empty if Landlock is fully enforced.
+    /// The actions that a newer system would restrict, as text. Empty if Landlock is fully enforced.
     pub(crate) unguarded: Vec<String>,
     /// Paths that should have been writable and do not exist.
     pub(crate) skipped: Vec<PathBuf>,
@@ -42,7 +42,7 @@ pub(crate) struct Landlock {
 /// Whether a system has Landlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Offer {
+pub(crate) enum LandlockSupport {
     /// This version of its interface.
     Abi(i32),
     /// It was left out of the list of security modules at boot.
@@ -72,7 +72,7 @@ pub(crate) struct Capabilities {
     pub(crate) bounding_set_empty: bool,
 }
 
-impl Report {
+impl HardeningReport {
     /// Whether every layer holds completely. Only then is user id 0 no more dangerous inside than another.
     pub(crate) fn is_complete(&self) -> bool {
         match self {
@@ -86,14 +86,14 @@ impl Layers {
     /// Sentences about incomplete layers.
     pub(crate) fn lacking(&self) -> impl Iterator<Item = String> {
         let landlock = match self.landlock.offer {
-            Offer::Missing => {
+            LandlockSupport::Missing => {
                 Some("this kernel has no Landlock (Linux 6.12 has all that is used)".to_owned())
             }
-            Offer::SwitchedOff => {
+            LandlockSupport::SwitchedOff => {
                 Some("Landlock is switched off (add `landlock` to the kernel's `lsm=` parameter)".to_owned())
             }
-            Offer::Abi(_) if self.landlock.unguarded.is_empty() => None,
-            Offer::Abi(abi) => Some(format!(
+            LandlockSupport::Abi(_) if self.landlock.unguarded.is_empty() => None,
+            LandlockSupport::Abi(abi) => Some(format!(
                 "Landlock ABI {abi} does not guard {} (Linux 6.12 does)",
                 self.landlock.unguarded.join(", ")
             )),
@@ -111,14 +111,14 @@ impl Layers {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for HardeningReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layers = match self {
             Self::NotNeeded => return formatter.write_str("not needed on this system"),
             Self::Layers(layers) => layers,
         };
         let mut parts = Vec::new();
-        if let Offer::Abi(abi) = layers.landlock.offer {
+        if let LandlockSupport::Abi(abi) = layers.landlock.offer {
             parts.push(format!("Landlock ABI {abi} guards {}", layers.landlock.guarded.join(", ")));
         }
         if let SystemCalls::Filtered(name) = &layers.system_calls {
@@ -139,7 +139,7 @@ mod tests {
     fn layers() -> Layers {
         Layers {
             landlock: Landlock {
-                offer: Offer::Abi(6),
+                offer: LandlockSupport::Abi(6),
                 guarded: vec!["files".to_owned(), "signals".to_owned()],
                 unguarded: Vec::new(),
                 skipped: vec![PathBuf::from("/dev/pts")],
@@ -153,22 +153,22 @@ mod tests {
     fn check(change: impl FnOnce(&mut Layers), words: &str) {
         let mut layers = layers();
         change(&mut layers);
-        let report = Report::Layers(layers);
+        let report = HardeningReport::Layers(layers);
         assert_eq!(report.to_string(), words);
         assert!(!report.is_complete());
         let json = serde_json::to_string(&report).expect("a report is JSON");
-        assert_eq!(serde_json::from_str::<Report>(&json).expect("and back"), report);
+        assert_eq!(serde_json::from_str::<HardeningReport>(&json).expect("and back"), report);
     }
 
     #[test]
     fn a_complete_report_says_what_holds() {
-        let report = Report::Layers(layers());
+        let report = HardeningReport::Layers(layers());
         assert!(report.is_complete());
         assert_eq!(
             report.to_string(),
             "Landlock ABI 6 guards files, signals; system calls are filtered (x86_64); no capabilities"
         );
-        assert!(Report::NotNeeded.is_complete());
+        assert!(HardeningReport::NotNeeded.is_complete());
     }
 
     #[test]
@@ -179,12 +179,12 @@ mod tests {
              Landlock ABI 6 does not guard signals (Linux 6.12 does)",
         );
         check(
-            |layers| layers.landlock.offer = Offer::SwitchedOff,
+            |layers| layers.landlock.offer = LandlockSupport::SwitchedOff,
             "system calls are filtered (x86_64); no capabilities; \
              Landlock is switched off (add `landlock` to the kernel's `lsm=` parameter)",
         );
         check(
-            |layers| layers.landlock.offer = Offer::Missing,
+            |layers| layers.landlock.offer = LandlockSupport::Missing,
             "system calls are filtered (x86_64); no capabilities; \
              this kernel has no Landlock (Linux 6.12 has all that is used)",
         );

@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 
-use super::{Hardening, Report, probe};
+use super::{Hardening, HardeningReport, probe};
 
 /// Runs `act` in a hardened thread, with `inside` writable. The test stays as it is.
 fn hardened<T: Send>(inside: &Path, allow_unix_sockets: bool, act: impl FnOnce() -> T + Send) -> T {
@@ -121,7 +121,7 @@ fn what_does_not_exist_is_skipped_and_reported() {
     let hardening = Hardening { writable: vec!["/nonexistent/here".into()], allow_unix_sockets: false };
     let report =
         std::thread::spawn(move || hardening.apply_to_kernel()).join().expect("the thread ends well");
-    let Ok(Report::Layers(layers)) = report else { panic!("{report:?}") };
+    let Ok(HardeningReport::Layers(layers)) = report else { panic!("{report:?}") };
     assert!(layers.landlock.skipped.iter().any(|path| path == Path::new("/nonexistent/here")));
 }
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::paths::{PathProblem, Pattern, real, usable};
+use super::paths::{PathPattern, PathProblem, real, usable};
 use super::policy_paths::PolicyPaths;
-use super::{Policy, PolicyError, WORKSPACE_POLICY};
+use super::{SandboxPolicy, SandboxPolicyError, WORKSPACE_POLICY};
 
 /// Paths that the host itself reads or writes in the workspace, and trusts.
 const OWN_IN_WORKSPACE: [&str; 4] = [".env", "mcptools", ".ipybox", WORKSPACE_POLICY];
@@ -22,7 +22,7 @@ pub(super) const NAMED_FILES: [&str; 9] = [
 ];
 
 /// Closed paths, and paths that must be open.
-pub(super) struct Closed {
+pub(super) struct ClosedPaths {
     pub(super) workspace: PathBuf,
     /// Not writable; file names are not resolved, though they may be links.
     protected: Vec<PathBuf>,
@@ -36,13 +36,13 @@ pub(super) struct Closed {
 }
 
 /// Why a pattern of the user is refused.
-pub(super) enum Refusal {
+pub(super) enum PatternRefusal {
     Path(PathProblem),
     Opens(PathBuf),
 }
 
-impl Closed {
-    pub(super) fn new(policy: &Policy, paths: &PolicyPaths) -> Result<Self, PolicyError> {
+impl ClosedPaths {
+    pub(super) fn new(policy: &SandboxPolicy, paths: &PolicyPaths) -> Result<Self, SandboxPolicyError> {
         let workspace = own(&paths.workspace)?;
         let in_workspace = OWN_IN_WORKSPACE.iter().map(|name| workspace.join(name));
         let files = paths.protected.iter().chain(&policy.source.file).cloned();
@@ -62,7 +62,7 @@ impl Closed {
         })
     }
 
-    pub(super) fn may_write(&self, pattern: &Pattern) -> Result<(), Refusal> {
+    pub(super) fn may_write(&self, pattern: &PathPattern) -> Result<(), PatternRefusal> {
         no_glob_on_linux(pattern)?;
         let root = pattern.root();
         if root.starts_with(&self.writable) {
@@ -72,12 +72,12 @@ impl Closed {
         refuse(closed.find(|closed| root.starts_with(closed)))
     }
 
-    pub(super) fn may_read(&self, pattern: &Pattern) -> Result<(), Refusal> {
+    pub(super) fn may_read(&self, pattern: &PathPattern) -> Result<(), PatternRefusal> {
         let root = pattern.root();
         if pattern.path().is_none()
             && let Some(hidden) = self.secret.iter().find(|secret| secret.starts_with(root))
         {
-            return Err(Refusal::Path(PathProblem::MayMatch { hidden: hidden.clone() }));
+            return Err(PatternRefusal::Path(PathProblem::MayMatch { hidden: hidden.clone() }));
         }
         let is_readable_beneath = |secret: &Path| {
             let mut within = self.readable.iter().filter(|readable| readable.starts_with(secret));
@@ -88,33 +88,44 @@ impl Closed {
     }
 
     /// Checks a denial above paths that we need ourselves, which takes effect only within an open directory.
-    pub(super) fn may_deny_writing(&self, pattern: &Pattern, allow_write: &[Pattern]) -> Result<(), Refusal> {
+    pub(super) fn may_deny_writing(
+        &self,
+        pattern: &PathPattern,
+        allow_write: &[PathPattern],
+    ) -> Result<(), PatternRefusal> {
         no_glob_on_linux(pattern)?;
         let denied = pattern.root();
-        let is_within = |open: &Pattern| denied.starts_with(open.root());
+        let is_within = |open: &PathPattern| denied.starts_with(open.root());
         if pattern.path().is_some() && self.writable.starts_with(denied) && allow_write.iter().any(is_within)
         {
-            return Err(Refusal::Path(PathProblem::Needed { needed: self.writable.clone() }));
+            return Err(PatternRefusal::Path(PathProblem::Needed { needed: self.writable.clone() }));
         }
         Ok(())
     }
 
     /// Refuses links: a protection applies to the target of a link, and the link itself could be replaced.
-    pub(super) fn must_be_no_link(&self, path: &Path, allow_write: &[Pattern]) -> Result<(), PolicyError> {
+    pub(super) fn must_be_no_link(
+        &self,
+        path: &Path,
+        allow_write: &[PathPattern],
+    ) -> Result<(), SandboxPolicyError> {
         let is_open = allow_write.iter().any(|open| path.starts_with(open.root()));
         if is_open && path.is_symlink() {
-            return Err(PolicyError::Own { path: path.to_owned(), problem: PathProblem::Link });
+            return Err(SandboxPolicyError::Own { path: path.to_owned(), problem: PathProblem::Link });
         }
         Ok(())
     }
 
     /// The paths to deny because `allow_write` opens a directory above them, or could after a link is
     /// changed.
-    pub(super) fn denied_under(&self, allow_write: &[Pattern]) -> Result<Vec<PathBuf>, PolicyError> {
+    pub(super) fn denied_under(
+        &self,
+        allow_write: &[PathPattern],
+    ) -> Result<Vec<PathBuf>, SandboxPolicyError> {
         let is_open = |path: &Path| allow_write.iter().any(|open| path.starts_with(open.root()));
         let mut denied = Vec::new();
         for path in &self.protected {
-            let problem = |problem| PolicyError::Own { path: path.clone(), problem };
+            let problem = |problem| SandboxPolicyError::Own { path: path.clone(), problem };
             if path.is_symlink() && is_open(path) {
                 return Err(problem(PathProblem::Link));
             }
@@ -124,14 +135,16 @@ impl Closed {
         // Python's environment may lie in the workspace, and the host runs what is in it, too.
         denied.extend(self.readable.iter().filter(|path| is_open(path) && **path != self.private).cloned());
         if is_open(&self.private) {
-            beside(&self.private, &self.writable, &mut denied)
-                .map_err(|error| PolicyError::Own { path: self.private.clone(), problem: error.into() })?;
+            beside(&self.private, &self.writable, &mut denied).map_err(|error| SandboxPolicyError::Own {
+                path: self.private.clone(),
+                problem: error.into(),
+            })?;
         }
         Ok(denied)
     }
 }
 
-impl Policy {
+impl SandboxPolicy {
     /// Files that act outside the sandbox. Programs without a directory are found on `PATH`.
     fn named_files(&self) -> Vec<String> {
         let document = Value::Object(self.document.clone());
@@ -149,17 +162,17 @@ pub(super) fn is_of_workspace(file: &str) -> bool {
     file.contains('/') && !file.starts_with(['/', '~'])
 }
 
-fn refuse(closed: Option<&PathBuf>) -> Result<(), Refusal> {
+fn refuse(closed: Option<&PathBuf>) -> Result<(), PatternRefusal> {
     match closed {
-        Some(closed) => Err(Refusal::Opens(closed.clone())),
+        Some(closed) => Err(PatternRefusal::Opens(closed.clone())),
         None => Ok(()),
     }
 }
 
 /// srt skips globs in its lists for writing, silently.
-fn no_glob_on_linux(pattern: &Pattern) -> Result<(), Refusal> {
+fn no_glob_on_linux(pattern: &PathPattern) -> Result<(), PatternRefusal> {
     if cfg!(target_os = "linux") && pattern.path().is_none() {
-        return Err(Refusal::Path(PathProblem::NoGlob));
+        return Err(PatternRefusal::Path(PathProblem::NoGlob));
     }
     Ok(())
 }
@@ -182,13 +195,13 @@ fn beside(directory: &Path, kept: &Path, all: &mut Vec<PathBuf>) -> io::Result<(
 }
 
 /// The real path of one of our own files or directories.
-pub(super) fn own(path: &Path) -> Result<PathBuf, PolicyError> {
-    let problem = |problem| PolicyError::Own { path: path.to_owned(), problem };
+pub(super) fn own(path: &Path) -> Result<PathBuf, SandboxPolicyError> {
+    let problem = |problem| SandboxPolicyError::Own { path: path.to_owned(), problem };
     real(path).map_err(|error| problem(error.into())).and_then(|path| usable(path).map_err(problem))
 }
 
 /// The path of a file by its own name, though that may be a link, in a directory without links.
-fn in_real_directory(path: &Path) -> Result<PathBuf, PolicyError> {
+fn in_real_directory(path: &Path) -> Result<PathBuf, SandboxPolicyError> {
     match (path.parent(), path.file_name()) {
         (Some(directory), Some(name)) => Ok(own(directory)?.join(name)),
         _ => own(path),

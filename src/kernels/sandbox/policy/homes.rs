@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::paths::{Pattern, real};
+use super::paths::{PathPattern, real};
 use super::policy_paths::PolicyPaths;
 
 /// The further paths for which an entry of the default policy holds too: the same place in the user's other homes, and
@@ -43,7 +43,7 @@ pub(super) fn is_hideable(paths: &PolicyPaths) -> bool {
 }
 
 /// Whether an entry hides a home that cannot be hidden.
-pub(super) fn hides_too_much(pattern: &Pattern, paths: &PolicyPaths) -> bool {
+pub(super) fn hides_too_much(pattern: &PathPattern, paths: &PolicyPaths) -> bool {
     !is_hideable(paths) && real(&paths.home).is_ok_and(|home| pattern.path() == Some(&home))
 }
 

@@ -1,4 +1,4 @@
-//! What code in the sandbox may reach: a document in the settings format of sandbox-runtime (`srt` 0.0.78), for both
+//! The policy for code in the sandbox: a document in the settings format of sandbox-runtime (`srt` 0.0.78), for both
 //! backends.
 //!
 //! ```text
@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 
 use self::of_workspace::OnDefault;
 pub use self::paths::PathProblem;
-pub(crate) use self::paths::{Pattern, resolution_steps};
+pub(crate) use self::paths::{PathPattern, resolution_steps};
 pub(crate) use self::policy_paths::PolicyPaths;
 pub(crate) use self::rules::Rules;
 pub(super) use self::top_names::takes_permission;
@@ -48,7 +48,7 @@ const WORKSPACE_POLICY: &str = "sandbox-config.json";
 
 /// A policy whose keys and values are all known and fit. Its paths are as the user spelled them.
 #[derive(Debug, Clone)]
-pub(crate) struct Policy {
+pub(crate) struct SandboxPolicy {
     document: Map<String, Value>,
     source: Source,
     /// Whether the default's lists for reading are in it: they hold for all homes of the user, too.
@@ -57,7 +57,7 @@ pub(crate) struct Policy {
     on_default: Option<Box<OnDefault>>,
 }
 
-/// Where a policy comes from.
+/// The source of a policy.
 #[derive(Debug, Clone)]
 struct Source {
     /// Its name in errors.
@@ -69,7 +69,7 @@ struct Source {
 /// Why a policy cannot be read or enforced.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum PolicyError {
+pub enum SandboxPolicyError {
     /// The file cannot be read.
     #[error("read the sandbox policy `{path}`", path = path.display())]
     Read {
@@ -93,15 +93,15 @@ pub enum PolicyError {
          \"filesystem\": {{\"denyRead\": [], \"allowWrite\": [], \"denyWrite\": []}}}}`"
     )]
     Empty {
-        /// What should have been one.
+        /// The word that should have been one.
         name: String,
     },
     /// The text is no JSON, or has a key twice.
     #[error("use {name} as the sandbox policy: it is not JSON")]
     Json {
-        /// What should have been one.
+        /// The word that should have been one.
         name: String,
-        /// What is wrong, and in which line and column.
+        /// The fault, with its line and column.
         source: serde_json::Error,
     },
     /// A key or its value cannot be used.
@@ -111,7 +111,7 @@ pub enum PolicyError {
         name: String,
         /// The key, as in `` `filesystem.allowWrite[2]` ``.
         key: String,
-        /// What is wrong with it.
+        /// The fault of it.
         problem: Problem,
     },
     /// One of our own files or directories has a path that cannot be in a policy.
@@ -119,25 +119,25 @@ pub enum PolicyError {
     Own {
         /// The file or directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of it.
         problem: PathProblem,
     },
 }
 
-/// What is wrong with a key of a policy.
+/// The fault of a key of a policy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
     /// An unknown key: srt would ignore it, and leave open what it should protect.
     #[error("there is no such key\nhint: {hint}")]
     Unknown {
-        /// What may be meant.
+        /// The key that may be meant.
         hint: String,
     },
     /// It has to be there.
     #[error("it is missing\nhint: write {allowed}")]
     Missing {
-        /// What it has to be.
+        /// The values that it may have.
         allowed: &'static str,
     },
     /// The value is of the wrong type or out of range.
@@ -145,7 +145,7 @@ pub enum Problem {
     Value {
         /// The value as JSON, its beginning if it is long.
         value: String,
-        /// What it has to be.
+        /// The values that it may have.
         allowed: &'static str,
     },
     /// It is not possible here.
@@ -164,7 +164,7 @@ pub enum Problem {
     Path {
         /// The value.
         value: String,
-        /// What is wrong with it.
+        /// The fault of it.
         problem: PathProblem,
     },
     /// The value would open a closed path.
@@ -175,7 +175,7 @@ pub enum Problem {
     Opens {
         /// The value.
         value: String,
-        /// What it would open.
+        /// The path that it would open.
         closed: PathBuf,
     },
 }
@@ -192,7 +192,7 @@ impl From<RangeError> for Problem {
     }
 }
 
-impl Policy {
+impl SandboxPolicy {
     /// The file of a workspace's own policy.
     pub(crate) const WORKSPACE_FILE: &str = WORKSPACE_POLICY;
 
@@ -217,7 +217,7 @@ impl Policy {
     ///
     /// # Errors
     /// None, as long as its test passes.
-    pub(crate) fn embedded() -> Result<Self, PolicyError> {
+    pub(crate) fn embedded() -> Result<Self, SandboxPolicyError> {
         Ok(Self { has_defaults: true, ..Self::parse(EMBEDDED, EMBEDDED_NAME)? })
     }
 
@@ -226,8 +226,8 @@ impl Policy {
     /// A stub that keeps code from creating the file is no policy: another sandbox runs here, or was killed.
     ///
     /// # Errors
-    /// See [`Policy::read`].
-    pub(crate) fn of_workspace(workspace: &Path) -> Result<Self, PolicyError> {
+    /// See [`SandboxPolicy::read`].
+    pub(crate) fn of_workspace(workspace: &Path) -> Result<Self, SandboxPolicyError> {
         let file = workspace.join(WORKSPACE_POLICY);
         match file.symlink_metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::embedded(),
@@ -237,13 +237,13 @@ impl Policy {
     }
 
     /// The policy of a workspace: its denials are added to those of the default.
-    fn on_default(self) -> Result<Self, PolicyError> {
+    fn on_default(self) -> Result<Self, SandboxPolicyError> {
         let on_default = OnDefault::new(self.document, Self::embedded()?.document);
         let document = on_default.document();
         Ok(Self { document, has_defaults: true, on_default: Some(Box::new(on_default)), ..self })
     }
 
-    /// What a workspace's policy opens that the default does not, each as a key and a value. Nothing for other policies.
+    /// The openings of a workspace's policy beyond the default, each as a key and a value. Nothing for other policies.
     pub(crate) fn openings(&self, paths: &PolicyPaths) -> Vec<String> {
         self.on_default.iter().flat_map(|on_default| on_default.openings(paths)).collect()
     }
@@ -257,27 +257,27 @@ impl Policy {
     /// lead out of there.
     ///
     /// # Errors
-    /// See [`Policy::read`].
-    pub(crate) fn read_in(workspace: &Path, file: &Path) -> Result<Self, PolicyError> {
+    /// See [`SandboxPolicy::read`].
+    pub(crate) fn read_in(workspace: &Path, file: &Path) -> Result<Self, SandboxPolicyError> {
         let path = workspace.join(file);
         small::check_link(workspace, &path)
-            .map_err(|source| PolicyError::Read { path: path.clone(), source })?;
+            .map_err(|source| SandboxPolicyError::Read { path: path.clone(), source })?;
         Self::read(path)
     }
 
     /// A policy from a file, a regular one of at most 1 MiB.
     ///
     /// # Errors
-    /// [`PolicyError`], which names the file, if it cannot be read or is no policy.
-    pub(crate) fn read(path: impl AsRef<Path>) -> Result<Self, PolicyError> {
+    /// [`SandboxPolicyError`], which names the file, if it cannot be read or is no policy.
+    pub(crate) fn read(path: impl AsRef<Path>) -> Result<Self, SandboxPolicyError> {
         let path = path.as_ref();
-        let failed = |source| PolicyError::Read { path: path.to_owned(), source };
+        let failed = |source| SandboxPolicyError::Read { path: path.to_owned(), source };
         let file = std::path::absolute(path).map_err(failed)?;
         let text =
             String::from_utf8(small::read(path, small::BY_HAND).map_err(failed)?).map_err(|error| {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
-                PolicyError::Encoding { path: path.to_owned(), line }
+                SandboxPolicyError::Encoding { path: path.to_owned(), line }
             })?;
         let mut policy = Self::parse(&text, &format!("`{}`", path.display()))?;
         policy.source.file = Some(file);
@@ -292,16 +292,16 @@ impl Policy {
     /// A policy from the text of its file, which errors call `name`.
     ///
     /// # Errors
-    /// [`PolicyError`] if anything in it is unknown, missing or not as it should be: srt ignores what it does not
+    /// [`SandboxPolicyError`] if anything in it is unknown, missing or not as it should be: srt ignores what it does not
     /// know, so that a misspelt protection would be none.
-    pub(crate) fn parse(text: &str, name: &str) -> Result<Self, PolicyError> {
+    pub(crate) fn parse(text: &str, name: &str) -> Result<Self, SandboxPolicyError> {
         let source = Source { name: name.to_owned(), file: None };
         if text.trim().is_empty() {
-            return Err(PolicyError::Empty { name: source.name });
+            return Err(SandboxPolicyError::Empty { name: source.name });
         }
         let document = match document::parse(text) {
             Ok(document) => document,
-            Err(error) => return Err(PolicyError::Json { name: source.name, source: error }),
+            Err(error) => return Err(SandboxPolicyError::Json { name: source.name, source: error }),
         };
         match schema::check(&document) {
             Ok(document) => {
@@ -313,8 +313,8 @@ impl Policy {
 }
 
 impl Source {
-    fn at(&self, key: String, problem: Problem) -> PolicyError {
-        PolicyError::Key { name: self.name.clone(), key, problem }
+    fn at(&self, key: String, problem: Problem) -> SandboxPolicyError {
+        SandboxPolicyError::Key { name: self.name.clone(), key, problem }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::paths::{Pattern, real};
+use super::paths::{PathPattern, real};
 use super::policy_paths::PolicyPaths;
 use super::schema::shown;
 use super::trusted;
@@ -24,7 +24,7 @@ const CLOSING: [(&str, &str); 5] = [
 /// Lists of `filesystem` that the default's entries are added to.
 const ADDED: [&str; 3] = ["denyRead", "allowRead", "denyWrite"];
 
-/// How deep protected files are searched for.
+/// The depth to which protected files are searched for.
 const SEARCH_DEPTH: &str = "mandatoryDenySearchDepth";
 
 /// The document of a workspace, on the default's.
@@ -61,7 +61,7 @@ impl OnDefault {
         format!("{:x}", Sha256::digest(Value::Object(self.own.clone()).to_string()))
     }
 
-    /// What it opens that the default does not, each as a key and a value. What is not known to open nothing is among it.
+    /// The openings beyond the default, each as a key and a value. What is not known to open nothing is among it.
     pub(super) fn openings(&self, paths: &PolicyPaths) -> Vec<String> {
         let mut openings = Vec::new();
         for (name, value) in &self.own {
@@ -111,7 +111,7 @@ impl OnDefault {
 /// Whether a path is the workspace, which the default opens for writing, or lies in it without a name that begins with a dot:
 /// what the default hides there has such a name.
 fn is_ordinary(text: &str, paths: &PolicyPaths) -> bool {
-    let Ok(pattern) = Pattern::resolve(text, &paths.workspace, &paths.home) else { return false };
+    let Ok(pattern) = PathPattern::resolve(text, &paths.workspace, &paths.home) else { return false };
     let workspace = real(&paths.workspace).unwrap_or_else(|_| paths.workspace.clone());
     let below = pattern.path().and_then(|path: &Path| path.strip_prefix(&workspace).ok());
     below.is_some_and(|below| !below.iter().any(|name| name.as_encoded_bytes().starts_with(b".")))

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// A path, or a glob for many.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Pattern {
+pub(crate) enum PathPattern {
     /// A file, or a directory with all that is beneath it. Absolute, without `..` and symbolic links; it may be missing.
     Path(PathBuf),
     /// An absolute glob: `*` and `?` within a name, `**` across names, `[…]`. The part before its first name
@@ -46,7 +46,7 @@ pub enum PathProblem {
     /// A glob that may match a hidden path.
     #[error("this pattern may match what ipybox hides\nhint: name the paths one by one, or begin with a directory that is not above `{}`", hidden.display())]
     MayMatch {
-        /// What is hidden.
+        /// The hidden path.
         hidden: PathBuf,
     },
     /// The workspace, home or another directory has `*`, `?`, `[` or `]` in its path.
@@ -64,7 +64,7 @@ pub enum PathProblem {
     /// A denial of what the sandbox itself needs.
     #[error("the sandbox has to write in `{}`\nhint: leave it out, or open less by `allowWrite`", needed.display())]
     Needed {
-        /// What has to be writable.
+        /// The path that has to be writable.
         needed: PathBuf,
     },
     /// A link that code inside could replace by its own file.
@@ -78,7 +78,7 @@ pub enum PathProblem {
     File(#[from] io::Error),
 }
 
-impl Pattern {
+impl PathPattern {
     /// Resolves `text` of a policy, relative to `workspace`; `~` is `home`. `dir/**` is `dir`.
     ///
     /// # Errors
@@ -256,8 +256,8 @@ mod tests {
         (directory, root)
     }
 
-    fn resolve(root: &Path, text: &str) -> Result<Pattern, PathProblem> {
-        Pattern::resolve(text, &root.join("ws"), &root.join("home"))
+    fn resolve(root: &Path, text: &str) -> Result<PathPattern, PathProblem> {
+        PathPattern::resolve(text, &root.join("ws"), &root.join("home"))
     }
 
     #[track_caller]
@@ -330,7 +330,7 @@ mod tests {
         let (_directory, root) = root();
         let workspace = root.join("[id]");
         for text in [".", "x", "*.pem"] {
-            let problem = Pattern::resolve(text, &workspace, &root).unwrap_err().to_string();
+            let problem = PathPattern::resolve(text, &workspace, &root).unwrap_err().to_string();
             assert!(problem.contains("[id]") && problem.contains("taken for a pattern"), "{problem}");
         }
     }
@@ -340,7 +340,7 @@ mod tests {
         for (glob, expected) in
             [("/a/b/*", "/a/b"), ("/a/b*/c", "/a"), ("/a/**/c", "/a"), ("/a/b/.env.*", "/a/b")]
         {
-            assert_eq!(Pattern::Glob(glob.to_owned()).root(), Path::new(expected));
+            assert_eq!(PathPattern::Glob(glob.to_owned()).root(), Path::new(expected));
         }
     }
 }

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::closed::{Closed, Refusal, own};
+use super::closed::{ClosedPaths, PatternRefusal, own};
 use super::homes;
-use super::paths::{PathProblem, Pattern, real, spelled, usable};
+use super::paths::{PathPattern, PathProblem, real, spelled, usable};
 use super::policy_paths::PolicyPaths;
 use super::trusted::{self, trusted};
-use super::{Policy, PolicyError, Problem};
+use super::{Problem, SandboxPolicy, SandboxPolicyError};
 use crate::ground::web::AddressRange;
 use crate::kernels::sandbox::domain::DomainRule;
 
@@ -24,13 +24,13 @@ pub(crate) struct Rules {
     /// Addresses that an allowed host must not resolve to.
     pub(crate) denied_addresses: Vec<AddressRange>,
     /// Paths that are not readable. They may be missing, or beneath paths of `allow_read` and `allow_write`.
-    pub(crate) deny_read: Vec<Pattern>,
+    pub(crate) deny_read: Vec<PathPattern>,
     /// Paths that are readable beneath `deny_read`.
-    pub(crate) allow_read: Vec<Pattern>,
+    pub(crate) allow_read: Vec<PathPattern>,
     /// Paths that are writable, if they exist, and readable beneath `deny_read`.
-    pub(crate) allow_write: Vec<Pattern>,
+    pub(crate) allow_write: Vec<PathPattern>,
     /// Paths that are not writable beneath `allow_write`. Missing ones must not be created.
-    pub(crate) deny_write: Vec<Pattern>,
+    pub(crate) deny_write: Vec<PathPattern>,
     /// Whether code inside may open Unix sockets.
     pub(crate) allow_all_unix_sockets: bool,
     /// The bubblewrap program that the policy names.
@@ -46,7 +46,7 @@ pub(crate) struct Rules {
 /// Directories of the home that srt makes writable by itself.
 const OPENED_BY_SRT: [&str; 2] = [".npm/_logs", ".claude/debug"];
 
-impl Policy {
+impl SandboxPolicy {
     /// The policy for one session, with our own protections: `.env`, `mcptools` and `.ipybox` of the workspace, the
     /// policy's file, what configures other programs that are used in the workspace, the session's private directory and all that
     /// `paths` protect are not writable; the state directory but for Python's environment, and all that `paths` hide, are
@@ -54,8 +54,8 @@ impl Policy {
     ///
     /// # Errors
     /// A path cannot be used, or would open what stays closed.
-    pub(crate) fn rules(&self, paths: &PolicyPaths) -> Result<Rules, PolicyError> {
-        let closed = Closed::new(self, paths)?;
+    pub(crate) fn rules(&self, paths: &PolicyPaths) -> Result<Rules, SandboxPolicyError> {
+        let closed = ClosedPaths::new(self, paths)?;
         let mut allow_write = self.patterns("allowWrite", paths, |pattern| closed.may_write(pattern))?;
         // What a default opens beneath a home that is not hidden, it need not open.
         let mut allow_read = if self.has_defaults && !homes::is_hideable(paths) {
@@ -91,11 +91,11 @@ impl Policy {
         }
         // A path that no policy can name existed before, and is not worth failing a session.
         let below = below.into_iter().filter_map(|path| usable(path).ok());
-        deny_write.extend(top.into_iter().chain(below).map(Pattern::Path));
-        deny_write.extend(closed.denied_under(&allow_write)?.into_iter().map(Pattern::Path));
-        deny_read.extend(closed.secret.iter().cloned().map(Pattern::Path));
-        allow_read.extend(closed.readable.iter().cloned().map(Pattern::Path));
-        allow_write.push(Pattern::Path(closed.writable.clone()));
+        deny_write.extend(top.into_iter().chain(below).map(PathPattern::Path));
+        deny_write.extend(closed.denied_under(&allow_write)?.into_iter().map(PathPattern::Path));
+        deny_read.extend(closed.secret.iter().cloned().map(PathPattern::Path));
+        allow_read.extend(closed.readable.iter().cloned().map(PathPattern::Path));
+        allow_write.push(PathPattern::Path(closed.writable.clone()));
         for list in [&mut allow_write, &mut allow_read, &mut deny_read, &mut deny_write] {
             unique(list);
         }
@@ -130,7 +130,7 @@ impl Policy {
         section: &str,
         key: &str,
         parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Vec<T>, PolicyError> {
+    ) -> Result<Vec<T>, SandboxPolicyError> {
         let entries = self.value(section, key).and_then(Value::as_array).into_iter().flatten();
         let texts = entries.filter_map(Value::as_str).enumerate();
         texts
@@ -145,31 +145,40 @@ impl Policy {
         &self,
         key: &str,
         paths: &PolicyPaths,
-        check: impl Fn(&Pattern) -> Result<(), Refusal>,
-    ) -> Result<Vec<Pattern>, PolicyError> {
+        check: impl Fn(&PathPattern) -> Result<(), PatternRefusal>,
+    ) -> Result<Vec<PathPattern>, SandboxPolicyError> {
         self.list("filesystem", key, |text| {
             let problem = |problem| Problem::Path { value: text.to_owned(), problem };
-            let pattern = Pattern::resolve(text, &paths.workspace, &paths.home).map_err(problem)?;
+            let pattern = PathPattern::resolve(text, &paths.workspace, &paths.home).map_err(problem)?;
             match check(&pattern) {
                 Ok(()) => Ok(pattern),
-                Err(Refusal::Path(refusal)) => Err(problem(refusal)),
-                Err(Refusal::Opens(closed)) => Err(Problem::Opens { value: text.to_owned(), closed }),
+                Err(PatternRefusal::Path(refusal)) => Err(problem(refusal)),
+                Err(PatternRefusal::Opens(closed)) => Err(Problem::Opens { value: text.to_owned(), closed }),
             }
         })
     }
 
     /// The entries of a list for reading, in the further places for which the default policy holds. Places that no policy can
     /// name are left out.
-    fn elsewhere<'a>(&'a self, key: &'a str, paths: &'a PolicyPaths) -> impl Iterator<Item = Pattern> + 'a {
+    fn elsewhere<'a>(
+        &'a self,
+        key: &'a str,
+        paths: &'a PolicyPaths,
+    ) -> impl Iterator<Item = PathPattern> + 'a {
         let entries = self.value("filesystem", key).and_then(Value::as_array).into_iter().flatten();
         let places = entries.filter_map(Value::as_str);
         let places = places.flat_map(move |text| homes::elsewhere(text, key == "denyRead", paths));
-        places.filter_map(|place| Pattern::resolve(&place, &paths.workspace, &paths.home).ok())
+        places.filter_map(|place| PathPattern::resolve(&place, &paths.workspace, &paths.home).ok())
     }
 
     /// Refuses links in the path of an entry: code in an earlier sandbox may have created them to open their
     /// targets.
-    fn refuse_links(&self, key: &str, paths: &PolicyPaths, open: &[Pattern]) -> Result<(), PolicyError> {
+    fn refuse_links(
+        &self,
+        key: &str,
+        paths: &PolicyPaths,
+        open: &[PathPattern],
+    ) -> Result<(), SandboxPolicyError> {
         self.list("filesystem", key, |text| {
             let problem = |problem| Problem::Path { value: text.to_owned(), problem };
             let path = spelled(text, &paths.workspace, &paths.home).map_err(problem)?;
@@ -192,7 +201,7 @@ impl Rules {
     pub(crate) fn writable(&self) -> Vec<PathBuf> {
         self.allow_write
             .iter()
-            .filter_map(Pattern::path)
+            .filter_map(PathPattern::path)
             .filter(|path| path.exists())
             .map(Path::to_owned)
             .collect()
@@ -206,19 +215,19 @@ impl Rules {
 
     /// Denies writing these paths too.
     pub(crate) fn deny_write<'a>(&mut self, paths: impl Iterator<Item = &'a Path>) {
-        self.deny_write.extend(paths.map(|path| Pattern::Path(path.to_owned())));
+        self.deny_write.extend(paths.map(|path| PathPattern::Path(path.to_owned())));
         unique(&mut self.deny_write);
     }
 
     /// Denies reading these paths too.
     pub(crate) fn deny_read<'a>(&mut self, paths: impl Iterator<Item = &'a Path>) {
-        self.deny_read.extend(paths.map(|path| Pattern::Path(path.to_owned())));
+        self.deny_read.extend(paths.map(|path| PathPattern::Path(path.to_owned())));
         unique(&mut self.deny_read);
     }
 
     /// Missing paths that the policy opens; nothing can be written there.
     pub(crate) fn missing_writable(&self) -> Vec<PathBuf> {
-        let paths = self.allow_write.iter().filter_map(Pattern::path);
+        let paths = self.allow_write.iter().filter_map(PathPattern::path);
         paths.filter(|path| !path.exists()).map(Path::to_owned).collect()
     }
 
@@ -234,10 +243,10 @@ impl Rules {
         &self,
         writable: &[&Path],
         index_hosts: &[String],
-    ) -> Result<Self, PolicyError> {
+    ) -> Result<Self, SandboxPolicyError> {
         let targets: Vec<PathBuf> = writable.iter().map(|path| own(path)).collect::<Result<_, _>>()?;
         let hosts = index_hosts.iter().map(|host| {
-            DomainRule::parse(host).map_err(|error| PolicyError::Key {
+            DomainRule::parse(host).map_err(|error| SandboxPolicyError::Key {
                 name: "the package index's hosts".to_owned(),
                 key: format!("`{host}`"),
                 problem: error.into(),
@@ -251,7 +260,7 @@ impl Rules {
         // What code writes, in the workspace above all, an installation reads: projects are installed from there.
         rules.allow_read.append(&mut rules.allow_write);
         unique(&mut rules.allow_read);
-        rules.allow_write = targets.into_iter().map(Pattern::Path).collect();
+        rules.allow_write = targets.into_iter().map(PathPattern::Path).collect();
         rules.allow_all_unix_sockets = false;
         Ok(rules)
     }
@@ -266,8 +275,8 @@ fn opened_by_srt(home: &Path) -> Vec<PathBuf> {
 
 /// Removes denials of paths that are in a directory which is hidden anyway: the nearest rule about each is a denial. Hundreds
 /// of mounts less are made, and the host may replace such files as it likes.
-fn remove_redundant(denied: &mut Vec<Pattern>, allowed: &[&[Pattern]]) {
-    let hiding: BTreeSet<PathBuf> = denied.iter().filter_map(Pattern::path).map(Path::to_owned).collect();
+fn remove_redundant(denied: &mut Vec<PathPattern>, allowed: &[&[PathPattern]]) {
+    let hiding: BTreeSet<PathBuf> = denied.iter().filter_map(PathPattern::path).map(Path::to_owned).collect();
     let opening: BTreeSet<PathBuf> =
         allowed.iter().flat_map(|list| list.iter()).map(|pattern| pattern.root().to_owned()).collect();
     let is_hidden_anyway = |path: &Path| {
@@ -280,7 +289,7 @@ fn remove_redundant(denied: &mut Vec<Pattern>, allowed: &[&[Pattern]]) {
     });
 }
 
-fn unique(list: &mut Vec<Pattern>) {
+fn unique(list: &mut Vec<PathPattern>) {
     let mut seen = BTreeSet::new();
     list.retain(|pattern| seen.insert(pattern.clone()));
 }

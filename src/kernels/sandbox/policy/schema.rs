@@ -141,10 +141,10 @@ static WINDOWS: &[Key] = &[
 static GIT: &[Key] = &[key("safeDirectories", Shape::List(0, &Shape::Text))];
 
 /// A key as errors show it, and what is wrong with it.
-pub(super) type Fault = (String, Problem);
+pub(super) type PolicyFault = (String, Problem);
 
 /// The document, if all its keys are known and its values valid.
-pub(super) fn check(document: &Value) -> Result<&Map<String, Value>, Fault> {
+pub(super) fn check(document: &Value) -> Result<&Map<String, Value>, PolicyFault> {
     DOCUMENT.check(document, &Position(String::new()))?;
     document.as_object().ok_or_else(|| Position(String::new()).fault(not_allowed(document, &DOCUMENT)))
 }
@@ -161,13 +161,13 @@ impl Position {
         Self(format!("{}[{index}]", self.0))
     }
 
-    fn fault(&self, problem: Problem) -> Fault {
+    fn fault(&self, problem: Problem) -> PolicyFault {
         (if self.0.is_empty() { "the document".to_owned() } else { format!("`{}`", self.0) }, problem)
     }
 }
 
 impl Shape {
-    fn check(&self, value: &Value, position: &Position) -> Result<(), Fault> {
+    fn check(&self, value: &Value, position: &Position) -> Result<(), PolicyFault> {
         match (self, value) {
             (Self::List(least, shape), Value::Array(list)) if list.len() >= *least => list
                 .iter()
@@ -222,7 +222,7 @@ impl Shape {
         }
     }
 
-    /// What to write, after "hint: write".
+    /// The text to write, after "hint: write".
     fn allowed(&self) -> &'static str {
         match self {
             Self::Flag => "`true` or `false`",
@@ -261,7 +261,7 @@ impl Shape {
     }
 }
 
-fn check_section(section: &Map<String, Value>, keys: &[Key], position: &Position) -> Result<(), Fault> {
+fn check_section(section: &Map<String, Value>, keys: &[Key], position: &Position) -> Result<(), PolicyFault> {
     for (name, value) in section {
         let Some(key) = keys.iter().find(|key| key.name == name) else {
             return Err(position.key(name).fault(Problem::Unknown { hint: hint(name, keys) }));
@@ -299,7 +299,7 @@ fn not_allowed(value: &Value, shape: &Shape) -> Problem {
     Problem::Value { value: shown(value), allowed: shape.allowed() }
 }
 
-/// How much of a value errors show.
+/// The part of a value that errors show.
 const SHOWN_CHARS: usize = 80;
 
 /// A value as JSON, its beginning if it is long.

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::closed::{NAMED_FILES, is_of_workspace};
-use super::paths::Pattern;
+use super::paths::PathPattern;
 use super::rules::Rules;
 use super::schema::shown;
 use crate::kernels::sandbox::domain::DomainRule;
@@ -41,10 +41,10 @@ impl Rules {
     /// The settings for srt: the user's document, with these rules instead of its own. Domains are in their
     /// normal form: srt compares `BÜCHER.example` with no host that a program asks for.
     pub(crate) fn srt_settings(&self) -> Value {
-        let texts = |patterns: &[Pattern]| patterns.iter().map(Pattern::text).collect::<Vec<_>>();
+        let texts = |patterns: &[PathPattern]| patterns.iter().map(PathPattern::text).collect::<Vec<_>>();
         let domains = |rules: &[DomainRule]| rules.iter().map(ToString::to_string).collect::<Vec<_>>();
         let is_asked_for = |path: &Path| {
-            let mut roots = self.allow_write.iter().map(Pattern::root);
+            let mut roots = self.allow_write.iter().map(PathPattern::root);
             roots.any(|open| path.starts_with(open) || open.starts_with(path))
         };
         let unasked = self.opened_by_srt.iter().filter(|path| !is_asked_for(path));
@@ -83,12 +83,12 @@ impl Rules {
         settings
     }
 
-    /// What must not be written, without missing paths below others of the list: bubblewrap cannot make a place to mount on
+    /// The paths that must not be written, without missing paths below others of the list: bubblewrap cannot make a place to mount on
     /// in a directory that is read-only.
-    fn makeable_denials(&self) -> Vec<Pattern> {
-        let denied: BTreeSet<&Path> = self.deny_write.iter().filter_map(Pattern::path).collect();
+    fn makeable_denials(&self) -> Vec<PathPattern> {
+        let denied: BTreeSet<&Path> = self.deny_write.iter().filter_map(PathPattern::path).collect();
         let is_covered = |path: &Path| path.ancestors().skip(1).any(|above| denied.contains(above));
-        let is_made = |pattern: &&Pattern| {
+        let is_made = |pattern: &&PathPattern| {
             pattern.path().is_none_or(|path| !is_covered(path) || path.symlink_metadata().is_ok())
         };
         self.deny_write.iter().filter(is_made).cloned().collect()

@@ -88,7 +88,7 @@ pub(super) const DEPTH: u64 = 3;
 /// number.
 const MOST_ENTRIES: usize = 50_000;
 const MOST_FOUND: usize = 400;
-/// How deep submodules and parts of their names are searched below `.git/modules`.
+/// The depth to which submodules and parts of their names are searched below `.git/modules`.
 const SUBMODULE_DEPTH: u32 = 4;
 /// Directories that are not searched: they are large, and installed.
 const NOT_SEARCHED: [&str; 2] = ["node_modules", "site-packages"];
@@ -125,7 +125,7 @@ pub(super) fn trusted(workspace: &Path, is_git_open: bool, depth: u64) -> (Vec<P
     (top, search.found)
 }
 
-/// Where programs would take ipybox from. A link there is of an installation, and nothing can be mounted on it.
+/// The places that programs would take ipybox from. A link there is of an installation, and nothing can be mounted on it.
 fn own_packages(workspace: &Path) -> impl Iterator<Item = PathBuf> {
     let has_no_link = move |path: &PathBuf| {
         let mut parts = path.ancestors().take_while(|part| *part != workspace);

@@ -12,14 +12,14 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::net::TcpStream;
 
-use super::filter::{Filter, Refusal};
+use super::filter::{ConnectionRefusal, HostFilter};
 use super::timely;
-use crate::kernels::sandbox::domain::Host;
+use crate::kernels::sandbox::domain::DomainHost;
 
-/// How long the look-up of a name may take.
+/// The time that the look-up of a name may take.
 const RESOLVE: Duration = Duration::from_secs(10);
 
-/// How long one address may take to accept a connection.
+/// The time that one address may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// Addresses of one name that are tried. More would let a name hold a connection for long.
@@ -39,31 +39,31 @@ pub(crate) fn system_resolver() -> Resolver {
 }
 
 /// Makes the connections of a proxy.
-pub(super) struct Dialer {
-    filter: Filter,
+pub(super) struct ProxyDialer {
+    filter: HostFilter,
     resolver: Resolver,
 }
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum DialFailure {
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] ConnectionRefusal),
     #[error("`{host}` cannot be resolved: {source}")]
-    Unknown { host: Host, source: io::Error },
+    Unknown { host: DomainHost, source: io::Error },
     #[error("`{host}` (port {port}) cannot be reached: {source}")]
-    Unreachable { host: Host, port: u16, source: io::Error },
+    Unreachable { host: DomainHost, port: u16, source: io::Error },
     #[error("the addresses of the computer that runs the sandbox cannot be listed: {0}")]
     OwnAddresses(io::Error),
 }
 
-impl Dialer {
-    pub(super) fn new(filter: Filter, resolver: Resolver) -> Self {
+impl ProxyDialer {
+    pub(super) fn new(filter: HostFilter, resolver: Resolver) -> Self {
         Self { filter, resolver }
     }
 
     /// Connects to `port` of `host`.
-    pub(super) async fn dial(&self, host: &Host, port: u16) -> Result<TcpStream, Failure> {
+    pub(super) async fn dial(&self, host: &DomainHost, port: u16) -> Result<TcpStream, DialFailure> {
         let dialled = self.try_dial(host, port).await;
         match &dialled {
             Ok(_) => tracing::debug!(%host, port, "connection out of the sandbox"),
@@ -72,12 +72,12 @@ impl Dialer {
         dialled
     }
 
-    async fn try_dial(&self, host: &Host, port: u16) -> Result<TcpStream, Failure> {
+    async fn try_dial(&self, host: &DomainHost, port: u16) -> Result<TcpStream, DialFailure> {
         self.filter.judge(host, port)?;
         let addresses = match host {
             // The filter lets an address through only if it is listed as such.
-            Host::Address(address) => vec![*address],
-            Host::Name(name) => self.judged(host, name, port).await?,
+            DomainHost::Address(address) => vec![*address],
+            DomainHost::Name(name) => self.judged(host, name, port).await?,
         };
         let mut source = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in addresses.into_iter().take(MOST_ATTEMPTS) {
@@ -94,14 +94,14 @@ impl Dialer {
     }
 
     /// The addresses of `name` that may be dialled, of which there is one at least.
-    async fn judged(&self, host: &Host, name: &str, port: u16) -> Result<Vec<IpAddr>, Failure> {
-        let unknown = |source| Failure::Unknown { host: host.clone(), source };
+    async fn judged(&self, host: &DomainHost, name: &str, port: u16) -> Result<Vec<IpAddr>, DialFailure> {
+        let unknown = |source| DialFailure::Unknown { host: host.clone(), source };
         let addresses = if host.is_localhost() {
             vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
         } else {
             timely(RESOLVE, (self.resolver)(name.to_owned())).await.map_err(unknown)?
         };
-        let own = own_addresses().map_err(Failure::OwnAddresses)?;
+        let own = own_addresses().map_err(DialFailure::OwnAddresses)?;
         let mut refusal = None;
         let mut judged = Vec::new();
         for address in addresses {
@@ -118,14 +118,14 @@ impl Dialer {
     }
 }
 
-impl fmt::Debug for Dialer {
+impl fmt::Debug for ProxyDialer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Dialer").field("filter", &self.filter).finish_non_exhaustive()
     }
 }
 
-fn unreachable(host: &Host, port: u16, source: io::Error) -> Failure {
-    Failure::Unreachable { host: host.clone(), port, source }
+fn unreachable(host: &DomainHost, port: u16, source: io::Error) -> DialFailure {
+    DialFailure::Unreachable { host: host.clone(), port, source }
 }
 
 /// The addresses of this computer's interfaces, now: they change when networks do.

@@ -5,12 +5,12 @@
 
 use std::net::IpAddr;
 
-use crate::ground::web::{AddressRange, Closed, closed, deliveries};
-use crate::kernels::sandbox::domain::{DomainRule, Host};
+use crate::ground::web::{AddressRange, ClosedAddress, closed, deliveries};
+use crate::kernels::sandbox::domain::{DomainHost, DomainRule};
 
 /// The allowed and denied hosts.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Filter {
+pub(crate) struct HostFilter {
     /// Hosts that may be reached; no others may.
     pub(crate) allowed: Vec<DomainRule>,
     /// Hosts that may not be reached, even if they are allowed. Addresses among them also apply to resolved
@@ -22,22 +22,22 @@ pub(crate) struct Filter {
 
 /// Why a connection is not made. The words are for those who run the code inside: no address is in them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum ConnectionRefusal {
     #[error("`{host}` (port {port}) is not among `allowedDomains` of the sandbox")]
-    NotAllowed { host: Host, port: u16 },
+    NotAllowed { host: DomainHost, port: u16 },
     #[error("`{host}` (port {port}) is denied by `{rule}` among `deniedDomains` of the sandbox")]
-    Denied { host: Host, port: u16, rule: DomainRule },
+    Denied { host: DomainHost, port: u16, rule: DomainRule },
     #[error(
         "`{host}` leads to {why}, which is open only if the address itself is among `allowedDomains` of the sandbox"
     )]
-    Closed { host: Host, why: Why },
+    Closed { host: DomainHost, why: BadAddress },
 }
 
-/// What is wrong with the address behind a name.
+/// The fault of the address behind a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Why {
+pub(super) enum BadAddress {
     #[error(transparent)]
-    Closed(Closed),
+    Closed(ClosedAddress),
     #[error("an address of the computer that runs the sandbox")]
     Own,
     #[error("an address among `deniedDomains`")]
@@ -48,37 +48,37 @@ pub(super) enum Why {
     NotLoopback,
 }
 
-impl Filter {
+impl HostFilter {
     /// Judges what the client asks for.
-    pub(super) fn judge(&self, host: &Host, port: u16) -> Result<(), Refusal> {
+    pub(super) fn judge(&self, host: &DomainHost, port: u16) -> Result<(), ConnectionRefusal> {
         let matches = |rule: &&DomainRule| rule.matches(host, port);
         if let Some(rule) = self.denied.iter().find(matches) {
-            return Err(Refusal::Denied { host: host.clone(), port, rule: rule.clone() });
+            return Err(ConnectionRefusal::Denied { host: host.clone(), port, rule: rule.clone() });
         }
         match self.allowed.iter().find(matches) {
             Some(_) => Ok(()),
-            None => Err(Refusal::NotAllowed { host: host.clone(), port }),
+            None => Err(ConnectionRefusal::NotAllowed { host: host.clone(), port }),
         }
     }
 
     /// Judges an address that the name `host` leads to; `own` are the addresses of this computer.
     pub(super) fn judge_address(
         &self,
-        host: &Host,
+        host: &DomainHost,
         address: IpAddr,
         port: u16,
         own: &[IpAddr],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ConnectionRefusal> {
         let why = self.why_not(host, address.to_canonical(), port, own);
-        why.map_or(Ok(()), |why| Err(Refusal::Closed { host: host.clone(), why }))
+        why.map_or(Ok(()), |why| Err(ConnectionRefusal::Closed { host: host.clone(), why }))
     }
 
-    fn why_not(&self, host: &Host, address: IpAddr, port: u16, own: &[IpAddr]) -> Option<Why> {
+    fn why_not(&self, host: &DomainHost, address: IpAddr, port: u16, own: &[IpAddr]) -> Option<BadAddress> {
         let names = |rules: &[DomainRule], address| {
-            rules.iter().any(|rule| rule.matches(&Host::Address(address), port))
+            rules.iter().any(|rule| rule.matches(&DomainHost::Address(address), port))
         };
         if deliveries(address).any(|address| names(&self.denied, address)) {
-            return Some(Why::Denied);
+            return Some(BadAddress::Denied);
         }
         if names(&self.allowed, address) {
             return None;
@@ -86,15 +86,15 @@ impl Filter {
         let closed = closed(address);
         // Who allows `localhost` allows loopback (RFC 6761), and nothing else that a resolver could make of the name.
         if host.is_localhost() {
-            return (closed != Some(Closed::Loopback)).then_some(Why::NotLoopback);
+            return (closed != Some(ClosedAddress::Loopback)).then_some(BadAddress::NotLoopback);
         }
         if let Some(why) = closed {
-            return Some(Why::Closed(why));
+            return Some(BadAddress::Closed(why));
         }
         if deliveries(address).any(|address| own.contains(&address)) {
-            return Some(Why::Own);
+            return Some(BadAddress::Own);
         }
-        self.denied_addresses.iter().any(|range| range.contains(address)).then_some(Why::Listed)
+        self.denied_addresses.iter().any(|range| range.contains(address)).then_some(BadAddress::Listed)
     }
 }
 
@@ -102,8 +102,8 @@ impl Filter {
 mod tests {
     use super::*;
 
-    fn filter(allowed: &[&str], denied: &[&str], addresses: &[&str]) -> Filter {
-        Filter {
+    fn filter(allowed: &[&str], denied: &[&str], addresses: &[&str]) -> HostFilter {
+        HostFilter {
             allowed: allowed.iter().map(|rule| DomainRule::parse(rule).unwrap()).collect(),
             denied: denied.iter().map(|rule| DomainRule::parse_denied(rule).unwrap()).collect(),
             denied_addresses: addresses.iter().map(|range| AddressRange::parse(range).unwrap()).collect(),
@@ -111,16 +111,16 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(filter: &Filter, host: &str, port: u16, expected: &str) {
-        let host = Host::parse(host).unwrap();
+    fn check(filter: &HostFilter, host: &str, port: u16, expected: &str) {
+        let host = DomainHost::parse(host).unwrap();
         let verdict =
             filter.judge(&host, port).map_or_else(|refusal| refusal.to_string(), |()| "open".to_owned());
         assert!(verdict.contains(expected), "{host}:{port} → {verdict}");
     }
 
     #[track_caller]
-    fn check_address(filter: &Filter, host: &str, address: &str, expected: &str) {
-        let (host, address) = (Host::parse(host).unwrap(), address.parse().unwrap());
+    fn check_address(filter: &HostFilter, host: &str, address: &str, expected: &str) {
+        let (host, address) = (DomainHost::parse(host).unwrap(), address.parse().unwrap());
         let own = ["1.2.3.4".parse().unwrap()];
         let judged = filter.judge_address(&host, address, 443, &own);
         let verdict = judged.map_or_else(|refusal| refusal.to_string(), |()| "open".to_owned());

@@ -22,9 +22,9 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
 use super::Server;
-use super::dial::Failure;
-use super::idle::Client;
-use crate::kernels::sandbox::domain::Host;
+use super::dial::DialFailure;
+use super::idle::ProxyClient;
+use crate::kernels::sandbox::domain::DomainHost;
 
 /// The longest head of a request: a long URL and some cookies.
 const LONGEST_HEAD: usize = 64 * 1024;
@@ -32,7 +32,7 @@ const LONGEST_HEAD: usize = 64 * 1024;
 /// Says in answers which of them are ours, and why.
 const PROXY_ERROR: HeaderName = HeaderName::from_static("x-proxy-error");
 
-/// What concerns one connection only. `Connection` names more.
+/// The headers that concern one connection only. `Connection` names more.
 const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
@@ -60,9 +60,9 @@ enum Error {
     #[error("`{0}` is no host name")]
     NoHost(String),
     #[error(transparent)]
-    Dial(#[from] Failure),
+    Dial(#[from] DialFailure),
     #[error("`{host}` did not answer: {source}")]
-    NoAnswer { host: Host, source: hyper::Error },
+    NoAnswer { host: DomainHost, source: hyper::Error },
 }
 
 /// Serves one connection until it ends.
@@ -70,7 +70,7 @@ enum Error {
 /// # Errors
 ///
 /// If the client goes away or does not speak HTTP.
-pub(super) async fn serve(client: impl Client, server: &Arc<Server>) -> io::Result<()> {
+pub(super) async fn serve(client: impl ProxyClient, server: &Arc<Server>) -> io::Result<()> {
     let tunnel = Arc::new(Mutex::new(None));
     let service = service_fn(|request| answer(request, server, &tunnel));
     server::Builder::new()
@@ -150,8 +150,9 @@ async fn forward(mut request: Request<Incoming>, server: &Server) -> Result<Resp
     Ok(response.map(Either::Left))
 }
 
-fn target(authority: &Authority, port: u16) -> Result<(Host, u16), Error> {
-    let host = Host::parse(authority.host()).ok_or_else(|| Error::NoHost(authority.host().to_owned()))?;
+fn target(authority: &Authority, port: u16) -> Result<(DomainHost, u16), Error> {
+    let host =
+        DomainHost::parse(authority.host()).ok_or_else(|| Error::NoHost(authority.host().to_owned()))?;
     if port == 0 { Err(Error::NoTarget) } else { Ok((host, port)) }
 }
 
@@ -172,8 +173,8 @@ impl Error {
     fn into_response(self) -> Response<Body> {
         let (status, kind) = match &self {
             Self::NoTarget | Self::Scheme | Self::NoHost(_) => (StatusCode::BAD_REQUEST, "bad-request"),
-            Self::Dial(Failure::Refused(_)) => (StatusCode::FORBIDDEN, "blocked-by-ipybox-sandbox"),
-            Self::Dial(Failure::Unknown { .. }) => (StatusCode::BAD_GATEWAY, "host-not-found"),
+            Self::Dial(DialFailure::Refused(_)) => (StatusCode::FORBIDDEN, "blocked-by-ipybox-sandbox"),
+            Self::Dial(DialFailure::Unknown { .. }) => (StatusCode::BAD_GATEWAY, "host-not-found"),
             Self::Dial(_) | Self::NoAnswer { .. } => (StatusCode::BAD_GATEWAY, "host-unreachable"),
         };
         let mut response = Response::new(Either::Right(Full::from(format!("{self}\n"))));

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use tokio_util::io::{InspectReader, InspectWriter};
 
 /// A connection from inside of the sandbox.
-pub(super) trait Client: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Client for T {}
+pub(super) trait ProxyClient: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> ProxyClient for T {}
 
-/// How long no byte has moved on a connection, in either direction.
+/// The time for which no byte has moved on a connection, in either direction.
 #[derive(Debug, Clone)]
 pub(super) struct Silence {
     start: Instant,
@@ -21,7 +21,7 @@ pub(super) struct Silence {
 }
 
 /// `client`, whose reads and writes end the silence.
-pub(super) fn watched(client: impl Client) -> (impl Client, Silence) {
+pub(super) fn watched(client: impl ProxyClient) -> (impl ProxyClient, Silence) {
     let silence = Silence { start: Instant::now(), last: Arc::default() };
     let [read, written] = [silence.clone(), silence.clone()];
     let client = InspectReader::new(client, move |_: &[u8]| read.end());

@@ -33,24 +33,24 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use self::dial::Dialer;
+use self::dial::ProxyDialer;
 pub(crate) use self::dial::{Resolver, system_resolver};
-pub(crate) use self::filter::Filter;
+pub(crate) use self::filter::HostFilter;
 use self::idle::watched;
 
 /// Connections at a time; more wait in the listener's queue. Programs that download in parallel open some dozens.
 const MOST_CONNECTIONS: usize = 256;
 
-/// How long a client may take to say what it wants.
+/// The time that a client may take to say what it wants.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How long a connection may be silent. Streams of events and WebSockets are silent for minutes.
+/// The time that a connection may be silent. Streams of events and WebSockets are silent for minutes.
 const IDLE: Duration = Duration::from_secs(15 * 60);
 
-/// How long to wait before the next try when no connection can be accepted, as when descriptors have run out.
+/// The time to wait before the next try when no connection can be accepted, as when descriptors have run out.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
 
-/// What the first byte of a SOCKS5 connection is. No HTTP method begins with it.
+/// The first byte of a SOCKS5 connection. No HTTP method begins with it.
 const SOCKS_VERSION: u8 = 5;
 
 /// A proxy that is being served. It ends when it is dropped; [`Proxy::stop`] also waits for that.
@@ -65,15 +65,15 @@ impl Proxy {
     /// still has it there could make it block, and a thread of this runtime with it.
     ///
     /// Names are looked up by `resolver`, which is [`system_resolver`] outside of tests.
-    pub(crate) fn start(listener: TcpListener, filter: Filter, resolver: Resolver) -> Self {
+    pub(crate) fn start(listener: TcpListener, filter: HostFilter, resolver: Resolver) -> Self {
         Self::with_limits(listener, filter, resolver, Limits::default())
     }
 
-    fn with_limits(listener: TcpListener, filter: Filter, resolver: Resolver, limits: Limits) -> Self {
+    fn with_limits(listener: TcpListener, filter: HostFilter, resolver: Resolver, limits: Limits) -> Self {
         let tasks = TaskTracker::new();
         let stop = CancellationToken::new();
         let server = Arc::new(Server {
-            dialer: Dialer::new(filter, resolver),
+            dialer: ProxyDialer::new(filter, resolver),
             limits,
             tasks: tasks.clone(),
             stop: stop.clone(),
@@ -103,10 +103,10 @@ impl Default for Limits {
     }
 }
 
-/// What all connections share.
+/// The common state of all connections.
 #[derive(Debug)]
 struct Server {
-    dialer: Dialer,
+    dialer: ProxyDialer,
     limits: Limits,
     tasks: TaskTracker,
     stop: CancellationToken,

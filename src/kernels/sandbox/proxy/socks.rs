@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::dial::{Dialer, Failure};
-use super::idle::Client;
+use super::dial::{DialFailure, ProxyDialer};
+use super::idle::ProxyClient;
 use super::{SOCKS_VERSION, timely};
-use crate::kernels::sandbox::domain::Host;
+use crate::kernels::sandbox::domain::DomainHost;
 
 const NO_AUTHENTICATION: u8 = 0;
 const NO_ACCEPTABLE_METHOD: u8 = 0xff;
@@ -35,7 +35,11 @@ enum Reply {
 /// # Errors
 ///
 /// If the client goes away or does not speak SOCKS5.
-pub(super) async fn serve(mut client: impl Client, dialer: &Dialer, handshake: Duration) -> io::Result<()> {
+pub(super) async fn serve(
+    mut client: impl ProxyClient,
+    dialer: &ProxyDialer,
+    handshake: Duration,
+) -> io::Result<()> {
     let (host, port) = match timely(handshake, request(&mut client)).await? {
         Ok(target) => target,
         Err(reply) => return answer(&mut client, reply).await,
@@ -49,7 +53,7 @@ pub(super) async fn serve(mut client: impl Client, dialer: &Dialer, handshake: D
 }
 
 /// Reads greeting and request: what to connect to, or how to refuse.
-async fn request(client: &mut impl Client) -> io::Result<Result<(Host, u16), Reply>> {
+async fn request(client: &mut impl ProxyClient) -> io::Result<Result<(DomainHost, u16), Reply>> {
     let [version, count] = bytes(client).await?;
     let mut methods = vec![0; count.into()];
     client.read_exact(&mut methods).await?;
@@ -61,13 +65,13 @@ async fn request(client: &mut impl Client) -> io::Result<Result<(Host, u16), Rep
 
     let [_version, command, _reserved, kind] = bytes(client).await?;
     let host = match kind {
-        IPV4 => Some(Host::Address(Ipv4Addr::from(bytes(client).await?).into())),
-        IPV6 => Some(Host::Address(Ipv6Addr::from(bytes(client).await?).to_canonical())),
+        IPV4 => Some(DomainHost::Address(Ipv4Addr::from(bytes(client).await?).into())),
+        IPV6 => Some(DomainHost::Address(Ipv6Addr::from(bytes(client).await?).to_canonical())),
         NAME => {
             let [length] = bytes(client).await?;
             let mut name = vec![0; length.into()];
             client.read_exact(&mut name).await?;
-            std::str::from_utf8(&name).ok().and_then(Host::parse)
+            std::str::from_utf8(&name).ok().and_then(DomainHost::parse)
         }
         _ => return Ok(Err(Reply::AddressTypeNotSupported)),
     };
@@ -79,25 +83,25 @@ async fn request(client: &mut impl Client) -> io::Result<Result<(Host, u16), Rep
     Ok(host.filter(|_| port != 0).map(|host| (host, port)).ok_or(Reply::NotAllowed))
 }
 
-async fn bytes<const N: usize>(client: &mut impl Client) -> io::Result<[u8; N]> {
+async fn bytes<const N: usize>(client: &mut impl ProxyClient) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     client.read_exact(&mut bytes).await?;
     Ok(bytes)
 }
 
-fn reply_to(failure: &Failure) -> Reply {
+fn reply_to(failure: &DialFailure) -> Reply {
     match failure {
-        Failure::Refused(_) => Reply::NotAllowed,
-        Failure::Unreachable { source, .. } if source.kind() == io::ErrorKind::ConnectionRefused => {
+        DialFailure::Refused(_) => Reply::NotAllowed,
+        DialFailure::Unreachable { source, .. } if source.kind() == io::ErrorKind::ConnectionRefused => {
             Reply::ConnectionRefused
         }
-        Failure::Unreachable { .. } | Failure::Unknown { .. } | Failure::OwnAddresses(_) => {
+        DialFailure::Unreachable { .. } | DialFailure::Unknown { .. } | DialFailure::OwnAddresses(_) => {
             Reply::HostUnreachable
         }
     }
 }
 
 /// The address that the connection has on this side is nobody's business: it is given as zeros.
-async fn answer(client: &mut impl Client, reply: Reply) -> io::Result<()> {
+async fn answer(client: &mut impl ProxyClient, reply: Reply) -> io::Result<()> {
     client.write_all(&[SOCKS_VERSION, reply as u8, 0, IPV4, 0, 0, 0, 0, 0, 0]).await
 }

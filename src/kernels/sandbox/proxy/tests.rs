@@ -46,7 +46,7 @@ async fn network(allowed: &[&str], addresses: &[&str], limits: Limits) -> Networ
         }
     });
     let rule = |rule: &&str| DomainRule::parse(&rule.replace("PORT", &port.to_string())).unwrap();
-    let filter = Filter { allowed: allowed.iter().map(rule).collect(), ..Filter::default() };
+    let filter = HostFilter { allowed: allowed.iter().map(rule).collect(), ..HostFilter::default() };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let proxy = Proxy::with_limits(listener, filter, resolver(addresses), limits);
@@ -261,7 +261,8 @@ async fn a_name_is_resolved_once() {
     let rules = ["web.example", "127.0.0.1"].map(|rule| DomainRule::parse(rule).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let proxy = Proxy::start(listener, Filter { allowed: rules.into(), ..Filter::default() }, resolver);
+    let proxy =
+        Proxy::start(listener, HostFilter { allowed: rules.into(), ..HostFilter::default() }, resolver);
     let network = Network { proxy, address, port: 1 };
     network.check("CONNECT web.example:1 HTTP/1.1\r\n\r\n", &["cannot be reached"]).await;
     assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 1);
@@ -302,7 +303,7 @@ async fn a_name_that_is_rebound_leads_only_to_what_is_open() {
     let allowed = rules.iter().map(|rule| DomainRule::parse(rule).unwrap()).collect();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let proxy = Proxy::start(listener, Filter { allowed, ..Filter::default() }, resolver);
+    let proxy = Proxy::start(listener, HostFilter { allowed, ..HostFilter::default() }, resolver);
     let network = Network { proxy, address, port: usual.port };
     network.check("GET http://web.example:PORT/ HTTP/1.1\r\nHost: x\r\n\r\n", &["200 OK"]).await;
     for _ in CLOSED {

@@ -31,7 +31,7 @@ fn refused(result: io::Result<()>, expected: &str) {
 #[test]
 fn cells_are_appended_and_directories_made() {
     let (_directory, workspace) = workspace();
-    let mut place = Place::named(&workspace, Path::new("a/b/run.ipynb"));
+    let mut place = NotebookFile::named(&workspace, Path::new("a/b/run.ipynb"));
     for number in 0..3 {
         place.append(&[cell(2 * number), cell(2 * number + 1)]).unwrap();
         assert!(place.known.is_some());
@@ -41,7 +41,7 @@ fn cells_are_appended_and_directories_made() {
     let names: Vec<_> = std::fs::read_dir(path.parent().unwrap()).unwrap().collect();
     assert_eq!(names.len(), 1, "{names:?}");
     assert_eq!(place.links_from(), path.parent().map(Path::to_owned));
-    Place::named(&workspace, Path::new("a/b/run.ipynb")).append(&[cell(6)]).unwrap();
+    NotebookFile::named(&workspace, Path::new("a/b/run.ipynb")).append(&[cell(6)]).unwrap();
     assert_eq!(numbers(&path).len(), 7);
 }
 
@@ -49,7 +49,7 @@ fn cells_are_appended_and_directories_made() {
 fn what_others_change_meanwhile_is_kept() {
     let (_directory, workspace) = workspace();
     let path = workspace.join("run.ipynb");
-    let mut place = Place::named(&workspace, Path::new("run.ipynb"));
+    let mut place = NotebookFile::named(&workspace, Path::new("run.ipynb"));
     place.append(&[cell(1)]).unwrap();
     let text = std::fs::read_to_string(&path).unwrap().replace("\"source\": []", "\"source\": [\"mine\"]");
     std::fs::write(&path, text).unwrap();
@@ -68,7 +68,7 @@ fn two_writers_lose_nothing() {
     let (_directory, workspace) = workspace();
     std::thread::scope(|scope| {
         for writer in 0..2 {
-            let mut place = Place::named(&workspace, Path::new("run.ipynb"));
+            let mut place = NotebookFile::named(&workspace, Path::new("run.ipynb"));
             scope.spawn(move || {
                 for number in 0..COUNT {
                     place.append(&[cell(writer * COUNT + number)]).unwrap();
@@ -90,7 +90,7 @@ fn files_that_are_not_ours_are_left_as_they_are() {
         [(foreign, "has not begun"), ("print(1)", "no notebook"), ("{}", "no notebook")]
     {
         std::fs::write(&path, content).unwrap();
-        let mut place = Place::named(&workspace, Path::new("run.ipynb"));
+        let mut place = NotebookFile::named(&workspace, Path::new("run.ipynb"));
         refused(place.check(), expected);
         refused(place.append(&[cell(1)]), expected);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
@@ -103,10 +103,10 @@ fn links_and_pipes_in_its_place_are_refused() {
     let (_other, outside) = super::tests::workspace();
     let path = workspace.join("run.ipynb");
     let target = outside.join("target.ipynb");
-    let mut outside_place = Place::named(&outside, Path::new("target.ipynb"));
+    let mut outside_place = NotebookFile::named(&outside, Path::new("target.ipynb"));
     outside_place.append(&[cell(1)]).unwrap();
 
-    let mut place = Place::named(&workspace, Path::new("run.ipynb"));
+    let mut place = NotebookFile::named(&workspace, Path::new("run.ipynb"));
     place.append(&[cell(1)]).unwrap();
     std::fs::remove_file(&path).unwrap();
     symlink(&target, &path).unwrap();
@@ -128,7 +128,7 @@ fn links_and_pipes_in_its_place_are_refused() {
     std::fs::create_dir(&protected).unwrap();
     for target in [&outside, &protected] {
         symlink(target, workspace.join("sub")).unwrap();
-        let appended = Place::named(&workspace, Path::new("sub/target.ipynb")).append(&[cell(2)]);
+        let appended = NotebookFile::named(&workspace, Path::new("sub/target.ipynb")).append(&[cell(2)]);
         refused(appended, "a symbolic link");
         std::fs::remove_file(workspace.join("sub")).unwrap();
     }
@@ -138,7 +138,7 @@ fn links_and_pipes_in_its_place_are_refused() {
 #[test]
 fn a_lock_that_somebody_holds_is_not_waited_for_long() {
     let (_directory, workspace) = workspace();
-    let mut place = Place::named(&workspace, Path::new("run.ipynb"));
+    let mut place = NotebookFile::named(&workspace, Path::new("run.ipynb"));
     place.append(&[cell(1)]).unwrap();
     let held = File::open(workspace.join("run.ipynb")).unwrap();
     held.lock().unwrap();
@@ -151,7 +151,7 @@ fn a_lock_that_somebody_holds_is_not_waited_for_long() {
 #[test]
 fn a_notebook_stays_below_its_limit() {
     let (_directory, workspace) = workspace();
-    let mut place = Place::named(&workspace, Path::new("run.ipynb"));
+    let mut place = NotebookFile::named(&workspace, Path::new("run.ipynb"));
     let large = |number: usize| {
         let output = "x".repeat(MOST_BYTES / 8);
         format!("  {{\"id\": \"{number}\", \"metadata\": {{\"ipybox\": {{}}}}, \"outputs\": [\"{output}\"]}}")
@@ -169,13 +169,13 @@ fn modes_are_kept_and_private_ones_are_private() {
 
     let (_directory, workspace) = workspace();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
-    let mut place = Place::named(&workspace, Path::new("run.ipynb"));
+    let mut place = NotebookFile::named(&workspace, Path::new("run.ipynb"));
     place.append(&[cell(1)]).unwrap();
     std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o640)).unwrap();
     place.append(&[cell(2)]).unwrap();
     assert_eq!(mode(&place.path()), 0o640);
     let directory = workspace.join("state/notebooks");
-    let mut place = Place::private(directory.clone(), "1.ipynb");
+    let mut place = NotebookFile::private(directory.clone(), "1.ipynb");
     place.append(&[cell(1)]).unwrap();
     assert_eq!((mode(&place.path()), mode(&directory)), (0o600, 0o700));
 }
@@ -184,13 +184,13 @@ fn modes_are_kept_and_private_ones_are_private() {
 fn the_newest_private_notebooks_are_kept() {
     let (_directory, workspace) = workspace();
     for number in 0..(KEPT.files - 1) + 5 {
-        let mut place = Place::private(workspace.clone(), &format!("{number}.ipynb"));
+        let mut place = NotebookFile::private(workspace.clone(), &format!("{number}.ipynb"));
         place.append(&[cell(1)]).unwrap();
         let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(number as u64);
         File::options().write(true).open(place.path()).unwrap().set_modified(time).unwrap();
     }
     std::fs::write(workspace.join("mine.txt"), "").unwrap();
-    Place::private(workspace.clone(), "new.ipynb").append(&[cell(1)]).unwrap();
+    NotebookFile::private(workspace.clone(), "new.ipynb").append(&[cell(1)]).unwrap();
     let is_there = |name: &str| workspace.join(name).exists();
     assert!(is_there("mine.txt") && is_there("new.ipynb") && is_there("54.ipynb") && !is_there("0.ipynb"));
 }
@@ -198,6 +198,6 @@ fn the_newest_private_notebooks_are_kept() {
 #[test]
 fn a_place_that_cannot_be_written_is_named() {
     let (_directory, workspace) = workspace();
-    let mut place = Place::named(&workspace, &workspace.join("../gone-for-good/run.ipynb"));
+    let mut place = NotebookFile::named(&workspace, &workspace.join("../gone-for-good/run.ipynb"));
     refused(place.append(&[cell(1)]), "does not exist");
 }

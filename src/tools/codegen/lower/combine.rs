@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::{Lowering, Site, TOO_LARGE, awaited, validating};
-use crate::tools::codegen::document::{Schema, Target};
+use crate::tools::codegen::document::{RefTarget, Schema};
 use crate::tools::codegen::identifier;
 use crate::tools::codegen::merge::{merge, merge_values};
-use crate::tools::codegen::model::{Body, Type};
+use crate::tools::codegen::model::{ClassBody, Type};
 
-/// What `allOf` and the keywords around it come to.
+/// The result of `allOf` and the keywords around it.
 pub(super) enum Folded {
     /// A `$ref` and nothing else.
     Reference(String),
@@ -45,7 +45,7 @@ impl Lowering<'_> {
             let inner = Site { name: &name, is_item: false, slot: Some(slot), depth: site.depth + 1 };
             let ty = self.lower(target.schema, inner);
             self.classes.0[slot.0].description = self.doc(target.schema).description;
-            if matches!(self.classes.get(slot).body, Body::Vacant) {
+            if matches!(self.classes.get(slot).body, ClassBody::Vacant) {
                 self.fill(slot, ty);
                 return Type::Class(slot);
             }
@@ -72,7 +72,7 @@ impl Lowering<'_> {
     }
 
     /// Whether nothing but `$ref`s comes after this one, round and round.
-    fn leads_in_a_circle(&self, target: &Target<'_>) -> bool {
+    fn leads_in_a_circle(&self, target: &RefTarget<'_>) -> bool {
         let mut seen = HashSet::from([target.key.clone()]);
         let mut schema = target.schema;
         while let Some(object) = schema.as_object().filter(|object| validating(object).is_empty())
@@ -163,7 +163,7 @@ impl Lowering<'_> {
     }
 }
 
-/// How many JSON values `value` consists of.
+/// The number of JSON values in `value`.
 fn nodes(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(nodes).sum::<usize>(),

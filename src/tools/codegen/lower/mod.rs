@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::Degradation;
 use super::classes::Classes;
-use super::document::{ALSO, Document, Schema};
+use super::document::{ALSO, Schema, SchemaDocument};
 use super::identifier;
 use super::merge::type_names;
-use super::model::{Body, Check, Class, ClassId, Doc, Type};
+use super::model::{Check, Class, ClassBody, ClassId, Doc, Type};
 use super::names;
 use super::rules;
 use super::scope::{Numbering, Scope};
@@ -28,7 +28,7 @@ use super::singular::singular;
 /// builds nested models by recursion; the deepest schema of a real server that we know has 12 levels.
 const MAX_DEPTH: usize = 40;
 
-/// How many times the same part of a schema may be read on average, through `$ref`s with siblings and unions within
+/// The number of times that the same part of a schema may be read on average, through `$ref`s with siblings and unions within
 /// unions, before the rest becomes `Any`: such combinations can grow exponentially.
 const MAX_READINGS: usize = 64;
 
@@ -60,7 +60,7 @@ pub(super) enum Side {
 /// Turns a schema of `nodes` JSON values into classes, the first of which is called `name`.
 pub(super) fn lower<'a>(root: &'a Value, nodes: usize, name: &'a str, side: Side) -> Lowered {
     let mut lowering = Lowering {
-        document: Document::new(root),
+        document: SchemaDocument::new(root),
         classes: Classes::default(),
         root_name: name,
         names: Scope::default(),
@@ -78,7 +78,7 @@ pub(super) fn lower<'a>(root: &'a Value, nodes: usize, name: &'a str, side: Side
 /// The position of a schema, as far as its name and depth depend on it.
 #[derive(Clone, Copy)]
 struct Site<'s> {
-    /// What its class is named after.
+    /// The name that its class is derived from.
     name: &'s str,
     /// Whether `name` is that of a list whose item this is, so that the class gets the singular.
     is_item: bool,
@@ -115,7 +115,7 @@ enum ClassKind {
 }
 
 struct Lowering<'a> {
-    document: Document<'a>,
+    document: SchemaDocument<'a>,
     classes: Classes,
     /// The name of the class of the schema itself.
     root_name: &'a str,
@@ -206,7 +206,7 @@ impl Lowering<'_> {
         self.with_rule(ty, rule, site)
     }
 
-    /// What `schema` demands as a check at run time, if that can be said.
+    /// The demands of `schema` as a check at run time, if they can be expressed.
     fn rule(&self, schema: &Schema) -> Option<Schema> {
         rules::rule(schema, &self.document)
     }
@@ -218,7 +218,7 @@ impl Lowering<'_> {
         }
         if let Type::Class(id) = ty
             && site.slot.is_none_or(|slot| slot == id)
-            && let Body::Model(model) = &mut self.classes.0[id.0].body
+            && let ClassBody::Model(model) = &mut self.classes.0[id.0].body
         {
             let own = std::mem::take(&mut model.rules);
             model.rules = if own.keys().any(|keyword| rule.contains_key(keyword)) {
@@ -284,15 +284,16 @@ impl Lowering<'_> {
             description: None,
             is_duplicate: false,
             is_nullable: false,
-            body: Body::Vacant,
+            body: ClassBody::Vacant,
         });
         ClassId(self.classes.0.len() - 1)
     }
 
     /// Fills a named class with the type of its schema. A schema that is nothing but itself says nothing.
     fn fill(&mut self, slot: ClassId, ty: Type) {
-        if matches!(self.classes.get(slot).body, Body::Vacant) {
-            self.classes.0[slot.0].body = Body::Root(if ty == Type::Class(slot) { Type::Any } else { ty });
+        if matches!(self.classes.get(slot).body, ClassBody::Vacant) {
+            self.classes.0[slot.0].body =
+                ClassBody::Root(if ty == Type::Class(slot) { Type::Any } else { ty });
         }
     }
 

@@ -8,7 +8,7 @@ use super::{ClassKind, Lowering, MAX_DEPTH, Side, Site};
 use crate::tools::codegen::document::{ALSO, Schema};
 use crate::tools::codegen::identifier;
 use crate::tools::codegen::merge::type_names;
-use crate::tools::codegen::model::{Body, Check, ClassId, Extra, Field, Model, Type};
+use crate::tools::codegen::model::{Check, ClassBody, ClassId, Extra, Field, Model, Type};
 use crate::tools::codegen::regex;
 use crate::tools::codegen::scope::{Numbering, Scope};
 
@@ -147,7 +147,7 @@ impl Lowering<'_> {
         if !forbidden.is_empty() && !rules.contains_key("properties") {
             rules.insert("properties".to_owned(), Value::Object(forbidden));
         }
-        self.classes.0[id.0].body = Body::Model(Model { fields, extra, rules });
+        self.classes.0[id.0].body = ClassBody::Model(Model { fields, extra, rules });
         Type::Class(id)
     }
 
@@ -160,7 +160,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// How properties that a model does not declare are handled.
+    /// The treatment of properties that a model does not declare.
     fn extra(&mut self, schema: &Schema, id: ClassId, site: Site<'_>) -> Extra {
         if patterns(schema).is_some() {
             return Extra::Typed(Type::Any);

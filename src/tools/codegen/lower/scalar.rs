@@ -7,7 +7,7 @@ use super::{ClassKind, Lowering, Site};
 use crate::tools::codegen::document::Schema;
 use crate::tools::codegen::identifier;
 use crate::tools::codegen::merge::{equal, is_of_type, type_names};
-use crate::tools::codegen::model::{Body, Check, Member, Type};
+use crate::tools::codegen::model::{Check, ClassBody, Member, Type};
 use crate::tools::codegen::scope::{Numbering, Scope};
 
 impl Lowering<'_> {
@@ -95,7 +95,7 @@ impl Lowering<'_> {
             return Type::Any.checked(vec![one_of(admitted.collect())]);
         }
         let id = self.claim(site, ClassKind::Enum);
-        self.classes.0[id.0].body = Body::Enum(members(&admitted, &types));
+        self.classes.0[id.0].body = ClassBody::Enum(members(&admitted, &types));
         Type::union([Type::Class(id)].into_iter().chain(null))
     }
 }

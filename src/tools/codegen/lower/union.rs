@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Lowering, Site, TOO_LARGE, validating};
 use crate::tools::codegen::document::Schema;
 use crate::tools::codegen::merge::merge;
-use crate::tools::codegen::model::{Body, Field, Type};
+use crate::tools::codegen::model::{ClassBody, Field, Type};
 
 impl Lowering<'_> {
     /// Reads a union; the keywords beside it hold for every branch.
@@ -117,7 +117,7 @@ impl Lowering<'_> {
     /// Has the property `wire` of a union's member sent even where it is only a default: servers choose by it.
     fn mark_tag(&mut self, member: &Type, wire: &str) {
         let Type::Class(id) = member else { return };
-        let Body::Model(model) = &mut self.classes.0[id.0].body else { return };
+        let ClassBody::Model(model) = &mut self.classes.0[id.0].body else { return };
         model
             .fields
             .iter_mut()
@@ -128,7 +128,7 @@ impl Lowering<'_> {
     /// The properties of a model that admit a single text, and could be a tag.
     fn constants(&self, member: &Type, named: Option<&str>) -> Vec<(&str, &str)> {
         let Type::Class(id) = member else { return Vec::new() };
-        let Body::Model(model) = &self.classes.get(*id).body else { return Vec::new() };
+        let ClassBody::Model(model) = &self.classes.get(*id).body else { return Vec::new() };
         // pydantic finds no tag in a field that may be `None`, as one without a default may.
         let is_candidate = |field: &&Field| {
             let has_default = field.default.as_ref().is_some_and(Value::is_string);

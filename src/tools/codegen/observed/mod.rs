@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use shape::Shape;
-use text::Content;
+use text::ObservedContent;
 
 /// The type of a tool's results, inferred from observed ones. More results widen it, none narrows it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub enum ObserveError {
     NotJson {
         /// Which of the results, beginning with 1.
         number: usize,
-        /// How it begins.
+        /// The beginning of the text.
         beginning: String,
     },
     /// The inferred type is too large to be useful.
@@ -48,7 +48,7 @@ pub enum ObserveError {
 /// The most spots of a shape. The most that we know of a real server's result are some hundred.
 const MAX_SIZE: usize = 5_000;
 
-/// How much of a result an error shows.
+/// The part of a result that an error shows.
 const SHOWN_CHARS: usize = 60;
 
 impl Observed {
@@ -77,8 +77,8 @@ impl Observed {
         let mut wider = self.clone();
         for content in contents.collect::<Result<Vec<_>, _>>()? {
             let values = match content {
-                Content::Value(value) => vec![value],
-                Content::Sequence(values) => {
+                ObservedContent::Value(value) => vec![value],
+                ObservedContent::Sequence(values) => {
                     wider.is_sequence = true;
                     values
                 }
@@ -100,9 +100,10 @@ impl Observed {
     /// The JSON Schema of a result's content.
     pub(super) fn schema(&self) -> Map<String, Value> {
         let value = self.shape.schema();
-        match self.is_sequence {
-            true => Map::from_iter([("type".to_owned(), json!("array")), ("items".to_owned(), value.into())]),
-            false => value,
+        if self.is_sequence {
+            Map::from_iter([("type".to_owned(), json!("array")), ("items".to_owned(), value.into())])
+        } else {
+            value
         }
     }
 }

@@ -115,7 +115,7 @@ impl Shape {
         self.object = joined(self.object.take(), other.object, Object::merged);
     }
 
-    /// How many spots it has.
+    /// The number of its spots.
     pub(super) fn size(&self) -> usize {
         let in_object = match &self.object {
             Some(Object::Properties(properties)) => {

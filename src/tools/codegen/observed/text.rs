@@ -4,7 +4,7 @@ use serde_json::{Deserializer, Value};
 
 /// The content of a result.
 #[derive(Debug, PartialEq)]
-pub(super) enum Content {
+pub(super) enum ObservedContent {
     /// One JSON object or array.
     Value(Value),
     /// Several, one after the other: a server that returns a list often sends a text for each item.
@@ -14,27 +14,27 @@ pub(super) enum Content {
 /// The content of a result: structured, or a text that is JSON, or has it in a fenced block or in lines of its own.
 ///
 /// An object with nothing but the text `result` is how the MCP SDK for Python wraps a text.
-pub(super) fn content(result: &Value) -> Option<Content> {
+pub(super) fn content(result: &Value) -> Option<ObservedContent> {
     match result {
         Value::Object(members) => match members.get("result") {
             Some(Value::String(text)) if members.len() == 1 => in_text(text),
-            _ => Some(Content::Value(result.clone())),
+            _ => Some(ObservedContent::Value(result.clone())),
         },
-        Value::Array(_) => Some(Content::Value(result.clone())),
+        Value::Array(_) => Some(ObservedContent::Value(result.clone())),
         Value::String(text) => in_text(text),
         _ => None,
     }
 }
 
-/// How many lines that only look like JSON are tried in a text.
+/// The number of lines that only look like JSON which are tried in a text.
 const ATTEMPTS: usize = 1_000;
 
-fn in_text(text: &str) -> Option<Content> {
+fn in_text(text: &str) -> Option<ObservedContent> {
     all_of(text).or_else(|| all_of(fenced(text)?)).or_else(|| in_lines(text))
 }
 
 /// The content of a text that is nothing but JSON.
-fn all_of(text: &str) -> Option<Content> {
+fn all_of(text: &str) -> Option<ObservedContent> {
     let values: Vec<Value> = Deserializer::from_str(text).into_iter().collect::<Result<_, _>>().ok()?;
     if values.iter().all(is_container) { one_or_several(values) } else { None }
 }
@@ -43,11 +43,11 @@ fn is_container(value: &Value) -> bool {
     value.is_object() || value.is_array()
 }
 
-fn one_or_several(values: Vec<Value>) -> Option<Content> {
+fn one_or_several(values: Vec<Value>) -> Option<ObservedContent> {
     match <[Value; 1]>::try_from(values) {
-        Ok([value]) => Some(Content::Value(value)),
+        Ok([value]) => Some(ObservedContent::Value(value)),
         Err(values) if values.is_empty() => None,
-        Err(values) => Some(Content::Sequence(values)),
+        Err(values) => Some(ObservedContent::Sequence(values)),
     }
 }
 
@@ -58,7 +58,7 @@ fn fenced(text: &str) -> Option<&str> {
 }
 
 /// The objects and arrays in a text that begin with a line and end with one, with prose between them.
-fn in_lines(text: &str) -> Option<Content> {
+fn in_lines(text: &str) -> Option<ObservedContent> {
     let mut values = Vec::new();
     let (mut at, mut attempts) = (0, 0);
     while attempts < ATTEMPTS
@@ -95,14 +95,14 @@ mod tests {
 
     use super::*;
 
-    fn check(result: Value, content_is: Option<Content>) {
+    fn check(result: Value, content_is: Option<ObservedContent>) {
         assert_eq!(content(&result), content_is, "{result}");
     }
 
     #[test]
     fn json_is_found_in_texts() {
-        let one = || Some(Content::Value(json!({"a": 1})));
-        let two = || Some(Content::Sequence(vec![json!({"a": 1}), json!([2])]));
+        let one = || Some(ObservedContent::Value(json!({"a": 1})));
+        let two = || Some(ObservedContent::Sequence(vec![json!({"a": 1}), json!([2])]));
         for text in [
             r#"{"a": 1}"#,
             " {\n\"a\": 1}\n",
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn structured_results_are_what_they_are() {
-        check(json!({"result": [1]}), Some(Content::Value(json!({"result": [1]}))));
-        check(json!({"result": "{}", "a": 1}), Some(Content::Value(json!({"result": "{}", "a": 1}))));
-        check(json!([]), Some(Content::Value(json!([]))));
+        check(json!({"result": [1]}), Some(ObservedContent::Value(json!({"result": [1]}))));
+        check(json!({"result": "{}", "a": 1}), Some(ObservedContent::Value(json!({"result": "{}", "a": 1}))));
+        check(json!([]), Some(ObservedContent::Value(json!([]))));
     }
 }

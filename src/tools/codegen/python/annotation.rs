@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::literal;
 use crate::tools::codegen::classes::Classes;
-use crate::tools::codegen::model::{Body, Check, Type};
+use crate::tools::codegen::model::{Check, ClassBody, Type};
 use crate::tools::codegen::names;
 
 /// The names that a module imports, by where they come from.
@@ -127,7 +127,7 @@ impl Imports {
 fn discriminator<'c>(members: &[Type], wire: &str, classes: &'c Classes) -> Option<&'c str> {
     let mut names = members.iter().map(|member| {
         let Type::Class(id) = member else { return None };
-        let Body::Model(model) = &classes.get(*id).body else { return None };
+        let ClassBody::Model(model) = &classes.get(*id).body else { return None };
         model.fields.iter().find(|field| field.wire == wire).map(|field| field.name.as_str())
     });
     let first = names.next()??;

@@ -7,10 +7,12 @@ mod overview;
 mod package;
 mod resources;
 
-pub(super) use module::{Rendered as RenderedModule, render as render_module};
+pub(super) use module::{RenderedModule, render as render_module};
 pub(super) use overview::call;
 pub(super) use package::render as render_package;
-pub(super) use resources::{Place, Rendered as RenderedFunctions, render_prompts, render_resources};
+pub(super) use resources::{
+    ModulePlace, RenderedResources as RenderedFunctions, render_prompts, render_resources,
+};
 
 use crate::tools::codegen::RunForm;
 
@@ -22,7 +24,7 @@ pub(super) const SUPPORT: [(&str, &str); 4] = [
     ("_values", include_str!("values.py")),
 ];
 
-/// What the names of the two forms of a function end with, and which of them is asynchronous.
+/// The endings of the names of a function's two forms, and which of them is asynchronous.
 fn run_forms(form: RunForm) -> [(&'static str, bool); 2] {
     match form {
         RunForm::Sync => [("", false), ("_async", true)],

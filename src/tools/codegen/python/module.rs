@@ -8,18 +8,18 @@ use super::annotation::{Imports, is_literally};
 use super::overview::{overview, result_name};
 use super::{form_docstring, literal, run_forms};
 use crate::tools::codegen::classes::Classes;
-use crate::tools::codegen::model::{Body, Class, Extra, Field, Member, Model, Type};
+use crate::tools::codegen::model::{Class, ClassBody, Extra, Field, Member, Model, Type};
 use crate::tools::codegen::{RunForm, Tool};
 
 /// A module as text.
-pub(in crate::tools::codegen) struct Rendered {
+pub(in crate::tools::codegen) struct RenderedModule {
     pub(in crate::tools::codegen) text: String,
     /// The classes of the last schema among it.
     pub(in crate::tools::codegen) last_classes: String,
 }
 
 /// The module for `tool`, whose schemas came to these classes.
-pub(in crate::tools::codegen) fn render(tool: &Tool, sides: &[Classes], form: RunForm) -> Rendered {
+pub(in crate::tools::codegen) fn render(tool: &Tool, sides: &[Classes], form: RunForm) -> RenderedModule {
     let mut imports = Imports::default();
     let mut first = String::new();
     let mut rest = String::new();
@@ -40,7 +40,7 @@ pub(in crate::tools::codegen) fn render(tool: &Tool, sides: &[Classes], form: Ru
     let [run, other] = run_forms(form).map(|(suffix, _)| format!("run{suffix}"));
     let describe = format!("\n\n{}.describe(__name__, {run}, {other})\n", imports.base("ToolModule"));
     let text = format!("{doc}\n\n{}{first}{functions}{rest}{describe}", render_imports(&imports));
-    Rendered { text, last_classes }
+    RenderedModule { text, last_classes }
 }
 
 fn render_imports(imports: &Imports) -> String {
@@ -87,9 +87,9 @@ struct Function<'a> {
     name: &'static str,
     doc: &'a str,
     result: &'static str,
-    /// What makes the result of the answer.
+    /// The reader that makes the result of the answer.
     reader: &'static str,
-    /// What it is given after the answer.
+    /// The reader's arguments after the answer.
     reader_arguments: &'a str,
 }
 
@@ -117,10 +117,10 @@ fn render_function(function: &Function<'_>, tool: &Tool, form: RunForm, imports:
 fn render_class(class: &Class, classes: &Classes, imports: &mut Imports) -> String {
     let (bases, body) = match &class.body {
         _ if class.is_duplicate => return String::new(),
-        Body::Vacant => return String::new(),
-        Body::Model(model) => render_model(model, classes, imports),
-        Body::Enum(members) => render_enum(members, imports),
-        Body::Root(ty) => {
+        ClassBody::Vacant => return String::new(),
+        ClassBody::Model(model) => render_model(model, classes, imports),
+        ClassBody::Enum(members) => render_enum(members, imports),
+        ClassBody::Root(ty) => {
             (imports.base("ToolRoot").to_owned(), format!("    root: {}\n", imports.annotation(ty, classes)))
         }
     };
@@ -204,7 +204,7 @@ fn render_default(
     }
 }
 
-/// What strings and enum members have by these names a member of the name hides; Python allows it and pyright does not.
+/// The names that strings and enum members have, and that a member of the name hides; Python allows it and pyright does not.
 #[rustfmt::skip]
 const HIDDEN_BY_MEMBERS: [&str; 49] = [
     "capitalize", "casefold", "center", "count", "encode", "endswith", "expandtabs", "find", "format",

@@ -1,4 +1,4 @@
-//! What a call of a tool needs, in a few lines: the docstring of its module. Its signature is Python, and the runtime
+//! The overview of a tool's call, in a few lines: the docstring of its module. Its signature is Python, and the runtime
 //! (`ipybox_modules.py`) gives it to `run`.
 
 use std::collections::{HashSet, VecDeque};
@@ -8,26 +8,26 @@ use serde_json::Value;
 
 use super::literal;
 use crate::tools::codegen::classes::Classes;
-use crate::tools::codegen::model::{Body, ClassId, Extra, Field, Model, Type};
+use crate::tools::codegen::model::{ClassBody, ClassId, Extra, Field, Model, Type};
 use crate::tools::codegen::scope::{Numbering, Scope};
-use crate::tools::codegen::{Call, Tool};
+use crate::tools::codegen::{CallOverview, Tool};
 
 /// The longest signature, in characters, that is written on one line if none of its parameters needs an explanation.
 const LINE_CHARS: usize = 100;
-/// How much of a text is shown, in characters: all of it is with the function and the classes.
+/// The part of a text that is shown, in characters: all of it is with the function and the classes.
 const SUMMARY_CHARS: usize = 120;
 const PARAMETER_CHARS: usize = 50;
 /// The longest list of admitted values, in characters, that is written in place of the enum's name.
 const VALUES_CHARS: usize = 120;
 /// The longest default that is shown, in characters.
 const DEFAULT_CHARS: usize = 40;
-/// How long the parameters are that a list of tools shows, in bytes.
+/// The length of the parameters that a list of tools shows, in bytes.
 const CALL_BYTES: usize = 260;
-/// How long the fields of a result are that a list of tools shows, in bytes.
+/// The length of the fields of a result that a list of tools shows, in bytes.
 const RESULT_BYTES: usize = 160;
-/// How much is said of the classes that parameters and results are made of, in characters.
+/// The length of the lines about classes that parameters and results are made of, in characters.
 const CLASSES_CHARS: usize = 400;
-/// How long the count of a class's fields is that are not shown.
+/// The length of the count of a class's fields that are not shown.
 const MORE_CHARS: usize = 14;
 
 /// The docstring for the module of `tool`, whose schemas came to the classes of `sides`, the arguments first.
@@ -53,7 +53,7 @@ pub(super) fn overview(tool: &Tool, sides: &[Classes]) -> String {
 }
 
 /// The call in few words, for lists of tools.
-pub(in crate::tools::codegen) fn call(tool: &Tool, sides: &[Classes]) -> Call {
+pub(in crate::tools::codegen) fn call(tool: &Tool, sides: &[Classes]) -> CallOverview {
     let description = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
     let result = match (&tool.output_schema, result_name(tool, sides)) {
         (Some(_), "Result | None") => short_result(&sides[1]) + " | None",
@@ -62,7 +62,7 @@ pub(in crate::tools::codegen) fn call(tool: &Tool, sides: &[Classes]) -> Call {
     };
     let mut classes = String::new();
     Lines { side: &sides[0], seen: HashSet::new(), text: &mut classes }.write(false);
-    Call {
+    CallOverview {
         summary: literal::comment(&first_sentence(description, SUMMARY_CHARS)),
         signature: format!("({}) -> {result}", short_parameters(&sides[0])),
         classes: classes.trim_end().to_owned(),
@@ -81,7 +81,7 @@ pub(super) fn result_name(tool: &Tool, sides: &[Classes]) -> &'static str {
 
 /// The parameters on one line, the required ones first; a long end is only counted.
 fn short_parameters(classes: &Classes) -> String {
-    let Body::Model(model) = &classes.0[0].body else { return "**fields: Any".to_owned() };
+    let ClassBody::Model(model) = &classes.0[0].body else { return "**fields: Any".to_owned() };
     let mut fields: Vec<&Field> = model.fields.iter().collect();
     fields.sort_by_key(|field| !field.is_required);
     let mut parameters: Vec<String> = fields.into_iter().map(|field| parameter(field, classes)).collect();
@@ -95,17 +95,18 @@ fn short_parameters(classes: &Classes) -> String {
 fn short_result(classes: &Classes) -> String {
     let class = &classes.0[0];
     let fields = match &class.body {
-        Body::Model(model) => {
+        ClassBody::Model(model) => {
             let mut fields: Vec<&Field> = model.fields.iter().collect();
             fields.sort_by_key(|field| !field.is_required);
             fields.into_iter().map(|field| parameter(field, classes)).collect()
         }
-        Body::Root(ty) => vec![format!("root: {}", brief(ty, classes))],
-        Body::Enum(_) | Body::Vacant => Vec::new(),
+        ClassBody::Root(ty) => vec![format!("root: {}", brief(ty, classes))],
+        ClassBody::Enum(_) | ClassBody::Vacant => Vec::new(),
     };
-    match fields.is_empty() {
-        true => class.name.clone(),
-        false => format!("{}({})", class.name, within(&fields, RESULT_BYTES)),
+    if fields.is_empty() {
+        class.name.clone()
+    } else {
+        format!("{}({})", class.name, within(&fields, RESULT_BYTES))
     }
 }
 
@@ -125,7 +126,9 @@ fn within(parameters: &[String], limit: usize) -> String {
 
 /// `run(…) -> Result`.
 fn signature(tool_name: &str, classes: &Classes, result: &str) -> String {
-    let Body::Model(model) = &classes.0[0].body else { return format!("run(**fields: Any) -> {result}") };
+    let ClassBody::Model(model) = &classes.0[0].body else {
+        return format!("run(**fields: Any) -> {result}");
+    };
     let known = words(&format!("{tool_name} {FILLERS}"));
     let mut fields: Vec<&Field> = model.fields.iter().collect();
     fields.sort_by_key(|field| !field.is_required);
@@ -167,7 +170,7 @@ fn parameter(field: &Field, classes: &Classes) -> String {
     format!("{written} = {default}")
 }
 
-/// What is said of a field that neither its name nor what is `known` besides says.
+/// The explanation of a field, beyond its name and what is `known` besides.
 fn explanation(field: &Field, known: &HashSet<String>) -> String {
     let text = first_sentence(field.doc.description.as_deref().unwrap_or_default(), PARAMETER_CHARS);
     let text = text.trim_end_matches('.');
@@ -222,19 +225,20 @@ impl Lines<'_> {
                 continue;
             }
             let line = match &class.body {
-                Body::Model(model) => {
+                ClassBody::Model(model) => {
                     let fields = self.fields(model);
                     let room =
                         CLASSES_CHARS.saturating_sub(self.text.len() + class.name.len() + "()\n".len());
                     let whole = fields.join(", ");
-                    let fields = match whole.len() <= room {
-                        true => whole,
-                        false => within(&fields, room.saturating_sub(MORE_CHARS)),
+                    let fields = if whole.len() <= room {
+                        whole
+                    } else {
+                        within(&fields, room.saturating_sub(MORE_CHARS))
                     };
                     format!("{}({fields})\n", class.name)
                 }
-                Body::Root(ty) if is_first => format!("{} = {}\n", class.name, brief(ty, self.side)),
-                Body::Enum(_) if !is_shown_by_values(id, self.side) => self.values(id),
+                ClassBody::Root(ty) if is_first => format!("{} = {}\n", class.name, brief(ty, self.side)),
+                ClassBody::Enum(_) if !is_shown_by_values(id, self.side) => self.values(id),
                 _ => continue,
             };
             if self.text.chars().count() + line.chars().count() > CLASSES_CHARS {
@@ -253,7 +257,7 @@ impl Lines<'_> {
 
     fn values(&self, id: ClassId) -> String {
         let class = self.side.get(id);
-        let Body::Enum(members) = &class.body else { return String::new() };
+        let ClassBody::Enum(members) = &class.body else { return String::new() };
         let values: Vec<_> = members.iter().map(|member| literal::value(&member.value)).collect();
         let mut text = values.join(" | ");
         if let Some((end, _)) = text.char_indices().nth(2 * VALUES_CHARS) {
@@ -269,9 +273,9 @@ fn brief(ty: &Type, classes: &Classes) -> String {
     brief_within(ty, classes, 0)
 }
 
-/// How many members of a union or a tuple are shown.
+/// The number of members of a union or a tuple that are shown.
 const MEMBERS: usize = 8;
-/// How many named types that are no classes may lead to each other before only their name is shown.
+/// The number of named types, no classes, that may lead to each other before only their name is shown.
 const ROOTS_DEEP: usize = 4;
 
 fn brief_within(ty: &Type, classes: &Classes, depth: usize) -> String {
@@ -299,11 +303,11 @@ fn brief_within(ty: &Type, classes: &Classes, depth: usize) -> String {
         Type::Union(members) | Type::Tagged { members, .. } => joined(members, " | "),
         Type::Checked(checked, _) => inner(checked),
         Type::Class(id) => match &classes.get(*id).body {
-            Body::Enum(members) if is_shown_by_values(*id, classes) => {
+            ClassBody::Enum(members) if is_shown_by_values(*id, classes) => {
                 let values = members.iter().map(|member| literal::value(&member.value));
                 values.collect::<Vec<_>>().join(" | ")
             }
-            Body::Root(ty) if depth < ROOTS_DEEP => brief_within(ty, classes, depth + 1),
+            ClassBody::Root(ty) if depth < ROOTS_DEEP => brief_within(ty, classes, depth + 1),
             _ => classes.get(*id).name.clone(),
         },
     }
@@ -311,7 +315,7 @@ fn brief_within(ty: &Type, classes: &Classes, depth: usize) -> String {
 
 /// Whether an enum's values stand in the place of its name.
 fn is_shown_by_values(id: ClassId, classes: &Classes) -> bool {
-    let Body::Enum(members) = &classes.get(id).body else { return false };
+    let ClassBody::Enum(members) = &classes.get(id).body else { return false };
     let chars: usize = members.iter().map(|member| literal::value(&member.value).chars().count() + 3).sum();
     chars <= VALUES_CHARS
 }

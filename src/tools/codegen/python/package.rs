@@ -6,10 +6,10 @@ use super::literal;
 use super::overview::first_sentence;
 use crate::tools::codegen::{FunctionModule, Module, Server, Tool, identifier};
 
-/// How much of a tool's description the index shows, in characters: it has one line for each tool.
+/// The part of a tool's description that the index shows, in characters: it has one line for each tool.
 const SUMMARY_CHARS: usize = 120;
 
-/// What the package takes from the runtime: the connection, the errors that users want to catch, and what lists the tools.
+/// The names that the package takes from the runtime: the connection, the errors that users want to catch, and the list of tools.
 const IMPORTS: &str = "\
 from ipybox_modules import ToolPackage
 from ipybox_runtime import (
@@ -63,7 +63,7 @@ pub(in crate::tools::codegen) fn render(
     )
 }
 
-/// What a tool does, in one line.
+/// The description of a tool, in one line.
 fn summary(tool: &Tool) -> String {
     let text = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
     literal::comment(&first_sentence(text, SUMMARY_CHARS))

@@ -7,10 +7,10 @@ use super::overview::first_sentence;
 use super::{form_docstring, literal, run_forms};
 use crate::tools::codegen::resources::{Prompt, ResourceTemplate};
 use crate::tools::codegen::scope::{Numbering, Scope};
-use crate::tools::codegen::uri_template::{self, Variable};
+use crate::tools::codegen::uri_template::{self, TemplateVariable};
 use crate::tools::codegen::{Degradation, RunForm, identifier};
 
-/// How much of a description the module's docstring shows, in characters: it has one line for each function.
+/// The part of a description that the module's docstring shows, in characters: it has one line for each function.
 const SUMMARY_CHARS: usize = 120;
 
 /// The most arguments of a prompt that becomes a function.
@@ -20,7 +20,7 @@ const ARGUMENTS_MAX: usize = 200;
 const TAKEN: [&str; 3] = ["annotations", "builtins", "str"];
 
 /// A module as text.
-pub(in crate::tools::codegen) struct Rendered {
+pub(in crate::tools::codegen) struct RenderedResources {
     pub(in crate::tools::codegen) text: String,
     /// The functions made of templates or prompts.
     pub(in crate::tools::codegen) functions: Vec<String>,
@@ -30,18 +30,18 @@ pub(in crate::tools::codegen) struct Rendered {
 
 /// The package that a module is for, and the name that it has there.
 #[derive(Clone, Copy)]
-pub(in crate::tools::codegen) struct Place<'a> {
+pub(in crate::tools::codegen) struct ModulePlace<'a> {
     pub(in crate::tools::codegen) server: &'a str,
     pub(in crate::tools::codegen) module: &'a str,
     pub(in crate::tools::codegen) form: RunForm,
 }
 
-/// What is the same in all modules of one kind.
+/// The common parts of all modules of one kind.
 struct Kind {
     /// The name of the module, unless a tool has it, and of what it is about.
     name: &'static str,
     imports: &'static str,
-    /// What the functions are called on: an instance of this class.
+    /// The object that the functions are called on: an instance of this class.
     object: &'static str,
     class: &'static str,
     /// The method that the functions call which are made of templates or prompts.
@@ -138,9 +138,9 @@ struct Parameter {
 
 /// The module for resources with these templates.
 pub(in crate::tools::codegen) fn render_resources(
-    place: Place<'_>,
+    place: ModulePlace<'_>,
     templates: &[ResourceTemplate],
-) -> Rendered {
+) -> RenderedResources {
     let mut names = names(&RESOURCES, place.form);
     let (mut functions, mut degraded) = (Vec::new(), Vec::new());
     for template in templates {
@@ -155,11 +155,18 @@ pub(in crate::tools::codegen) fn render_resources(
     let needs_containers =
         functions.iter().flat_map(|function| &function.parameters).any(|parameter| parameter.ty != TEXT);
     let text = render(&RESOURCES, place, &functions, needs_containers);
-    Rendered { text, functions: functions.into_iter().map(|function| function.name).collect(), degraded }
+    RenderedResources {
+        text,
+        functions: functions.into_iter().map(|function| function.name).collect(),
+        degraded,
+    }
 }
 
 /// The module for these prompts.
-pub(in crate::tools::codegen) fn render_prompts(place: Place<'_>, prompts: &[Prompt]) -> Rendered {
+pub(in crate::tools::codegen) fn render_prompts(
+    place: ModulePlace<'_>,
+    prompts: &[Prompt],
+) -> RenderedResources {
     let mut names = names(&PROMPTS, place.form);
     let (usable, others): (Vec<_>, Vec<_>) =
         prompts.iter().partition(|prompt| prompt.arguments.len() <= ARGUMENTS_MAX);
@@ -170,7 +177,7 @@ pub(in crate::tools::codegen) fn render_prompts(place: Place<'_>, prompts: &[Pro
         others.into_iter().map(|prompt| Degradation { path: prompt.name.clone(), what: what.clone() });
     let text = render(&PROMPTS, place, &functions, false);
     let functions = functions.into_iter().map(|function| function.name).collect();
-    Rendered { text, functions, degraded: degraded.collect() }
+    RenderedResources { text, functions, degraded: degraded.collect() }
 }
 
 const TEXT: &str = "str";
@@ -178,14 +185,14 @@ const TEXTS: &str = "str | Sequence[str] | Mapping[str, str]";
 
 fn of_template(
     template: &ResourceTemplate,
-    variables: Vec<Variable>,
+    variables: Vec<TemplateVariable>,
     names: &mut Scope,
     form: RunForm,
 ) -> Function {
     let words = words(template.description.as_deref(), template.title.as_deref());
     let mut doc = if words.is_empty() { "Read a resource.".to_owned() } else { words.clone() };
     let _infallible = write!(doc, "\n\nIts URI is `{}`.", template.uri_template);
-    let parameters = variables.into_iter().map(|Variable { name, is_exploded, is_required }| {
+    let parameters = variables.into_iter().map(|TemplateVariable { name, is_exploded, is_required }| {
         (name, if is_exploded { TEXTS } else { TEXT }, is_required)
     });
     Function {
@@ -271,7 +278,7 @@ fn summary(words: &str) -> String {
     literal::comment(&first_sentence(words, SUMMARY_CHARS))
 }
 
-fn render(kind: &Kind, place: Place<'_>, functions: &[Function], needs_containers: bool) -> String {
+fn render(kind: &Kind, place: ModulePlace<'_>, functions: &[Function], needs_containers: bool) -> String {
     let Kind { imports, object, class, .. } = kind;
     let mut text = format!(
         "{}\n\nfrom __future__ import annotations\n\nimport builtins\n",
@@ -322,15 +329,18 @@ fn write_function(
 
 /// Parameters as Python declares them.
 fn declared(parameters: &[Parameter]) -> String {
-    let declared = parameters.iter().map(|Parameter { name, ty, is_required, .. }| match is_required {
-        true => format!("{name}: {ty}"),
-        false => format!("{name}: {ty} | None = None"),
+    let declared = parameters.iter().map(|Parameter { name, ty, is_required, .. }| {
+        if *is_required { format!("{name}: {ty}") } else { format!("{name}: {ty} | None = None") }
     });
     declared.collect::<Vec<_>>().join(", ")
 }
 
 /// The docstring of a module: what it has, in a line for each function.
-fn overview(kind: &Kind, Place { server, module, form }: Place<'_>, functions: &[Function]) -> String {
+fn overview(
+    kind: &Kind,
+    ModulePlace { server, module, form }: ModulePlace<'_>,
+    functions: &[Function],
+) -> String {
     let name = kind.name;
     let mut title = name.to_owned();
     title[..1].make_ascii_uppercase();

@@ -4,20 +4,20 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::Client;
-use super::Place;
+use super::ConfigurationFile;
+use super::KnownClient;
 use super::placeholders::{self, Inputs};
 use crate::connections::mcp_client::{DISABLED, ENABLED, HttpTransport};
 use crate::ground::env::dotenv_variables;
 use crate::ground::files::small;
 use crate::ground::text::one_line;
 
-/// What the entry of a server is adapted to.
-pub(super) struct Setting<'a> {
-    pub(super) place: &'a Place,
+/// The setting that the entry of a server is adapted to.
+pub(super) struct EntrySetting<'a> {
+    pub(super) place: &'a ConfigurationFile,
     pub(super) workspace: &'a Path,
     pub(super) home: Option<&'a Path>,
-    /// What VS Code asks its user for.
+    /// The inputs that VS Code asks its user for.
     pub(super) inputs: &'a Inputs,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Adapted {
 ///
 /// # Errors
 /// Why it cannot be taken, as a text.
-pub(super) fn adapt(entry: &Map<String, Value>, setting: &Setting<'_>) -> Result<Adapted, String> {
+pub(super) fn adapt(entry: &Map<String, Value>, setting: &EntrySetting<'_>) -> Result<Adapted, String> {
     let mut adapted = Adapted { entry: entry.clone(), ..Adapted::default() };
     let client = setting.place.client;
     refuse_disabled(&adapted.entry)?;
@@ -46,7 +46,7 @@ pub(super) fn adapt(entry: &Map<String, Value>, setting: &Setting<'_>) -> Result
     if adapted.entry.remove("trust_workspace").is_some() {
         adapted.notes.push("Ignored: `trust_workspace`: give it to `register_mcp_server`.".to_owned());
     }
-    if client.is_some_and(Client::counts_milliseconds)
+    if client.is_some_and(KnownClient::counts_milliseconds)
         && let Some(timeout) = adapted.entry.remove("timeout")
     {
         adapted.entry.entry("startup_timeout_ms").or_insert(timeout);
@@ -62,7 +62,7 @@ pub(super) fn adapt(entry: &Map<String, Value>, setting: &Setting<'_>) -> Result
     let filling = placeholders::Filling {
         workspace: setting.workspace,
         is_program,
-        has_bare_names: client.is_some_and(Client::fills_bare_names),
+        has_bare_names: client.is_some_and(KnownClient::fills_bare_names),
         inputs: setting.inputs,
     };
     filling.translate(&mut adapted.entry, &mut adapted.notes)?;
@@ -82,7 +82,7 @@ fn refuse_disabled(entry: &Map<String, Value>) -> Result<(), String> {
 }
 
 /// Reads the variables of `envFile`; those of `env` win.
-fn take_env_file(adapted: &mut Adapted, setting: &Setting<'_>) -> Result<(), String> {
+fn take_env_file(adapted: &mut Adapted, setting: &EntrySetting<'_>) -> Result<(), String> {
     let named = ["envFile", "env_file"].iter().find_map(|key| adapted.entry.remove(*key));
     let Some(Value::String(named)) = named else { return Ok(()) };
     let shown = one_line(&named);

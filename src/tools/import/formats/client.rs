@@ -1,8 +1,8 @@
-//! How the formats of clients differ. Pure.
+//! The differences of the formats of clients. Pure.
 
-use crate::ground::clients::Client;
+use crate::ground::clients::KnownClient;
 
-impl Client {
+impl KnownClient {
     /// The key under which it has its servers.
     pub(super) fn wrapper(self) -> &'static str {
         match self {

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Contents, Left, Offered, names};
+use super::{FileServers, LeftOutServers, Offered, names};
 use crate::connections::mcp_client::ServerParameters;
 
-/// How many servers are taken. Nobody has as many; a stranger's file must not start or ask for any number.
+/// The number of servers that are taken. Nobody has as many; a stranger's file must not start or ask for any number.
 const MOST_SERVERS: usize = 256;
 
 /// The directories that some files write as paths, and others as placeholders.
@@ -45,9 +45,12 @@ impl Directories<'_> {
 
 /// Puts the servers of files together, in the order of precedence. A server that two files have the same way is one; of
 /// different ones with the same name the first keeps it.
-pub(crate) fn merge(files: impl IntoIterator<Item = Contents>, directories: &Directories<'_>) -> Contents {
-    let mut merged = Contents::default();
-    for Contents { offered, left } in files {
+pub(crate) fn merge(
+    files: impl IntoIterator<Item = FileServers>,
+    directories: &Directories<'_>,
+) -> FileServers {
+    let mut merged = FileServers::default();
+    for FileServers { offered, left } in files {
         merged.left.extend(left);
         for server in offered {
             add(&mut merged, server, directories);
@@ -56,7 +59,7 @@ pub(crate) fn merge(files: impl IntoIterator<Item = Contents>, directories: &Dir
     merged
 }
 
-fn add(merged: &mut Contents, mut server: Offered, directories: &Directories<'_>) {
+fn add(merged: &mut FileServers, mut server: Offered, directories: &Directories<'_>) {
     let is_alike = |known: &&mut Offered| {
         directories.are_same(&known.parameters, &server.parameters)
             && (known.name == server.name || known.original == server.original)
@@ -68,7 +71,7 @@ fn add(merged: &mut Contents, mut server: Offered, directories: &Directories<'_>
     if merged.offered.len() >= MOST_SERVERS {
         let (name, place) = (server.original, server.places.swap_remove(0));
         let why = format!("there are more than {MOST_SERVERS} servers");
-        merged.left.push(Left { name, place, why });
+        merged.left.push(LeftOutServers { name, place, why });
         return;
     }
     let is_taken = |name: &str| merged.offered.iter().any(|known| known.name == name);
@@ -78,7 +81,7 @@ fn add(merged: &mut Contents, mut server: Offered, directories: &Directories<'_>
         let suffix = place.client.map_or(stem, |client| client.name().to_owned());
         let Some(name) = names::with_suffix(&server.name, &suffix, is_taken) else {
             let (name, place) = (server.original, place.clone());
-            merged.left.push(Left { name, place, why: "there is no name left for it".to_owned() });
+            merged.left.push(LeftOutServers { name, place, why: "there is no name left for it".to_owned() });
             return;
         };
         server.notes.retain(|note| !note.ends_with(&format!("is the package `{}`.", server.name)));

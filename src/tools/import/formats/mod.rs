@@ -16,10 +16,10 @@ use std::path::PathBuf;
 
 pub(crate) use self::merge::{Directories, merge};
 pub(crate) use self::ourselves::OURSELVES;
-pub(crate) use self::read::{Reader, Unreadable};
-pub(crate) use self::secrets::{Found, replace as replace_secrets};
+pub(crate) use self::read::{ConfigurationReader, Unreadable};
+pub(crate) use self::secrets::{FoundSecret, replace as replace_secrets};
 use crate::connections::mcp_client::ServerParameters;
-pub(crate) use crate::ground::clients::{Client, Place, Surroundings};
+pub(crate) use crate::ground::clients::{ClientDirectories, ConfigurationFile, KnownClient};
 
 /// A server that a client has.
 #[derive(Debug, Clone)]
@@ -28,10 +28,10 @@ pub(crate) struct Offered {
     pub(crate) name: String,
     /// Its name there.
     pub(crate) original: String,
-    /// How it is reached. Secrets in clear text are in it.
+    /// The way to reach it. Secrets in clear text are in it.
     pub(crate) parameters: ServerParameters,
     /// The files that have it, the first by precedence first.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<ConfigurationFile>,
     /// Files beside those that its parameters were read from.
     pub(crate) read: Vec<PathBuf>,
     /// Parts that were left out or reinterpreted, a sentence each.
@@ -40,26 +40,26 @@ pub(crate) struct Offered {
 
 /// A server, or several, that is not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct LeftOutServers {
     /// Its name there.
     pub(crate) name: String,
     /// The file that has it.
-    pub(crate) place: Place,
+    pub(crate) place: ConfigurationFile,
     /// Why, as a text.
     pub(crate) why: String,
 }
 
 /// The servers of a file.
 #[derive(Debug, Default)]
-pub(crate) struct Contents {
+pub(crate) struct FileServers {
     pub(crate) offered: Vec<Offered>,
-    pub(crate) left: Vec<Left>,
+    pub(crate) left: Vec<LeftOutServers>,
 }
 
-impl Place {
+impl ConfigurationFile {
     /// A file of no known client.
     pub(crate) fn of_file(path: PathBuf) -> Self {
-        Self { client: Client::of_file(&path), path }
+        Self { client: KnownClient::of_file(&path), path }
     }
 
     /// Whose it is, for people: the client, or the file.

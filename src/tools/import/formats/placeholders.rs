@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::ground::env::{SECRET, is_variable_name};
 use crate::ground::text::one_line;
 
-/// What VS Code asks its user for, by id: the description, and the default unless it is a password.
+/// The inputs that VS Code asks its user for, by id: the description, and the default unless it is a password.
 #[derive(Default)]
 pub(super) struct Inputs(BTreeMap<String, Input>);
 
@@ -32,7 +32,7 @@ impl Inputs {
     }
 }
 
-/// How the placeholders of one server are filled.
+/// The filling of the placeholders of one server.
 pub(super) struct Filling<'a> {
     pub(super) workspace: &'a Path,
     /// Whether the server is a program, whose parameters may have `${workspace}`.
@@ -95,9 +95,10 @@ impl Filling<'_> {
                 let name: &str = &rest[1..];
                 let end = name.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
                 let name = &name[..end.unwrap_or(name.len())];
-                match self.has_bare_names && is_variable_name(name) {
-                    true => translated.push_str(&format!("${{{name}}}")),
-                    false => translated.push_str(&rest[..=name.len()]),
+                if self.has_bare_names && is_variable_name(name) {
+                    translated.push_str(&format!("${{{name}}}"))
+                } else {
+                    translated.push_str(&rest[..=name.len()])
                 }
                 rest = &rest[1 + name.len()..];
             }
@@ -105,7 +106,7 @@ impl Filling<'_> {
         translated + rest
     }
 
-    /// What `${inner}` becomes; `None` if it stays as it is.
+    /// The value of `${inner}`; `None` if it stays as it is.
     fn filled(&self, inner: &str, notes: &mut Vec<String>) -> Option<String> {
         let (name, _) = inner.split_once(":-").unwrap_or((inner, ""));
         Some(match name {
@@ -120,13 +121,14 @@ impl Filling<'_> {
     }
 
     fn workspace(&self) -> String {
-        match self.is_program {
-            true => "${workspace}".to_owned(),
-            false => self.workspace.to_string_lossy().into_owned(),
+        if self.is_program {
+            "${workspace}".to_owned()
+        } else {
+            self.workspace.to_string_lossy().into_owned()
         }
     }
 
-    /// What another client asks its user for is a variable here.
+    /// The variable in place of an input that another client asks its user for.
     fn input(&self, id: &str, notes: &mut Vec<String>) -> String {
         let variable = variable_for(id);
         let input = self.inputs.0.get(id);

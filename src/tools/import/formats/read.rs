@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::adapt::{self, Adapted, Setting};
+use super::adapt::{self, Adapted, EntrySetting};
 use super::placeholders::Inputs;
 use super::secrets::hide;
-use super::{Client, Place};
-use super::{Contents, Left, Offered, document, names, ourselves};
+use super::{ConfigurationFile, KnownClient};
+use super::{FileServers, LeftOutServers, Offered, document, names, ourselves};
 use crate::connections::mcp_client::{Reach, ServerParameters, is_comment_entry, kind, servers_in};
 use crate::ground::files::small;
 use crate::ground::text::{listed, one_line};
@@ -34,7 +34,7 @@ pub(crate) enum Unreadable {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the file.
         reason: String,
     },
     /// There are no servers in it.
@@ -46,7 +46,7 @@ pub(crate) enum Unreadable {
     NoServers {
         /// The file.
         path: PathBuf,
-        /// What there is instead.
+        /// The content in its place.
         reason: String,
     },
 }
@@ -65,7 +65,7 @@ impl Unreadable {
 }
 
 /// Reads configuration files.
-pub(crate) struct Reader<'a> {
+pub(crate) struct ConfigurationReader<'a> {
     /// The workspace's real path.
     pub(crate) workspace: &'a Path,
     pub(crate) home: Option<&'a Path>,
@@ -76,28 +76,30 @@ pub(crate) struct Reader<'a> {
 /// An entry as it is in the file.
 type Entry = (String, Value);
 
-impl Reader<'_> {
+impl ConfigurationReader<'_> {
     /// The servers in a file.
     ///
     /// # Errors
     /// There is none in it, or it cannot be read.
-    pub(crate) fn read(&self, place: &Place) -> Result<Contents, Unreadable> {
+    pub(crate) fn read(&self, place: &ConfigurationFile) -> Result<FileServers, Unreadable> {
         let document = self.document(place)?;
-        let mut contents = Contents::default();
+        let mut contents = FileServers::default();
         let entries = self.entries(place, &document, &mut contents.left);
         let entries = entries.map_err(|reason| Unreadable::NoServers { path: place.path.clone(), reason })?;
         let inputs = Inputs::of(&document);
-        let setting = Setting { place, workspace: self.workspace, home: self.home, inputs: &inputs };
+        let setting = EntrySetting { place, workspace: self.workspace, home: self.home, inputs: &inputs };
         for (name, entry) in entries {
             match self.offered(&name, &entry, &setting) {
                 Ok(offered) => contents.offered.push(offered),
-                Err(why) => contents.left.push(Left { name, place: place.clone(), why: hide(&why) }),
+                Err(why) => {
+                    contents.left.push(LeftOutServers { name, place: place.clone(), why: hide(&why) })
+                }
             }
         }
         Ok(contents)
     }
 
-    fn document(&self, place: &Place) -> Result<Map<String, Value>, Unreadable> {
+    fn document(&self, place: &ConfigurationFile) -> Result<Map<String, Value>, Unreadable> {
         let path = &place.path;
         let limit = if path.starts_with(self.workspace) { small::BY_HAND } else { LARGEST };
         let content = small::read_in(self.workspace, path, limit);
@@ -116,9 +118,9 @@ impl Reader<'_> {
     /// The entries of a document, by name; the error says what there is instead.
     fn entries(
         &self,
-        place: &Place,
+        place: &ConfigurationFile,
         document: &Map<String, Value>,
-        left: &mut Vec<Left>,
+        left: &mut Vec<LeftOutServers>,
     ) -> Result<Vec<Entry>, String> {
         let Some(client) = place.client else {
             let found = servers_in(document);
@@ -129,13 +131,13 @@ impl Reader<'_> {
             };
         };
         let mut entries = Vec::new();
-        if client == Client::ClaudeCode {
+        if client == KnownClient::ClaudeCode {
             entries.extend(self.local_entries(place, document, left)?);
         }
         match document.get(client.wrapper()) {
             Some(Value::Object(servers)) => entries.extend(servers.clone()),
             // As a setting of an editor, or a file that was written for another client.
-            None if entries.is_empty() && client != Client::Gemini => {
+            None if entries.is_empty() && client != KnownClient::Gemini => {
                 entries.extend(servers_in(document).unwrap_or_default());
             }
             None => {}
@@ -145,7 +147,7 @@ impl Reader<'_> {
             }
         }
         entries.retain(|(name, entry)| !is_comment_entry(name, entry));
-        if client == Client::Gemini {
+        if client == KnownClient::Gemini {
             refuse_excluded(place, document, &mut entries, left);
         }
         match (entries.is_empty() && left.is_empty(), document.contains_key(client.wrapper())) {
@@ -158,9 +160,9 @@ impl Reader<'_> {
     /// The servers that Claude Code has for this workspace alone, which win.
     fn local_entries(
         &self,
-        place: &Place,
+        place: &ConfigurationFile,
         document: &Map<String, Value>,
-        left: &mut Vec<Left>,
+        left: &mut Vec<LeftOutServers>,
     ) -> Result<Vec<Entry>, String> {
         let Some(projects) = document.get("projects").and_then(Value::as_object) else {
             return Ok(Vec::new());
@@ -174,13 +176,14 @@ impl Reader<'_> {
             };
             let is_this = Path::new(path) == self.workspace
                 || Path::new(path).canonicalize().is_ok_and(|path| path == self.workspace);
-            match is_this {
-                true => entries.extend(servers.clone()),
-                false => others.extend(servers.keys().map(String::as_str)),
+            if is_this {
+                entries.extend(servers.clone())
+            } else {
+                others.extend(servers.keys().map(String::as_str))
             }
         }
         if !others.is_empty() {
-            left.push(Left {
+            left.push(LeftOutServers {
                 name: listed(others.iter().copied()).replace('`', ""),
                 place: place.clone(),
                 why: "configured for other projects: import there, by `--workspace`".to_owned(),
@@ -189,7 +192,7 @@ impl Reader<'_> {
         Ok(entries)
     }
 
-    fn offered(&self, name: &str, entry: &Value, setting: &Setting<'_>) -> Result<Offered, String> {
+    fn offered(&self, name: &str, entry: &Value, setting: &EntrySetting<'_>) -> Result<Offered, String> {
         let package = names::package(name)
             .ok_or("no letter or digit of its name can be in the name of a Python package")?;
         let entry = entry.as_object().ok_or_else(|| format!("it is {} instead of an object", kind(entry)))?;
@@ -220,7 +223,7 @@ impl Reader<'_> {
     pub(crate) fn disabled_in_claude_code(&self, user_file: &Path) -> BTreeSet<String> {
         let settings = [".claude/settings.local.json", ".claude/settings.json"];
         let mut names = BTreeSet::new();
-        let place = |path: PathBuf| Place { client: Some(Client::ClaudeCode), path };
+        let place = |path: PathBuf| ConfigurationFile { client: Some(KnownClient::ClaudeCode), path };
         for file in settings {
             if let Ok(document) = self.document(&place(self.workspace.join(file))) {
                 names.extend(texts(&document, "disabledMcpjsonServers"));
@@ -239,10 +242,10 @@ impl Reader<'_> {
 
 /// Gemini CLI says in `mcp` which servers it uses.
 fn refuse_excluded(
-    place: &Place,
+    place: &ConfigurationFile,
     document: &Map<String, Value>,
     entries: &mut Vec<Entry>,
-    left: &mut Vec<Left>,
+    left: &mut Vec<LeftOutServers>,
 ) {
     let Some(settings) = document.get("mcp").and_then(Value::as_object) else { return };
     let excluded = texts(settings, "excluded");
@@ -251,7 +254,7 @@ fn refuse_excluded(
         let is_used = !excluded.contains(name) && (allowed.is_empty() || allowed.contains(name));
         if !is_used {
             let why = "it is disabled there".to_owned();
-            left.push(Left { name: name.clone(), place: place.clone(), why });
+            left.push(LeftOutServers { name: name.clone(), place: place.clone(), why });
         }
         is_used
     });
@@ -264,8 +267,9 @@ fn texts(object: &Map<String, Value>, key: &str) -> Vec<String> {
 }
 
 fn keys_of(document: &Map<String, Value>) -> String {
-    match document.is_empty() {
-        true => "it is an empty object".to_owned(),
-        false => format!("it has {}", one_line(&listed(document.keys().map(String::as_str)))),
+    if document.is_empty() {
+        "it is an empty object".to_owned()
+    } else {
+        format!("it has {}", one_line(&listed(document.keys().map(String::as_str))))
     }
 }

@@ -11,7 +11,7 @@ use crate::connections::mcp_client::{HttpParameters, Reach, ServerParameters, St
 use crate::ground::env::{is_for_a_secret, is_variable_name};
 
 /// A secret in a text: what is shown of it, and its place.
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundSecret<'a> {
     /// A name for it, such as `GITHUB_TOKEN`, `Authorization` or `args.2`.
     pub(crate) key: &'a str,
     /// The secret.
@@ -19,7 +19,7 @@ pub(crate) struct Found<'a> {
 }
 
 /// Returns the placeholder that replaces a secret.
-pub(crate) type Replace<'a> = &'a mut dyn FnMut(Found<'_>) -> String;
+pub(crate) type Replace<'a> = &'a mut dyn FnMut(FoundSecret<'_>) -> String;
 
 /// Tokens that are known by their beginnings.
 static TOKENS: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -115,13 +115,14 @@ pub(crate) fn replace(parameters: &mut ServerParameters, replace: Replace<'_>) {
 
 /// A text about a server, without the secrets that it may quote.
 pub(super) fn hide(text: &str) -> String {
-    let hidden = &mut |_: Found<'_>| "…".to_owned();
+    let hidden = &mut |_: FoundSecret<'_>| "…".to_owned();
     let mut is_value = false;
     let words = text.split(' ').map(|word| {
         let bare = word.trim_matches(['`', '\'', '"', ',', '.']);
-        let shown = match is_value && !bare.starts_with('-') {
-            true => whole("", word, hidden),
-            false => text_of_word(word, hidden),
+        let shown = if is_value && !bare.starts_with('-') {
+            whole("", word, hidden)
+        } else {
+            text_of_word(word, hidden)
         };
         is_value =
             bare.starts_with("--") && !bare.contains('=') && is_secret_word(bare.trim_start_matches('-'));
@@ -134,7 +135,7 @@ fn text_of_word(word: &str, replace: Replace<'_>) -> String {
     if word.contains("://") { address(word, replace) } else { assignments("", word, replace) }
 }
 
-/// What kind of name stands beside a value.
+/// The kind of name beside a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Naming {
     Variable,
@@ -174,7 +175,7 @@ fn whole(key: &str, value: &str, replace: Replace<'_>) -> String {
         return value.to_owned();
     }
     if !value.contains("${") {
-        return replace(Found { key, value });
+        return replace(FoundSecret { key, value });
     }
     let mut replaced = String::with_capacity(value.len());
     let mut rest = value;
@@ -183,7 +184,7 @@ fn whole(key: &str, value: &str, replace: Replace<'_>) -> String {
         replaced.push_str(&literal(key, before, replace));
         replaced.push_str(&match placeholder.split_once(":-") {
             // A placeholder cannot have another one as its default: the kept secret takes the place of both.
-            Some((_, default)) if default.len() >= SHORTEST => replace(Found { key, value: default }),
+            Some((_, default)) if default.len() >= SHORTEST => replace(FoundSecret { key, value: default }),
             _ => format!("${{{placeholder}}}"),
         });
         rest = tail;
@@ -195,7 +196,11 @@ fn whole(key: &str, value: &str, replace: Replace<'_>) -> String {
 fn literal(key: &str, part: &str, replace: Replace<'_>) -> String {
     let has_letters = part.chars().filter(char::is_ascii_alphanumeric).count() >= 8;
     let is_prose = part.trim().chars().any(char::is_whitespace);
-    if has_letters && !is_prose { replace(Found { key, value: part }) } else { tokens(key, part, replace) }
+    if has_letters && !is_prose {
+        replace(FoundSecret { key, value: part })
+    } else {
+        tokens(key, part, replace)
+    }
 }
 
 /// A text in which secrets may be named: an option, a header, a URL, a line for a shell.
@@ -242,9 +247,8 @@ fn address(text: &str, replace: Replace<'_>) -> String {
         format!("{}{user}{}@", &found[1], whole(key, secret, replace))
     });
     let (before_query, query) = found.split_at(found.find(['?', '#']).unwrap_or(found.len()));
-    let path = before_query.split('/').map(|part| match looks_random(part) {
-        true => replace(Found { key, value: part }),
-        false => part.to_owned(),
+    let path = before_query.split('/').map(|part| {
+        if looks_random(part) { replace(FoundSecret { key, value: part }) } else { part.to_owned() }
     });
     let path = path.collect::<Vec<_>>().join("/");
     assignments(key, &(path + query), replace)
@@ -253,20 +257,24 @@ fn address(text: &str, replace: Replace<'_>) -> String {
 fn assignments(key: &str, text: &str, replace: Replace<'_>) -> String {
     let assigned = each(ASSIGNMENTS.as_ref(), text, |found| {
         let [name, sign, quote, value] = [1, 2, 3, 4].map(|group| &found[group]);
-        match is_secret_word(name) {
-            true => format!("{name}{sign}{quote}{}", whole(key, value, replace)),
-            false => found[0].to_owned(),
+        if is_secret_word(name) {
+            format!("{name}{sign}{quote}{}", whole(key, value, replace))
+        } else {
+            found[0].to_owned()
         }
     });
-    let named = each(MEMBERS.as_ref(), &assigned, |found| match is_secret_word(&found[2]) {
-        true => format!("{}{}", &found[1], with_scheme(key, &found[3], replace)),
-        false => found[0].to_owned(),
+    let named = each(MEMBERS.as_ref(), &assigned, |found| {
+        if is_secret_word(&found[2]) {
+            format!("{}{}", &found[1], with_scheme(key, &found[3], replace))
+        } else {
+            found[0].to_owned()
+        }
     });
     tokens(key, &named, replace)
 }
 
 fn tokens(key: &str, text: &str, replace: Replace<'_>) -> String {
-    each(TOKENS.as_ref(), text, |found| replace(Found { key, value: &found[0] }))
+    each(TOKENS.as_ref(), text, |found| replace(FoundSecret { key, value: &found[0] }))
 }
 
 /// `text` with each match replaced.

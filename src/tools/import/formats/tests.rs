@@ -25,15 +25,22 @@ impl Home {
         std::fs::write(path, content).unwrap();
     }
 
-    fn read(&self, client: Option<Client>, file: &str) -> Result<Contents, Unreadable> {
+    fn read(&self, client: Option<KnownClient>, file: &str) -> Result<FileServers, Unreadable> {
         let (workspace, home) = (self.path("work"), self.path(""));
-        let reader = Reader { workspace: &workspace, home: Some(&home), has_program: &|_| false };
-        reader.read(&Place { client, path: self.path(file) })
+        let reader =
+            ConfigurationReader { workspace: &workspace, home: Some(&home), has_program: &|_| false };
+        reader.read(&ConfigurationFile { client, path: self.path(file) })
     }
 
     /// Writes and reads a file.
     #[track_caller]
-    fn check(&self, client: Client, file: &str, content: &str, expected: &[(&str, Value)]) -> Contents {
+    fn check(
+        &self,
+        client: KnownClient,
+        file: &str,
+        content: &str,
+        expected: &[(&str, Value)],
+    ) -> FileServers {
         self.write(file, content);
         let contents = self.read(Some(client), file).unwrap();
         let found: Vec<(&str, Value)> = contents
@@ -52,7 +59,7 @@ impl Home {
 }
 
 #[track_caller]
-fn check_left(contents: &Contents, expected: &[(&str, &str)]) {
+fn check_left(contents: &FileServers, expected: &[(&str, &str)]) {
     assert_eq!(contents.left.len(), expected.len(), "{:?}", contents.left);
     for (left, (name, why)) in contents.left.iter().zip(expected) {
         assert!(left.name == *name && left.why.contains(why), "{left:?}");
@@ -62,7 +69,7 @@ fn check_left(contents: &Contents, expected: &[(&str, &str)]) {
 #[test]
 fn claude_code_in_a_project() {
     let contents = Home::new().check(
-        Client::ClaudeCode,
+        KnownClient::ClaudeCode,
         "work/.mcp.json",
         r#"{
           "mcpServers": {
@@ -112,17 +119,17 @@ fn claude_code_of_a_user_has_servers_of_projects_too() {
         },
     });
     let servers = [("here", json!({"command": "b"})), ("everywhere", json!({"command": "a"}))];
-    let contents = home.check(Client::ClaudeCode, ".claude.json", &content.to_string(), &servers);
+    let contents = home.check(KnownClient::ClaudeCode, ".claude.json", &content.to_string(), &servers);
     check_left(&contents, &[("there, yonder", "other projects")]);
     let workspace = home.path("work");
-    let reader = Reader { workspace: &workspace, home: None, has_program: &|_| false };
+    let reader = ConfigurationReader { workspace: &workspace, home: None, has_program: &|_| false };
     assert!(reader.disabled_in_claude_code(&home.path(".claude.json")).contains("off"));
 }
 
 #[test]
 fn claude_desktop() {
     Home::new().check(
-        Client::ClaudeDesktop,
+        KnownClient::ClaudeDesktop,
         "claude_desktop_config.json",
         r#"{"globalShortcut": "", "mcpServers": {"filesystem": {"command": "npx",
             "args": ["-y", "@modelcontextprotocol/server-filesystem", "/Users/me/Desktop"]}}}"#,
@@ -138,7 +145,7 @@ fn cursor() {
     let home = Home::new();
     home.write("work/.env.mcp", "# for the server\nAPI_KEY='abc$1'\nexport MODE=fast\n");
     let contents = home.check(
-        Client::Cursor,
+        KnownClient::Cursor,
         "work/.cursor/mcp.json",
         r#"{"mcpServers": {
             "local": {"type": "stdio", "command": "python", "args": ["${workspaceFolder}/tools/server.py"],
@@ -169,7 +176,7 @@ fn cursor() {
 #[test]
 fn vs_code() {
     let contents = Home::new().check(
-        Client::VsCode,
+        KnownClient::VsCode,
         "work/.vscode/mcp.json",
         r#"{
           // A comment, as VS Code allows.
@@ -198,7 +205,7 @@ fn vs_code() {
 #[test]
 fn codex() {
     let contents = Home::new().check(
-        Client::Codex,
+        KnownClient::Codex,
         "config.toml",
         r#"
 model = "gpt-5"
@@ -246,7 +253,7 @@ enabled = false
 #[test]
 fn windsurf() {
     let contents = Home::new().check(
-        Client::Windsurf,
+        KnownClient::Windsurf,
         "mcp_config.json",
         r#"{"mcpServers": {
             "remote": {"serverUrl": "https://a.example/mcp", "headers": {"API_KEY": "Bearer ${env:AUTH_TOKEN}"}},
@@ -271,7 +278,7 @@ fn windsurf() {
 #[test]
 fn gemini_cli() {
     let contents = Home::new().check(
-        Client::Gemini,
+        KnownClient::Gemini,
         "settings.json",
         r#"{
           "theme": "GitHub", "mcp": {"excluded": ["off"]},
@@ -318,7 +325,7 @@ fn a_file_of_no_known_client() {
 #[test]
 fn what_is_wrong_with_one_server_does_not_cost_the_others() {
     let contents = Home::new().check(
-        Client::ClaudeCode,
+        KnownClient::ClaudeCode,
         "x.json",
         r#"{"mcpServers": {"good": {"command": "a"}, "null": null, "text": "npx", "日本": {"command": "a"},
             "no": {}, "args": {"command": "a", "args": "b"}, "arg": {"command": "a", "arg": ["b"]},
@@ -365,13 +372,13 @@ fn files_that_are_no_configuration_are_named() {
     assert!(text("work/link.json").contains("symbolic link out of the workspace"));
 }
 
-fn merged(files: impl IntoIterator<Item = Contents>) -> Contents {
+fn merged(files: impl IntoIterator<Item = FileServers>) -> FileServers {
     merge(files, &Directories { workspace: Path::new("/home/me/work"), home: Some(Path::new("/home/me")) })
 }
 
 #[test]
 fn remarks_are_no_servers_and_no_parameters() {
-    for (client, wrapper) in [(Client::ClaudeCode, "mcpServers"), (Client::VsCode, "servers")] {
+    for (client, wrapper) in [(KnownClient::ClaudeCode, "mcpServers"), (KnownClient::VsCode, "servers")] {
         let content = json!({
             "_comment": "of the whole file",
             wrapper: {
@@ -412,7 +419,7 @@ fn servers_that_are_turned_off_are_left() {
     }
     let on = ["on0", "on1", "on2"].map(|name| (name, json!({"command": "a"})));
     let content = json!({"mcpServers": servers}).to_string();
-    let contents = Home::new().check(Client::Cursor, "x.json", &content, &on);
+    let contents = Home::new().check(KnownClient::Cursor, "x.json", &content, &on);
     assert!(contents.left.iter().all(|left| left.why == "it is disabled there"), "{:?}", contents.left);
     assert_eq!(contents.left.len(), off.len());
     assert!(contents.offered.iter().all(|server| server.notes.is_empty()), "{contents:?}");
@@ -434,7 +441,7 @@ fn clients_write_members_that_they_do_not_use() {
     let authorized =
         json!({"url": "https://a/x", "type": "http", "headers": {"Authorization": "Bearer ${T}"}});
     Home::new().check(
-        Client::Cursor,
+        KnownClient::Cursor,
         "x.json",
         &cherry.to_string(),
         &[
@@ -449,22 +456,25 @@ fn clients_write_members_that_they_do_not_use() {
 
 #[test]
 fn a_server_by_path_is_the_one_by_placeholder() {
-    let offered = |client: Client, parameters: Value| Contents {
+    let offered = |client: KnownClient, parameters: Value| FileServers {
         offered: vec![Offered {
             name: "tools".to_owned(),
             original: "tools".to_owned(),
             parameters: ServerParameters::parse(parameters.as_object().unwrap()).unwrap(),
-            places: vec![Place { client: Some(client), path: Path::new("/x.json").to_owned() }],
+            places: vec![ConfigurationFile { client: Some(client), path: Path::new("/x.json").to_owned() }],
             read: Vec::new(),
             notes: Vec::new(),
         }],
         left: Vec::new(),
     };
     let merged = merged([
-        offered(Client::ClaudeCode, json!({"command": "python", "args": ["/home/me/work/tools/server.py"]})),
-        offered(Client::Cursor, json!({"command": "python", "args": ["${workspace}/tools/server.py"]})),
-        offered(Client::VsCode, json!({"command": "python", "args": ["${HOME}/work/tools/server.py"]})),
-        offered(Client::Codex, json!({"command": "python", "args": ["${workspace}/other/server.py"]})),
+        offered(
+            KnownClient::ClaudeCode,
+            json!({"command": "python", "args": ["/home/me/work/tools/server.py"]}),
+        ),
+        offered(KnownClient::Cursor, json!({"command": "python", "args": ["${workspace}/tools/server.py"]})),
+        offered(KnownClient::VsCode, json!({"command": "python", "args": ["${HOME}/work/tools/server.py"]})),
+        offered(KnownClient::Codex, json!({"command": "python", "args": ["${workspace}/other/server.py"]})),
     ]);
     let places: Vec<_> = merged.offered.iter().map(|server| server.places.len()).collect();
     assert_eq!(places, [3, 1]);
@@ -472,14 +482,17 @@ fn a_server_by_path_is_the_one_by_placeholder() {
 
 #[test]
 fn servers_of_several_clients_are_put_together() {
-    let offered = |name: &str, client: Client, command: &str| {
+    let offered = |name: &str, client: KnownClient, command: &str| {
         let parameters = json!({"command": command});
-        Contents {
+        FileServers {
             offered: vec![Offered {
                 name: name.replace('-', "_"),
                 original: name.to_owned(),
                 parameters: ServerParameters::parse(parameters.as_object().unwrap()).unwrap(),
-                places: vec![Place { client: Some(client), path: Path::new("/x.json").to_owned() }],
+                places: vec![ConfigurationFile {
+                    client: Some(client),
+                    path: Path::new("/x.json").to_owned(),
+                }],
                 read: Vec::new(),
                 notes: Vec::new(),
             }],
@@ -487,11 +500,11 @@ fn servers_of_several_clients_are_put_together() {
         }
     };
     let merged = merged([
-        offered("git-hub", Client::ClaudeCode, "a"),
-        offered("git-hub", Client::Cursor, "a"),
-        offered("git_hub", Client::Cursor, "b"),
-        offered("git_hub", Client::VsCode, "b"),
-        offered("git-hub", Client::Cursor, "c"),
+        offered("git-hub", KnownClient::ClaudeCode, "a"),
+        offered("git-hub", KnownClient::Cursor, "a"),
+        offered("git_hub", KnownClient::Cursor, "b"),
+        offered("git_hub", KnownClient::VsCode, "b"),
+        offered("git-hub", KnownClient::Cursor, "c"),
     ]);
     let names: Vec<(&str, usize)> =
         merged.offered.iter().map(|server| (server.name.as_str(), server.places.len())).collect();

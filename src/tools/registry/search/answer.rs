@@ -2,31 +2,31 @@
 
 use std::fmt::Write as _;
 
-use super::entry::Entry;
-use super::{Detail, Query};
+use super::entry::IndexEntry;
+use super::{SearchDetail, SearchQuery};
 use crate::ground::text::one_line;
 use crate::tools::servers::query::LIMIT;
 
 /// The longest answer, in bytes, if it has no more tools than by default: below 600 tokens. More tools may have more.
 const ANSWER_BYTES: usize = 1800;
-/// How much of that is left for the names of tools that do not fit.
+/// The part of that which is left for the names of tools that do not fit.
 const NAMES_BYTES: usize = 240;
 
 /// The answer with these tools, the best first, of which at most `limit` were asked for.
-pub(super) fn of_hits(hits: &[&Entry], detail: Detail, limit: usize) -> String {
+pub(super) fn of_hits(hits: &[&IndexEntry], detail: SearchDetail, limit: usize) -> String {
     let most = ANSWER_BYTES * limit.max(LIMIT) / LIMIT;
     text(hits, detail, most)
 }
 
 /// The tools in at most `most` bytes: those that do not fit by their names. The first is always there.
-pub(super) fn text(tools: &[&Entry], detail: Detail, most: usize) -> String {
+pub(super) fn text(tools: &[&IndexEntry], detail: SearchDetail, most: usize) -> String {
     let mut servers: Vec<&str> = Vec::new();
     let mut text = String::new();
     let mut left_out: Vec<String> = Vec::new();
     for entry in tools {
         let shown = shown(entry, detail);
         let room = most.saturating_sub(NAMES_BYTES + text.len() + imports(&servers).len());
-        if shown.len() > room && (detail == Detail::Names || !text.is_empty()) {
+        if shown.len() > room && (detail == SearchDetail::Names || !text.is_empty()) {
             left_out.push(entry.path());
             continue;
         }
@@ -37,7 +37,7 @@ pub(super) fn text(tools: &[&Entry], detail: Detail, most: usize) -> String {
             servers.push(&entry.server);
         }
     }
-    if detail != Detail::Names {
+    if detail != SearchDetail::Names {
         text.insert_str(0, &imports(&servers));
     }
     append_names(&mut text, "also", &left_out, most);
@@ -48,12 +48,12 @@ fn imports(servers: &[&str]) -> String {
     format!("from mcptools import {}\n", servers.join(", "))
 }
 
-fn shown(entry: &Entry, detail: Detail) -> String {
+fn shown(entry: &IndexEntry, detail: SearchDetail) -> String {
     let (path, call) = (entry.path(), &entry.call);
     match detail {
-        Detail::Names if call.summary.is_empty() => path,
-        Detail::Names => format!("{path}: {}", call.summary),
-        Detail::Signature => {
+        SearchDetail::Names if call.summary.is_empty() => path,
+        SearchDetail::Names => format!("{path}: {}", call.summary),
+        SearchDetail::Signature => {
             let mut line = format!("{path}.run{}", call.signature);
             if !call.summary.is_empty() {
                 let _infallible = write!(line, "  # {}", call.summary);
@@ -63,7 +63,7 @@ fn shown(entry: &Entry, detail: Detail) -> String {
             }
             line
         }
-        Detail::Module => format!("{path}: {}\n", call.overview),
+        SearchDetail::Module => format!("{path}: {}\n", call.overview),
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn append_names(text: &mut String, title: &str, names: &[String], mos
 }
 
 /// The answer if no tool has a word of the query, with those whose words are most like it, of `searched` tools.
-pub(super) fn of_nothing(query: &Query, near: &[&Entry], searched: usize) -> String {
+pub(super) fn of_nothing(query: &SearchQuery, near: &[&IndexEntry], searched: usize) -> String {
     let place = match (&query.server, searched) {
         (None, 0) => {
             return "no MCP server is registered; register one with `register_mcp_server`".to_owned();
@@ -94,7 +94,7 @@ pub(super) fn of_nothing(query: &Query, near: &[&Entry], searched: usize) -> Str
         text.push_str("; try other words, or an empty query to see what there is");
     } else {
         text.push_str("; the nearest:\n");
-        text.push_str(&self::text(near, Detail::Names, ANSWER_BYTES));
+        text.push_str(&self::text(near, SearchDetail::Names, ANSWER_BYTES));
     }
     text
 }

@@ -1,4 +1,4 @@
-//! What the index keeps of a tool: the words by which it is found, and the texts that answers show.
+//! The index's entry of a tool: the words by which it is found, and the texts that answers show.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use serde_json::{Map, Value};
 use super::words::words;
 use crate::tools::codegen::{self, Tool};
 
-/// How much of a description counts, in bytes. What matters comes first.
+/// The part of a description that counts, in bytes. What matters comes first.
 const DESCRIPTION_BYTES: usize = 4 * 1024;
-/// How many properties of a tool's arguments count, those of nested objects among them.
+/// The number of properties of a tool's arguments that count, those of nested objects among them.
 const PROPERTIES: usize = 100;
-/// How deeply arguments may be nested.
+/// The depth to which arguments are read.
 const DEPTH: usize = 4;
-/// How much of a property's description counts, in bytes, and how many of its values.
+/// The part of a property's description that counts, in bytes, and the number of its values.
 const PROPERTY_BYTES: usize = 200;
 const VALUES: usize = 20;
 
-/// How much a word counts by where it stands. Chosen, and not fitted to anything; `benches/search.rs` measures the result.
+/// The weight of a word by its place. Chosen, and not fitted to anything; `benches/search.rs` measures the result.
 const NAME: f32 = 4.0;
 const TITLE: f32 = 1.5;
 const SERVER: f32 = 2.0;
@@ -28,17 +28,17 @@ const PROPERTY_TEXT: f32 = 0.25;
 
 /// A tool in the index.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     /// The server, by the name of its package.
     pub(super) server: String,
     /// The tool, by the name of its module.
     pub(super) module: String,
-    pub(super) call: codegen::Call,
+    pub(super) call: codegen::CallOverview,
     /// The words of its name.
     pub(super) name: Vec<String>,
 }
 
-impl Entry {
+impl IndexEntry {
     /// The entry of a tool, and the words by which it is found, each with its weight.
     pub(super) fn new(server: &str, tool: &Tool, module: String) -> (Self, BTreeMap<String, f32>) {
         let call = codegen::call(tool);
@@ -54,7 +54,7 @@ impl Entry {
         (Self { server: server.to_owned(), module, call, name: words(&tool.name) }, weights.0)
     }
 
-    /// What code calls it by.
+    /// The path by which code calls it.
     pub(super) fn path(&self) -> String {
         format!("{}.{}", self.server, self.module)
     }

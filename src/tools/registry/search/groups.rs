@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::entry::Entry;
-use super::{Detail, answer};
+use super::entry::IndexEntry;
+use super::{SearchDetail, answer};
 use crate::tools::codegen::{self, Tool};
 
-/// How many tools a server may have for all of them to be shown when it is registered.
+/// The number of tools of a server that are all shown when it is registered.
 const SHOWN: usize = 20;
-/// How much the answer of a registration says of them, in bytes.
+/// The length of what the answer of a registration says of them, in bytes.
 const SHOWN_BYTES: usize = 5000;
-/// What a model should know of tools that declare no result.
+/// The note for a model about tools that declare no result.
 const NO_TYPE: &str = "\nA `ToolResult` is a string, with `attachments`. Where it is JSON, \
     `ipybox_runtime.infer_result(<tool>, result)` adds `<tool>.run_parsed`, which returns a model.";
-/// How many groups are named, and how many servers.
+/// The number of groups that are named, and of servers.
 const GROUPS: usize = 12;
 const SERVERS: usize = 40;
 /// A word that more than this part of the names have, in hundredths, groups nothing.
@@ -27,16 +27,16 @@ const VERBS: [&str; 30] = [
     "search", "set", "start", "to", "update",
 ];
 
-/// What the answer of a registration says of a server's tools: how each is called if they are few, else their groups.
+/// The overview of a server's tools in the answer of a registration: the calls if they are few, else their groups.
 pub(crate) fn calls_of(server: &str, tools: &[Tool]) -> String {
     let modules = codegen::module_names(tools);
     if tools.len() > SHOWN {
         return of_names(server, &modules.iter().map(String::as_str).collect::<Vec<_>>());
     }
-    let entries: Vec<Entry> =
-        tools.iter().zip(modules).map(|(tool, module)| Entry::new(server, tool, module).0).collect();
-    let entries: Vec<&Entry> = entries.iter().collect();
-    let mut text = answer::text(&entries, Detail::Signature, SHOWN_BYTES);
+    let entries: Vec<IndexEntry> =
+        tools.iter().zip(modules).map(|(tool, module)| IndexEntry::new(server, tool, module).0).collect();
+    let entries: Vec<&IndexEntry> = entries.iter().collect();
+    let mut text = answer::text(&entries, SearchDetail::Signature, SHOWN_BYTES);
     if tools.iter().any(|tool| tool.output_schema.is_none()) {
         text.push_str(NO_TYPE);
     }
@@ -56,7 +56,7 @@ pub(super) fn of_all(servers: &BTreeMap<String, Range<usize>>) -> String {
 }
 
 /// The groups of a server's tools.
-pub(super) fn of_server(server: &str, entries: &[Entry]) -> String {
+pub(super) fn of_server(server: &str, entries: &[IndexEntry]) -> String {
     of_names(server, &entries.iter().map(|entry| entry.module.as_str()).collect::<Vec<_>>())
 }
 

@@ -7,20 +7,20 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use super::entry::Entry;
+use super::entry::IndexEntry;
 use super::words::words;
-use super::{Error, Query, answer, groups};
+use super::{Error, SearchQuery, answer, groups};
 use crate::ground::text::{listed, nearest, one_line};
 use crate::tools::codegen::{self, Tool};
 
-/// How soon more of the same word counts no more, and how much long texts are discounted.
+/// The saturation by more of the same word, and the discount of long texts.
 const K1: f32 = 2.0;
 const B: f32 = 0.4;
-/// What a tool gains if all words of its name are in the query.
+/// The gain of a tool if all words of its name are in the query.
 const NAMED: f32 = 0.25;
 /// Hits below this part of the best one are left out: they share a common word with the query, and no more.
 const FAR: f32 = 0.3;
-/// How many tools are suggested if none has a word of the query.
+/// The number of tools that are suggested if none has a word of the query.
 const SUGGESTED: usize = 5;
 /// The most words of a query that count, and of those without a tool that are compared with the words of tools.
 const WORDS: usize = 64;
@@ -29,8 +29,8 @@ const COMPARED: usize = 8;
 /// The tools of all servers.
 #[derive(Debug, Default)]
 pub struct Index {
-    entries: Vec<Entry>,
-    /// Where each server's entries are among them.
+    entries: Vec<IndexEntry>,
+    /// The range of each server's entries among them.
     servers: BTreeMap<String, Range<usize>>,
     /// The tools that have a word, and what it counts there.
     postings: HashMap<String, Vec<(u32, f32)>>,
@@ -44,7 +44,7 @@ impl Index {
         for (server, tools) in servers {
             let begin = index.entries.len();
             for (tool, module) in tools.iter().zip(codegen::module_names(tools)) {
-                let (entry, words) = Entry::new(server, tool, module);
+                let (entry, words) = IndexEntry::new(server, tool, module);
                 let number = u32::try_from(index.entries.len()).unwrap_or(u32::MAX);
                 index.entries.push(entry);
                 lengths.push(words.values().sum::<f32>());
@@ -76,7 +76,7 @@ impl Index {
     ///
     /// # Errors
     /// The query is out of bounds, or names a server that is not there.
-    pub fn search(&self, query: &Query) -> Result<String, Error> {
+    pub fn search(&self, query: &SearchQuery) -> Result<String, Error> {
         super::check(query)?;
         let within = match &query.server {
             Some(name) => self.servers.get(name).cloned().ok_or_else(|| self.unknown(name))?,
@@ -118,7 +118,7 @@ impl Index {
     }
 
     /// The best of the hits, in order; of equals the first.
-    fn best(&self, mut hits: Vec<(f32, u32)>, most: usize) -> Vec<&Entry> {
+    fn best(&self, mut hits: Vec<(f32, u32)>, most: usize) -> Vec<&IndexEntry> {
         let by_score =
             |one: &(f32, u32), other: &(f32, u32)| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1));
         if hits.len() > most {

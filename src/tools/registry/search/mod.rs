@@ -17,7 +17,7 @@ mod words;
 
 pub(crate) use self::groups::calls_of;
 pub use self::index::Index;
-use crate::tools::servers::query::{Detail, Query};
+use crate::tools::servers::query::{SearchDetail, SearchQuery};
 
 /// The longest query, in bytes: it is a few words.
 const QUERY_BYTES: usize = 1024;
@@ -39,7 +39,7 @@ pub enum Error {
     UnknownServer {
         /// The name in the query.
         name: String,
-        /// What may have been meant.
+        /// The name that may have been meant.
         hint: String,
     },
     /// The registrations could not be read.
@@ -47,7 +47,7 @@ pub enum Error {
     Store(#[source] std::io::Error),
 }
 
-fn check(query: &Query) -> Result<(), Error> {
+fn check(query: &SearchQuery) -> Result<(), Error> {
     if query.query.len() > QUERY_BYTES {
         Err(Error::Long)
     } else if !(1..=LIMIT_MAX).contains(&query.limit) {

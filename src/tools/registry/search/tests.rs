@@ -32,12 +32,12 @@ fn index() -> Index {
     Index::new([("files", &files[..]), ("git", &git[..])])
 }
 
-fn found(query: &Query) -> String {
+fn found(query: &SearchQuery) -> String {
     index().search(query).unwrap()
 }
 
-fn names(words: &str) -> Query {
-    Query { detail: Detail::Names, ..Query::new(words) }
+fn names(words: &str) -> SearchQuery {
+    SearchQuery { detail: SearchDetail::Names, ..SearchQuery::new(words) }
 }
 
 #[track_caller]
@@ -61,14 +61,15 @@ fn tools_are_found_by_all_that_is_said_of_them() {
 
 #[test]
 fn an_answer_has_as_much_as_was_asked_for() {
-    insta::assert_snapshot!(found(&Query::new("write file")), @r#"
+    insta::assert_snapshot!(found(&SearchQuery::new("write file")), @r#"
     from mcptools import files
     files.writefile.run(path: str = None, mode: "append" | "replace" = None) -> ToolResult  # Writes text to a file.
     "#);
     insta::assert_snapshot!(found(&names("write file")), @r"
     files.writefile: Writes text to a file.
     ");
-    let query = Query { limit: 1, detail: Detail::Module, ..Query::new("max count of commits") };
+    let query =
+        SearchQuery { limit: 1, detail: SearchDetail::Module, ..SearchQuery::new("max count of commits") };
     insta::assert_snapshot!(found(&query), @r"
     from mcptools import git
     git.git_log: Shows the commits of a branch.
@@ -79,7 +80,7 @@ fn an_answer_has_as_much_as_was_asked_for() {
 
 #[test]
 fn one_server_can_be_searched() {
-    let of = |server: &str| Query { server: Some(server.to_owned()), ..names("file repository") };
+    let of = |server: &str| SearchQuery { server: Some(server.to_owned()), ..names("file repository") };
     assert!(found(&of("git")).starts_with("git.git_commit"), "{}", found(&of("git")));
     let error = index().search(&of("gitt")).unwrap_err().to_string();
     assert_eq!(error, "search tools: no MCP server is registered as `gitt`; did you mean `git`?");
@@ -112,13 +113,13 @@ fn the_nearest_names_are_shown_if_nothing_fits() {
 
 #[test]
 fn queries_have_bounds() {
-    let check = |query: Query, words: &str| {
+    let check = |query: SearchQuery, words: &str| {
         let error = index().search(&query).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     };
-    check(Query::new("x".repeat(1025)), "more than 1024 bytes");
-    check(Query { limit: 0, ..Query::new("file") }, "`limit` must be 1 to 50, not 0");
-    check(Query { limit: 51, ..Query::new("file") }, "not 51");
+    check(SearchQuery::new("x".repeat(1025)), "more than 1024 bytes");
+    check(SearchQuery { limit: 0, ..SearchQuery::new("file") }, "`limit` must be 1 to 50, not 0");
+    check(SearchQuery { limit: 51, ..SearchQuery::new("file") }, "not 51");
 }
 
 #[test]
@@ -130,8 +131,8 @@ fn answers_are_bounded_whatever_a_server_says() {
     };
     let tools: Vec<Tool> = (0..300).map(long).collect();
     let index = Index::new([("s", tools.as_slice())]);
-    for detail in [Detail::Names, Detail::Signature, Detail::Module] {
-        let query = |limit| Query { detail, limit, ..Query::new("word") };
+    for detail in [SearchDetail::Names, SearchDetail::Signature, SearchDetail::Module] {
+        let query = |limit| SearchQuery { detail, limit, ..SearchQuery::new("word") };
         for (limit, most) in [(1, 2_000), (8, 2_000), (50, 12_000)] {
             let answer = index.search(&query(limit)).unwrap();
             assert!(answer.contains("tool_0") && answer.len() < most, "{detail:?}: {}", answer.len());
@@ -145,7 +146,7 @@ fn answers_are_bounded_whatever_a_server_says() {
 fn long_parameters_are_counted() {
     let properties = (0..40).map(|at| (format!("parameter_{at}"), json!({"type": "string"})));
     let tools = [tool("t", "Does it.", properties.collect())];
-    let answer = Index::new([("s", &tools[..])]).search(&Query::new("does it t")).unwrap();
+    let answer = Index::new([("s", &tools[..])]).search(&SearchQuery::new("does it t")).unwrap();
     assert!(
         answer.contains("parameter_9: str = None, …") && answer.contains(" more) -> ToolResult"),
         "{answer}"
@@ -180,8 +181,8 @@ fn a_registration_shows_few_tools_and_groups_many() {
 
 #[test]
 fn what_a_query_cannot_have_is_refused() {
-    let read = |text: &str| serde_json::from_str::<Query>(text);
-    assert_eq!(read(r#"{"query": "x"}"#).unwrap(), Query::new("x"));
+    let read = |text: &str| serde_json::from_str::<SearchQuery>(text);
+    assert_eq!(read(r#"{"query": "x"}"#).unwrap(), SearchQuery::new("x"));
     for text in [
         r#"{"query": "x", "workspace": "/"}"#,
         r#"{"query": "x", "limit": -1}"#,

@@ -23,7 +23,7 @@ use super::authority;
 use crate::approval::{Answer, ApprovalRequest, Reply};
 use crate::ground::text::describe;
 
-/// How long connecting may take. The server itself waits up to 5 s for another client to leave.
+/// The time that connecting may take. The server itself waits up to 5 s for another client to leave.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// The longest message: an approval request with its arguments, of which a tool server accepts 40 MiB.
 const MESSAGE_LIMIT_BYTES: usize = 80 * 1024 * 1024;
@@ -32,7 +32,7 @@ const MESSAGE_LIMIT_BYTES: usize = 80 * 1024 * 1024;
 const REQUESTS_CAPACITY: usize = 1024;
 /// A tool server pings every 20 s: one that has been silent for so long is gone.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
-/// How long the server may take to answer our close frame.
+/// The time that the server may take to answer our close frame.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection to the approval channel of a [`ToolServer`](crate::ToolServer) in another process: a [`Stream`] of
@@ -68,7 +68,7 @@ pub enum ApprovalClientError {
     /// The tool server cannot be reached.
     #[error("reach the tool server at {address}: {reason}")]
     Unreachable {
-        /// Where it should be.
+        /// The address at which it should be.
         address: String,
         /// Why.
         reason: String,
@@ -78,7 +78,7 @@ pub enum ApprovalClientError {
     Refused {
         /// The HTTP status.
         status: u16,
-        /// What the tool server says.
+        /// The message of the tool server.
         message: String,
     },
     /// The tool server has closed the connection: with code 1008 if another client is connected.
@@ -86,7 +86,7 @@ pub enum ApprovalClientError {
     Closed {
         /// The WebSocket close code.
         code: u16,
-        /// What the tool server says.
+        /// The message of the tool server.
         reason: String,
     },
     /// The connection broke.

@@ -56,13 +56,13 @@ pub enum ToolRunnerError {
     Refused {
         /// The HTTP status.
         status: u16,
-        /// What the tool server says.
+        /// The message of the tool server.
         message: String,
     },
     /// The tool server cannot be reached, or ended before it answered.
     #[error("reach the tool server at {address}: {reason}")]
     Unreachable {
-        /// Where it should be.
+        /// The address at which it should be.
         address: String,
         /// Why.
         reason: String,

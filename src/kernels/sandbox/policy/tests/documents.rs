@@ -3,7 +3,7 @@ use super::{document, words};
 
 #[track_caller]
 fn refused(text: &str, expected: &str) {
-    let words = words(&Policy::parse(text, "`p.json`").unwrap_err());
+    let words = words(&SandboxPolicy::parse(text, "`p.json`").unwrap_err());
     assert!(words.starts_with("use `p.json` as the sandbox policy: "), "{words}");
     assert!(words.contains(expected), "{words}");
 }
@@ -25,7 +25,7 @@ fn refused_at_top(entry: &str, expected: &str) {
 
 #[track_caller]
 fn accepted(text: &str) {
-    if let Err(error) = Policy::parse(text, "`p.json`") {
+    if let Err(error) = SandboxPolicy::parse(text, "`p.json`") {
         panic!("{}\n{text}", words(&error));
     }
 }
@@ -46,7 +46,7 @@ fn with_list(key: &str, entries: &str) -> String {
 
 #[test]
 fn the_embedded_policy_opens_the_workspace_and_no_network() {
-    let policy = Policy::embedded().unwrap();
+    let policy = SandboxPolicy::embedded().unwrap();
     assert_eq!(policy.document["filesystem"]["allowWrite"], serde_json::json!(["."]));
     assert_eq!(policy.document["network"]["allowedDomains"], serde_json::json!([]));
 }
@@ -59,7 +59,7 @@ fn files_that_are_no_policy_are_named() {
         if let Some(content) = content {
             std::fs::write(&path, content).unwrap();
         }
-        let words = words(&Policy::read(&path).unwrap_err());
+        let words = words(&SandboxPolicy::read(&path).unwrap_err());
         assert!(words.contains(&path.display().to_string()) && words.contains(expected), "{words}");
     };
     check(None, "read the sandbox policy");
@@ -73,7 +73,7 @@ fn files_that_are_no_policy_are_named() {
 
 #[test]
 fn the_policy_that_the_hint_shows_can_be_used() {
-    let hint = words(&Policy::parse("", "`p.json`").unwrap_err());
+    let hint = words(&SandboxPolicy::parse("", "`p.json`").unwrap_err());
     accepted(hint.split('`').nth(3).unwrap());
 }
 

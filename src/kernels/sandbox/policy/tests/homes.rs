@@ -16,7 +16,7 @@ fn the_default_holds_for_every_home_and_wherever_variables_have_moved_a_place() 
     (host.paths.other_homes, host.paths.foreign_homes) =
         (vec![at("own")], vec![at("alice"), at("home/ws/.")]);
     host.paths.moved = moved;
-    let rules = Policy::embedded().unwrap().rules(&host.paths).unwrap();
+    let rules = SandboxPolicy::embedded().unwrap().rules(&host.paths).unwrap();
     let hidden = host.settings(&rules, "denyRead");
     for expected in
         ["ROOT/own", "ROOT/alice", "ROOT/xdg/gh", "ROOT/kube", "ROOT/hf/token", "ROOT/own/.cargo/credentials"]
@@ -42,7 +42,7 @@ fn a_home_that_the_workspace_contains_is_not_hidden_but_its_secrets_are() {
     host.paths.workspace = host.root.join("home");
     for home in ["home", "home/ws", "/"] {
         host.paths.home = host.root.join(home);
-        let rules = Policy::embedded().unwrap().rules(&host.paths).unwrap();
+        let rules = SandboxPolicy::embedded().unwrap().rules(&host.paths).unwrap();
         let hidden = host.settings(&rules, "denyRead");
         let shown = host.paths.home.display().to_string().replace(host.root.to_str().unwrap(), "ROOT");
         assert!(!hidden.contains(&shown), "{shown}: {hidden:?}");
@@ -55,6 +55,6 @@ fn a_home_that_the_workspace_contains_is_not_hidden_but_its_secrets_are() {
 fn another_home_above_the_workspace_is_hidden() {
     let mut host = Host::new();
     (host.paths.home, host.paths.other_homes) = (host.root.join("snap"), vec![host.root.join("home")]);
-    let rules = Policy::embedded().unwrap().rules(&host.paths).unwrap();
+    let rules = SandboxPolicy::embedded().unwrap().rules(&host.paths).unwrap();
     assert!(host.settings(&rules, "denyRead").contains(&"ROOT/home".to_owned()));
 }

@@ -55,7 +55,7 @@ impl Host {
     }
 
     /// The rules of a policy with this in `filesystem`.
-    pub(super) fn rules(&self, filesystem: &str) -> Result<Rules, PolicyError> {
+    pub(super) fn rules(&self, filesystem: &str) -> Result<Rules, SandboxPolicyError> {
         let lists =
             [r#""denyRead": []"#, r#""allowRead": []"#, r#""allowWrite": ["."]"#, r#""denyWrite": []"#];
         let kept =
@@ -65,7 +65,8 @@ impl Host {
         let text = format!(
             r#"{{"network": {{"allowedDomains": [], "deniedDomains": []}}, "filesystem": {{{filesystem}}}}}"#
         );
-        Policy::parse(&text.replace("ROOT", self.root.to_str().unwrap()), "`p.json`")?.rules(&self.paths)
+        SandboxPolicy::parse(&text.replace("ROOT", self.root.to_str().unwrap()), "`p.json`")?
+            .rules(&self.paths)
     }
 
     /// A list of srt's settings, one text per line.

@@ -6,7 +6,7 @@ fn openings(network: &str, filesystem: &str, top: &str) -> Vec<String> {
     let host = Host::new();
     let text = super::document(network, filesystem, top);
     std::fs::write(host.root.join("home/ws/sandbox-config.json"), text).unwrap();
-    Policy::of_workspace(&host.paths.workspace).unwrap().openings(&host.paths)
+    SandboxPolicy::of_workspace(&host.paths.workspace).unwrap().openings(&host.paths)
 }
 
 #[track_caller]
@@ -18,7 +18,7 @@ fn opens(filesystem: &str, expected: &[&str]) {
     );
     let host = Host::new();
     std::fs::write(host.root.join("home/ws/sandbox-config.json"), entries).unwrap();
-    let openings = Policy::of_workspace(&host.paths.workspace).unwrap().openings(&host.paths);
+    let openings = SandboxPolicy::of_workspace(&host.paths.workspace).unwrap().openings(&host.paths);
     assert_eq!(openings, expected, "{filesystem}");
 }
 
@@ -60,7 +60,7 @@ fn the_denials_of_the_default_stay() {
         .replace(r#""denyRead": []"#, r#""denyRead": ["part"]"#);
     let file = host.root.join("home/ws/sandbox-config.json");
     std::fs::write(&file, &text).unwrap();
-    let policy = Policy::of_workspace(&host.paths.workspace).unwrap();
+    let policy = SandboxPolicy::of_workspace(&host.paths.workspace).unwrap();
     let rules = policy.rules(&host.paths).unwrap();
     let hidden = host.settings(&rules, "denyRead");
     for expected in ["ROOT/home", "ROOT/home/ws/.env", "ROOT/home/ws/part", "ROOT/home/.cargo/credentials"] {
@@ -69,8 +69,8 @@ fn the_denials_of_the_default_stay() {
     assert!(host.settings(&rules, "allowRead").contains(&"ROOT/home/data".to_owned()));
     let content = policy.content_of_workspace();
     std::fs::write(&file, format!("\n{text} ")).unwrap();
-    assert_eq!(Policy::of_workspace(&host.paths.workspace).unwrap().content_of_workspace(), content);
+    assert_eq!(SandboxPolicy::of_workspace(&host.paths.workspace).unwrap().content_of_workspace(), content);
     std::fs::write(&file, text.replace("~/data", "~/datb")).unwrap();
-    assert_ne!(Policy::of_workspace(&host.paths.workspace).unwrap().content_of_workspace(), content);
-    assert_eq!(Policy::embedded().unwrap().content_of_workspace(), None);
+    assert_ne!(SandboxPolicy::of_workspace(&host.paths.workspace).unwrap().content_of_workspace(), content);
+    assert_eq!(SandboxPolicy::embedded().unwrap().content_of_workspace(), None);
 }

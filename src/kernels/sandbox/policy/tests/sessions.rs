@@ -35,7 +35,7 @@ fn our_protections_are_in_whatever_the_policy_says() {
 #[test]
 fn the_embedded_policy_is_made_concrete() {
     let host = Host::new();
-    let rules = Policy::embedded().unwrap().rules(&host.paths).unwrap();
+    let rules = SandboxPolicy::embedded().unwrap().rules(&host.paths).unwrap();
     let hidden = host.settings(&rules, "denyRead");
     for expected in
         ["ROOT/home", "ROOT/home/ws/.env", "ROOT/home/ws/.env.*", "ROOT/home/.cargo/credentials.toml"]
@@ -55,8 +55,8 @@ fn the_embedded_policy_is_made_concrete() {
 fn a_workspaces_own_policy_is_taken_if_there_is_one() {
     let host = Host::new();
     let workspace = &host.paths.workspace;
-    let name = || Policy::of_workspace(workspace).map(|policy| policy.name().to_owned());
-    let embedded = Policy::embedded().unwrap();
+    let name = || SandboxPolicy::of_workspace(workspace).map(|policy| policy.name().to_owned());
+    let embedded = SandboxPolicy::embedded().unwrap();
     assert_eq!(name().unwrap(), embedded.name());
     let file = workspace.join("sandbox-config.json");
     std::fs::write(&file, document("", "", "")).unwrap();
@@ -75,7 +75,7 @@ fn the_file_of_the_policy_cannot_be_written_inside() {
     let host = Host::new();
     let file = host.root.join("home/ws/sandbox.json");
     std::fs::write(&file, document("", "", "")).unwrap();
-    let rules = Policy::read(&file).unwrap().rules(&host.paths).unwrap();
+    let rules = SandboxPolicy::read(&file).unwrap().rules(&host.paths).unwrap();
     assert!(host.settings(&rules, "denyWrite").contains(&"ROOT/home/ws/sandbox.json".to_owned()));
 }
 
@@ -88,7 +88,7 @@ fn programs_that_the_policy_has_run_on_the_host_cannot_be_written_inside() {
         program("bwrap"),
         program("rg")
     );
-    let policy = Policy::parse(&document("", "", &top), "`p.json`").unwrap();
+    let policy = SandboxPolicy::parse(&document("", "", &top), "`p.json`").unwrap();
     let denied = host.settings(&policy.rules(&host.paths).unwrap(), "denyWrite");
     for name in ["bwrap", "rg", "apply"] {
         assert!(denied.contains(&format!("ROOT/home/ws/bin/{name}")), "{denied:?}");
@@ -368,7 +368,7 @@ fn an_installation_writes_its_target_and_reaches_the_index_alone() {
     let host = Host::new();
     let text = document(r#""allowAllUnixSockets": true, "allowLocalBinding": true"#, "", "")
         .replace(r#""deniedDomains": []"#, r#""deniedDomains": ["*", "*:22", "evil.example"]"#);
-    let rules = Policy::parse(&text, "`p.json`").unwrap().rules(&host.paths).unwrap();
+    let rules = SandboxPolicy::parse(&text, "`p.json`").unwrap().rules(&host.paths).unwrap();
     let (target, temporary) = (host.root.join("home/state/python"), host.root.join("private/install"));
     let install = rules.for_installation(&[&target, &temporary], &["pypi.org".to_owned()]).unwrap();
     assert_eq!(host.settings(&install, "allowWrite"), ["ROOT/home/state/python", "ROOT/private/install"]);
@@ -388,7 +388,7 @@ fn an_installation_writes_its_target_and_reaches_the_index_alone() {
 fn the_rest_of_the_users_document_is_handed_on() {
     let host = Host::new();
     let text = document(r#""httpProxyPort": 8080"#, "", r#""allowPty": true, "bwrapPath": "/opt/bwrap""#);
-    let rules = Policy::parse(&text, "`p.json`").unwrap().rules(&host.paths).unwrap();
+    let rules = SandboxPolicy::parse(&text, "`p.json`").unwrap().rules(&host.paths).unwrap();
     let settings = rules.srt_settings();
     assert_eq!(settings["allowPty"], true);
     assert_eq!(settings["network"]["httpProxyPort"], 8080);
@@ -400,7 +400,7 @@ fn domains_are_handed_on_in_the_form_in_which_hosts_are_compared() {
     let host = Host::new();
     let text = document(r#""deniedDomainReasons": {"BÜCHER.example:22": "no"}"#, "", "")
         .replace(r#""deniedDomains": []"#, r#""deniedDomains": ["BÜCHER.example:22"]"#);
-    let rules = Policy::parse(&text, "`p.json`").unwrap().rules(&host.paths).unwrap();
+    let rules = SandboxPolicy::parse(&text, "`p.json`").unwrap().rules(&host.paths).unwrap();
     let network = &rules.srt_settings()["network"];
     assert_eq!(network["deniedDomains"], serde_json::json!(["xn--bcher-kva.example:22"]));
     assert_eq!(network["deniedDomainReasons"], serde_json::json!({"xn--bcher-kva.example:22": "no"}));
@@ -422,7 +422,7 @@ fn a_private_directory_that_cannot_be_listed_is_an_error() {
 fn what_bubblewrap_alone_cannot_do_is_listed() {
     let host = Host::new();
     let check = |network: &str, top: &str, expected: &[&str]| {
-        let policy = Policy::parse(&document(network, "", top), "`p.json`").unwrap();
+        let policy = SandboxPolicy::parse(&document(network, "", top), "`p.json`").unwrap();
         assert_eq!(policy.rules(&host.paths).unwrap().unsupported_by_bubblewrap(), expected);
     };
     check("", "", &[]);

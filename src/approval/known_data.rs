@@ -1,4 +1,4 @@
-//! What a gate knows of the data that calls would send, because it has seen what earlier ones returned.
+//! The gate's knowledge of the data that calls would send, since it has seen what earlier ones returned.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Gate {
         }
     }
 
-    /// What the server of a call returns is to be entered before code gets it; `None` if nobody needs to know.
+    /// The coming result of a call's server, which is to be entered before code gets it; `None` if nobody needs to know.
     ///
     /// The label of the server holds from now on, which is before it gets the call: a tool may leave what it has read in a
     /// file, and code need not wait for its answer.
@@ -77,7 +77,7 @@ impl Gate {
         Some(Expected::begin(memory, &action.server_name, &action.tool_name))
     }
 
-    /// What one of them reads the other has read too: they are for the same client, and the model passes on what it sees.
+    /// Shares its record with `other`: they are for the same client, and the model passes on what it sees.
     pub(crate) fn beside(mut self, other: &Self) -> Self {
         if let (Some(own), Some(shared)) = (&self.memory, &other.memory) {
             shared.label_as(own);

@@ -9,25 +9,25 @@ use serde_json::Value;
 use crate::kernels::output::{OutputFile, excerpt};
 use crate::session::Session;
 
-/// How many characters of a lost answer are repeated: the output of a cell with its default limit, and the
+/// The number of characters of a lost answer that are repeated: the output of a cell with its default limit, and the
 /// text around it.
 const LOST_CHARS: usize = 6_000;
 
-/// How many characters of an answer are repeated if its client has probably given up, but may have it.
+/// The number of characters of an answer that are repeated if its client has probably given up, but may have it.
 const DOUBTFUL_CHARS: usize = 500;
 
-/// How many characters of an answer that the model requests again are repeated: there may be several.
+/// The number of characters that are repeated of an answer that the model requests again: there may be several.
 const AGAIN_CHARS: usize = 2_000;
 
-/// How often an answer is repeated with answers that may be lost as well.
+/// The times that an answer is repeated with answers that may be lost as well.
 const MOST_REPEATS: u32 = 2;
 
-/// How many characters of a call's code or name are shown.
+/// The number of characters of a call's code or name that are shown.
 const SUBJECT_CHARS: usize = 60;
 
 /// Why an answer may not have reached the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum UndeliveredReason {
     /// It probably has; the model may request it again anyway.
     Sent,
     /// The client cancelled the request, and ignores its answer.
@@ -49,7 +49,7 @@ pub(super) enum Why {
 pub(super) struct Earlier {
     heading: String,
     excerpt: String,
-    /// How many characters the next answer repeats; `None` for a line that says where the answer is.
+    /// The number of characters that the next answer repeats; `None` for a line that says where the answer is.
     shown: Option<usize>,
     /// Whether the call has failed.
     pub(super) has_failed: bool,
@@ -57,31 +57,37 @@ pub(super) struct Earlier {
     file: Option<PathBuf>,
     /// Why there is no such file.
     trouble: String,
-    /// How often it was sent with an answer that may itself be lost.
+    /// The times that it was sent with an answer that may itself be lost.
     times_repeated: u32,
 }
 
 /// An answer that no request will fetch.
-pub(super) struct Done {
+pub(super) struct UnfetchedAnswer {
     pub(super) call: String,
     pub(super) text: String,
-    pub(super) why: Why,
+    pub(super) why: UndeliveredReason,
     pub(super) after: Duration,
 }
 
 impl Earlier {
     /// The answer to `call`, which came `after` this time. Of a long answer only the excerpt is kept.
-    pub(super) fn new(call: &str, text: &str, why: Why, after: Duration) -> Self {
+    pub(super) fn new(call: &str, text: &str, why: UndeliveredReason, after: Duration) -> Self {
         let seconds = after.as_secs();
         let heading = match why {
-            Why::Sent => format!("Answer of an earlier call, after {seconds} s: {call}"),
-            Why::Cancelled => format!("Answer of an earlier call, cancelled after {seconds} s: {call}"),
-            Why::ClientGone => format!(
+            UndeliveredReason::Sent => format!("Answer of an earlier call, after {seconds} s: {call}"),
+            UndeliveredReason::Cancelled => {
+                format!("Answer of an earlier call, cancelled after {seconds} s: {call}")
+            }
+            UndeliveredReason::ClientGone => format!(
                 "Answer of an earlier call, whose client was gone before it ended, after {seconds} s: {call}"
             ),
-            Why::NotFetched => format!("Answer of an earlier call, which became a task: {call}"),
-            Why::NotTakenUp => format!("Answer of an earlier call that waited for approval: {call}"),
-            Why::Overtaken | Why::InDoubt => {
+            UndeliveredReason::NotFetched => {
+                format!("Answer of an earlier call, which became a task: {call}")
+            }
+            UndeliveredReason::NotTakenUp => {
+                format!("Answer of an earlier call that waited for approval: {call}")
+            }
+            UndeliveredReason::Overtaken | UndeliveredReason::InDoubt => {
                 format!(
                     "Answer of an earlier call, after {seconds} s, which may not have reached you: {call}"
                 )
@@ -97,7 +103,7 @@ impl Earlier {
     pub(super) async fn with_file(
         call: &str,
         text: &str,
-        why: Why,
+        why: UndeliveredReason,
         after: Duration,
         session: &Session,
     ) -> Self {
@@ -168,11 +174,15 @@ impl Earlier {
     }
 }
 
-fn shown_chars(why: Why) -> Option<usize> {
+fn shown_chars(why: UndeliveredReason) -> Option<usize> {
     match why {
-        Why::Sent | Why::Cancelled | Why::NotTakenUp | Why::NotFetched | Why::ClientGone => Some(LOST_CHARS),
-        Why::Overtaken => Some(DOUBTFUL_CHARS),
-        Why::InDoubt => None,
+        UndeliveredReason::Sent
+        | UndeliveredReason::Cancelled
+        | UndeliveredReason::NotTakenUp
+        | UndeliveredReason::NotFetched
+        | UndeliveredReason::ClientGone => Some(LOST_CHARS),
+        UndeliveredReason::Overtaken => Some(DOUBTFUL_CHARS),
+        UndeliveredReason::InDoubt => None,
     }
 }
 
@@ -244,7 +254,7 @@ mod tests {
         let file = directory.path().join("0a1b2c3d.txt");
         std::fs::write(&file, "").unwrap();
         let text = format!("first\n{}", "x".repeat(7_000));
-        let mut earlier = Earlier::new("`tool`", &text, Why::InDoubt, Duration::from_secs(171));
+        let mut earlier = Earlier::new("`tool`", &text, UndeliveredReason::InDoubt, Duration::from_secs(171));
         earlier.file = Some(file.clone());
         let begin = "[Answer of an earlier call, after 171 s, which may not have reached you: `tool`; it";
         assert_eq!(earlier.text(), format!("{begin} succeeded; its answer is in {}]", file.display()));
@@ -259,7 +269,8 @@ mod tests {
     fn an_answer_that_was_overtaken_is_repeated_shorter_than_one_that_is_lost() {
         let text = "x".repeat(7_000);
         let repeated = |why| Earlier::new("`tool`", &text, why, Duration::from_secs(61)).text();
-        let (lost, doubtful) = (repeated(Why::Cancelled), repeated(Why::Overtaken));
+        let (lost, doubtful) =
+            (repeated(UndeliveredReason::Cancelled), repeated(UndeliveredReason::Overtaken));
         assert!(lost.starts_with("[Answer of an earlier call, cancelled after 61 s: `tool`]\nxxx"), "{lost}");
         assert!(doubtful.contains("which may not have reached you: `tool`]\nxxx"), "{doubtful}");
         assert_eq!((lost.matches('x').count(), doubtful.matches('x').count()), (6_000, 500));
@@ -268,7 +279,7 @@ mod tests {
 
     #[test]
     fn earlier_answers_come_first_in_the_first_text() {
-        let earlier = [Earlier::new("`tool`", "lost", Why::NotTakenUp, Duration::ZERO).text()];
+        let earlier = [Earlier::new("`tool`", "lost", UndeliveredReason::NotTakenUp, Duration::ZERO).text()];
         let repeated =
             "[Answer of an earlier call that waited for approval: `tool`]\nlost\n[End of the earlier answer]";
         let image = ContentBlock::image("AAAA", "image/png");

@@ -1,4 +1,4 @@
-//! What the gate does with earlier answers: standing ones, and grants.
+//! The gate's use of earlier answers: standing ones, and grants.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::action::Action;
-use super::decision::By;
+use super::decision::DecidedBy;
 use super::denied::Denied;
 use super::gate::Gate;
 use super::grant::{GivenGrant, Granting};
@@ -42,13 +42,13 @@ impl Gate {
         action: &Arc<Action>,
         answer: Answer,
         label: Option<Label>,
-    ) -> (Result<(), Denied>, By) {
+    ) -> (Result<(), Denied>, DecidedBy) {
         if matches!(answer, Answer::No | Answer::Grant) {
-            return (Err(Denied::Rejected { call: action.name() }), By::Answer(Answer::No));
+            return (Err(Denied::Rejected { call: action.name() }), DecidedBy::Answer(Answer::No));
         }
         let kept = self.remember(action, answer, label).await;
         let not_saved = |error: io::Error| Denied::NotSaved { call: action.name(), why: error.to_string() };
-        (kept.map_err(not_saved), By::Answer(answer))
+        (kept.map_err(not_saved), DecidedBy::Answer(answer))
     }
 
     /// Remembers an answer that holds for more than this action, and the label that it gives to a server. Off the runtime's
@@ -81,12 +81,14 @@ impl Gate {
         granting: Granting,
         action: &Arc<Action>,
         cell: u64,
-    ) -> (Result<(), Denied>, By) {
+    ) -> (Result<(), Denied>, DecidedBy) {
         match granting {
-            Granting::Used(used) => (Ok(()), By::Grant(used)),
+            Granting::Used(used) => (Ok(()), DecidedBy::Grant(used)),
             Granting::New(grant) => match self.grants.give(*grant, action, cell) {
-                Ok(given) => (Ok(()), By::Granted(given)),
-                Err(_outside) => (Err(Denied::Rejected { call: action.name() }), By::Answer(Answer::No)),
+                Ok(given) => (Ok(()), DecidedBy::Granted(given)),
+                Err(_outside) => {
+                    (Err(Denied::Rejected { call: action.name() }), DecidedBy::Answer(Answer::No))
+                }
             },
         }
     }

@@ -9,30 +9,30 @@ use rmcp::model::{CallToolResult, Task};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::asking::Ongoing;
-use super::earlier::{Done, Why, prepend, text_of};
-use super::queue::Queue;
+use super::asking::OngoingCall;
+use super::queue::SessionQueue;
 use super::reply;
+use super::unfetched_answers::{UndeliveredReason, UnfetchedAnswer, prepend, text_of};
 use crate::approval::ApprovalRequest;
 
-/// How many calls are kept. The oldest that are done are given up first.
+/// The number of calls that are kept. The oldest that are done are given up first.
 const KEPT: usize = 64;
 
-/// How long a request may take to stop waiting for a cell.
+/// The time that a request may take to stop waiting for a cell.
 const GIVING_WAY: Duration = Duration::from_secs(5);
 
-/// How often it looks meanwhile.
+/// The interval of looks meanwhile.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Of how many cells, the newest, the answer can be fetched again.
 const FETCHED: usize = 4;
 
-/// How often a request looks for questions of other calls.
+/// The interval at which a request looks for questions of other calls.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The calls, oldest first.
 #[derive(Default)]
-pub(super) struct Left {
+pub(super) struct LeftCalls {
     state: Mutex<State>,
     /// Notified when a call or a question comes.
     came: Notify,
@@ -40,7 +40,7 @@ pub(super) struct Left {
 
 #[derive(Default)]
 struct State {
-    calls: Vec<Ongoing>,
+    calls: Vec<OngoingCall>,
     /// The number of the newest cell.
     newest: u64,
     /// Questions of calls for which no request waits, which were shown and not answered.
@@ -53,26 +53,26 @@ struct State {
     fetched: VecDeque<(u64, CallToolResult)>,
 }
 
-/// A cell that a request waits for. Put it back with [`Left::put`] if it is left again.
+/// A cell that a request waits for. Put it back with [`LeftCalls::put`] if it is left again.
 pub(super) struct Awaited<'a> {
-    left: &'a Left,
+    left: &'a LeftCalls,
     cell: u64,
 }
 
 /// Questions that a request asks for calls for which no request waits. What is left of them when this is dropped can be
 /// asked by another one.
-pub(super) struct Lent<'a> {
-    left: &'a Left,
+pub(super) struct LentQuestions<'a> {
+    left: &'a LeftCalls,
     pub(super) questions: VecDeque<ApprovalRequest>,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for LentQuestions<'_> {
     fn drop(&mut self) {
         self.left.give_back(self.questions.drain(..));
     }
 }
 
-impl Left {
+impl LeftCalls {
     /// The number of a new cell.
     pub(super) fn number(&self) -> u64 {
         let mut state = self.state.lock();
@@ -81,7 +81,7 @@ impl Left {
     }
 
     /// Keeps a call.
-    pub(super) fn put(&self, ongoing: Ongoing) {
+    pub(super) fn put(&self, ongoing: OngoingCall) {
         // Nobody is there to take them; its questions wait for whoever comes.
         ongoing.send_progress_to(None);
         ongoing.attend(true);
@@ -90,7 +90,7 @@ impl Left {
         let place = state.calls.partition_point(|call| call.about().begun <= ongoing.about().begun);
         state.calls.insert(place, ongoing);
         if state.calls.len() > KEPT {
-            let oldest = state.calls.iter().position(Ongoing::is_done).unwrap_or_default();
+            let oldest = state.calls.iter().position(OngoingCall::is_done).unwrap_or_default();
             let given_up = state.calls.remove(oldest);
             state.given_up.extend(number_of(&given_up));
             tracing::warn!(call = %given_up.about().call, "too many answers were not fetched; the oldest is given up");
@@ -98,13 +98,13 @@ impl Left {
     }
 
     /// Waits until calls for which no request waits have questions, and lends them. Cancellation safe.
-    pub(super) async fn questions(&self) -> Lent<'_> {
+    pub(super) async fn questions(&self) -> LentQuestions<'_> {
         loop {
             let mut came = std::pin::pin!(self.came.notified());
             came.as_mut().enable();
             let (questions, has_calls) = self.take_questions();
             if !questions.is_empty() {
-                return Lent { left: self, questions };
+                return LentQuestions { left: self, questions };
             }
             if has_calls { tokio::time::sleep(QUESTION_INTERVAL).await } else { came.await }
         }
@@ -125,9 +125,9 @@ impl Left {
     }
 
     /// Takes out a call that was the task of a client which is gone.
-    pub(super) fn take_task(&self, id: &str) -> Option<(Ongoing, Task)> {
+    pub(super) fn take_task(&self, id: &str) -> Option<(OngoingCall, Task)> {
         let mut state = self.state.lock();
-        let task_of = |call: &Ongoing| call.about().task.clone().filter(|task| task.task_id == id);
+        let task_of = |call: &OngoingCall| call.about().task.clone().filter(|task| task.task_id == id);
         let (place, task) =
             state.calls.iter().enumerate().find_map(|(place, call)| Some((place, task_of(call)?)))?;
         Some((state.calls.remove(place), task))
@@ -153,7 +153,7 @@ impl Left {
         &self,
         cell: u64,
         given_up: &CancellationToken,
-    ) -> Result<(Ongoing, Awaited<'_>), String> {
+    ) -> Result<(OngoingCall, Awaited<'_>), String> {
         let earlier = self.state.lock().awaited.get(&cell).cloned();
         if let Some(earlier) = earlier {
             earlier.cancel();
@@ -184,32 +184,32 @@ impl Left {
         }
     }
 
-    /// What was fetched for a cell.
+    /// The result that was fetched for a cell.
     pub(super) fn fetched(&self, cell: u64) -> Option<CallToolResult> {
         let state = self.state.lock();
         state.fetched.iter().find(|(number, _)| *number == cell).map(|(_, answer)| answer.clone())
     }
 
     /// The answers that came meanwhile, of calls that no request can wait for, each once.
-    pub(super) fn done_meanwhile(&self) -> Vec<Done> {
-        let is_done = |call: &mut Ongoing| number_of(call).is_none() && call.is_done();
-        let done = |mut call: Ongoing| {
+    pub(super) fn done_meanwhile(&self) -> Vec<UnfetchedAnswer> {
+        let is_done = |call: &mut OngoingCall| number_of(call).is_none() && call.is_done();
+        let done = |mut call: OngoingCall| {
             let (text, about) = (call.text()?, call.about());
             let (call, after) = (about.call.clone(), about.begun.elapsed());
-            Some(Done { call, text, why: Why::ClientGone, after })
+            Some(UnfetchedAnswer { call, text, why: UndeliveredReason::ClientGone, after })
         };
         self.state.lock().calls.extract_if(.., is_done).filter_map(done).collect()
     }
 
     /// Whether a cell is not done that came before a request in the same `queue`.
-    pub(super) fn is_open_in(&self, queue: &Queue) -> bool {
-        let is_open = |call: &Ongoing| number_of(call).is_none() && call.is_open_in(queue);
+    pub(super) fn is_open_in(&self, queue: &SessionQueue) -> bool {
+        let is_open = |call: &OngoingCall| number_of(call).is_none() && call.is_open_in(queue);
         self.state.lock().calls.iter().any(is_open)
     }
 
     /// Each call with what became of it, in words.
     pub(super) fn summary(&self) -> Vec<String> {
-        let words = |call: &Ongoing| {
+        let words = |call: &OngoingCall| {
             let name = match number_of(call) {
                 Some(cell) => format!("`{}`, {}", id(cell), call.about().call),
                 None => call.about().call.clone(),
@@ -241,9 +241,10 @@ impl State {
         };
         let others: Vec<String> =
             self.calls.iter().filter_map(number_of).map(|cell| format!("`{}`", self::id(cell))).collect();
-        match others.is_empty() {
-            true => format!("{why}, and none waits for its answer"),
-            false => format!("{why}; there are {}", others.join(", ")),
+        if others.is_empty() {
+            format!("{why}, and none waits for its answer")
+        } else {
+            format!("{why}; there are {}", others.join(", "))
         }
     }
 }
@@ -255,11 +256,11 @@ impl Drop for Awaited<'_> {
 }
 
 /// The number of a cell that a request can wait for.
-fn number_of(call: &Ongoing) -> Option<u64> {
+fn number_of(call: &OngoingCall) -> Option<u64> {
     call.about().cell.as_ref().map(|(number, _)| *number)
 }
 
-/// What models call a cell.
+/// The name of a cell for models.
 pub(super) fn id(cell: u64) -> String {
     format!("cell-{cell}")
 }

@@ -1,4 +1,4 @@
-//! What the next answer says first.
+//! The news at the beginning of the next answer.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::task::JoinHandle;
 
 use crate::config::Site;
 use crate::ground::text::shortened;
-use crate::kernels::sandbox::Policy;
+use crate::kernels::sandbox::SandboxPolicy;
 
-/// How long an answer waits for news that are almost there.
+/// The time that an answer waits for news that are almost there.
 const ALMOST: Duration = Duration::from_secs(1);
 
-/// How many problems of `.env` an answer lists, and how much of each, in characters: a stranger may have written the file.
+/// The number of problems of `.env` that an answer lists, and the characters of each: a stranger may have written the file.
 const DOTENV_PROBLEMS: usize = 3;
 const DOTENV_CHARS: usize = 600;
 
@@ -32,12 +32,12 @@ pub(super) fn notes_on_dotenv(problems: &[impl ToString]) -> Vec<String> {
 pub(super) fn note_on_policy(site: &Site) -> Option<String> {
     let Site::Sandboxed { confinement, .. } = site else { return None };
     confinement.policy.content_of_workspace()?;
-    Some(format!("[the sandbox's policy is `{}` of the workspace]", Policy::WORKSPACE_FILE))
+    Some(format!("[the sandbox's policy is `{}` of the workspace]", SandboxPolicy::WORKSPACE_FILE))
 }
 
 /// Texts, each of which is said once.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct OnceNews {
     state: Mutex<State>,
 }
 
@@ -47,11 +47,11 @@ struct State {
     /// That the session was taken over: the last time, until an answer says so.
     takeover: Option<String>,
     is_due: bool,
-    /// What the kernel says of itself.
+    /// The kernel's coming description of itself.
     coming: Option<JoinHandle<String>>,
 }
 
-impl News {
+impl OnceNews {
     /// The next answer says `note`.
     pub(super) fn add(&self, note: String) {
         self.state.lock().notes.push(note);

@@ -4,20 +4,20 @@ use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, GetMeta as _};
 use rmcp::service::Peer;
 
-use super::failure::Failure;
+use super::failure::McpFailure;
 use super::output::ToolOutput;
-use crate::ground::telemetry::{Link, Operation, Session, Target};
+use crate::ground::telemetry::{Operation, RequestLink, RequestTarget, TracedConnection};
 use crate::ground::text::Redactor;
 
-/// What spans of requests to one server have in common.
+/// The common attributes of spans of requests to one server.
 #[derive(Clone)]
-pub(super) struct Traced {
-    link: Link,
+pub(super) struct TracedServer {
+    link: RequestLink,
     /// Knows the secrets of the workspace.
     redactor: Redactor,
 }
 
-impl Traced {
+impl TracedServer {
     /// Requests to the server that is registered as `server`; `url` is its address, if it has one.
     pub(super) fn new(server: &str, url: Option<&reqwest::Url>, redactor: &Redactor) -> Self {
         let address = || {
@@ -25,17 +25,17 @@ impl Traced {
             // A placeholder may have filled the host.
             Some((redactor.redact(url.host_str()?).into_owned(), url.port_or_known_default()))
         };
-        Self { link: Link::to_server(server, address), redactor: redactor.clone() }
+        Self { link: RequestLink::to_server(server, address), redactor: redactor.clone() }
     }
 
     /// The first request, of this method.
     pub(super) fn handshake(&self, method: &str) -> Operation {
-        self.about(method, Target::None)
+        self.about(method, RequestTarget::None)
     }
 
     /// A connection.
-    pub(super) fn session(&self) -> Session {
-        Session::with_server(&self.link)
+    pub(super) fn session(&self) -> TracedConnection {
+        TracedConnection::with_server(&self.link)
     }
 
     /// A request, which says what its span is from now on.
@@ -47,27 +47,27 @@ impl Traced {
         let mut operation = match &*request {
             ClientRequest::CallToolRequest(call) => {
                 let name = self.redactor.redact(&call.params.name);
-                let operation = self.about(method, Target::Tool(&name));
+                let operation = self.about(method, RequestTarget::Tool(&name));
                 let arguments = &call.params.arguments;
                 operation.has_arguments(|length| self.redactor.redact_json_beginning(arguments, length));
                 operation
             }
             ClientRequest::GetPromptRequest(getting) => {
                 let name = self.redactor.redact(&getting.params.name);
-                self.about(method, Target::Prompt(&name))
+                self.about(method, RequestTarget::Prompt(&name))
             }
             ClientRequest::ReadResourceRequest(reading) => {
                 let uri = self.redactor.redact(&reading.params.uri);
-                self.about(method, Target::Resource(&uri))
+                self.about(method, RequestTarget::Resource(&uri))
             }
-            _ => self.about(method, Target::None),
+            _ => self.about(method, RequestTarget::None),
         };
         operation.is_of_version(|| Some(peer.peer_info()?.protocol_version.to_string()));
         operation.context().write_to(&mut request.get_meta_mut().0.0);
         operation
     }
 
-    fn about(&self, method: &str, target: Target<'_>) -> Operation {
+    fn about(&self, method: &str, target: RequestTarget<'_>) -> Operation {
         Operation::to_server(method, target, &self.link)
     }
 
@@ -81,12 +81,12 @@ impl Traced {
 }
 
 /// A request has failed.
-pub(super) fn failed(operation: &mut Operation, failure: &Failure) {
+pub(super) fn failed(operation: &mut Operation, failure: &McpFailure) {
     match failure {
-        Failure::Answered { code, .. } => operation.is_refused(*code),
-        Failure::Closed | Failure::Broken { .. } => operation.fails("disconnected"),
-        Failure::NotDelivered { .. } => operation.fails("not_delivered"),
-        Failure::Refused(_) => operation.fails("unauthorized"),
-        Failure::BadStatus { .. } | Failure::Unusable { .. } => operation.fails("invalid_answer"),
+        McpFailure::Answered { code, .. } => operation.is_refused(*code),
+        McpFailure::Closed | McpFailure::Broken { .. } => operation.fails("disconnected"),
+        McpFailure::NotDelivered { .. } => operation.fails("not_delivered"),
+        McpFailure::Refused(_) => operation.fails("unauthorized"),
+        McpFailure::BadStatus { .. } | McpFailure::Unusable { .. } => operation.fails("invalid_answer"),
     }
 }

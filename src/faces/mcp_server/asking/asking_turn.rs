@@ -10,9 +10,9 @@ use tokio::sync::{self, Notify};
 
 use super::gathering::GATHER;
 use crate::approval::{Action, ApprovalRequest};
-use crate::faces::mcp_server::left::Left;
+use crate::faces::mcp_server::left_calls::LeftCalls;
 
-/// How long a call waits before it asks after another one, which may have its next question by then.
+/// The time that a call waits before it asks after another one, which may have its next question by then.
 const GATHER_AFTER_ANOTHER: Duration = Duration::from_millis(100);
 
 /// The questions of all calls, and whose turn it is to ask.
@@ -50,14 +50,14 @@ struct Shared {
 /// A call whose questions may be asked by another one. Dropping it drops those that wait.
 pub(super) struct Caller<'a> {
     together: &'a Together,
-    left: &'a Left,
+    left: &'a LeftCalls,
     number: u64,
 }
 
 /// A call's turn to ask what waits. What is left when this is dropped can be asked by another call.
-pub(super) struct Turn<'a> {
+pub(super) struct AskingTurn<'a> {
     together: &'a Together,
-    left: &'a Left,
+    left: &'a LeftCalls,
     pub(super) questions: VecDeque<ApprovalRequest>,
     /// The calls that the questions are of; those of none are of calls for which no request waits.
     callers: Vec<(Arc<Action>, u64)>,
@@ -65,7 +65,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Together {
-    pub(super) fn caller<'a>(&'a self, left: &'a Left) -> Caller<'a> {
+    pub(super) fn caller<'a>(&'a self, left: &'a LeftCalls) -> Caller<'a> {
         let mut state = self.state.lock();
         state.last += 1;
         let number = state.last;
@@ -105,7 +105,7 @@ impl<'a> Caller<'a> {
 
     /// Waits until this call has questions, or one for which no request waits, and until nobody else asks. Cancellation
     /// safe.
-    pub(super) async fn turn(&self) -> Turn<'a> {
+    pub(super) async fn turn(&self) -> AskingTurn<'a> {
         loop {
             let lent = tokio::select! {
                 () = self.has_questions() => None,
@@ -129,7 +129,7 @@ impl<'a> Caller<'a> {
                 questions.append(&mut lent.questions);
             }
             let (together, left) = (self.together, self.left);
-            return Turn { together, left, questions, callers, _turn: turn };
+            return AskingTurn { together, left, questions, callers, _turn: turn };
         }
     }
 
@@ -163,7 +163,7 @@ impl Drop for Caller<'_> {
     }
 }
 
-impl Turn<'_> {
+impl AskingTurn<'_> {
     /// Drops the questions of a call.
     pub(super) fn drop_of(&mut self, caller: &Caller<'_>) {
         let callers = &self.callers;
@@ -181,7 +181,7 @@ fn caller_of(callers: &[(Arc<Action>, u64)], request: &ApprovalRequest) -> Optio
     callers.iter().find(is_its).map(|(_, caller)| *caller)
 }
 
-impl Drop for Turn<'_> {
+impl Drop for AskingTurn<'_> {
     fn drop(&mut self) {
         let (mut of_none, mut ended) = (Vec::new(), Vec::new());
         {
@@ -218,7 +218,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_not_answered_can_be_asked_again_by_whoever_is_there() {
-        let (together, left) = (Together::default(), Left::default());
+        let (together, left) = (Together::default(), LeftCalls::default());
         let callers = [(); 3].map(|()| together.caller(&left));
         for (caller, tool) in callers.iter().zip(["own", "leaving", "ended"]) {
             caller.share([request(tool)]);

@@ -7,17 +7,17 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, Service};
 use rmcp::{ErrorData, RoleServer};
 
-use super::earlier::text_of;
-use super::{Handler, McpServer, execute, install, left, register, reset, wait};
-use crate::ground::telemetry::{Context, Operation, Target};
+use super::unfetched_answers::text_of;
+use super::{Handler, McpServer, execute, install, left_calls, register, reset, wait};
+use crate::ground::telemetry::{Context, Operation, RequestTarget};
 
 /// The tools, by which spans are named: a client may ask for any.
 const TOOLS: [&str; 5] = [execute::NAME, register::NAME, install::NAME, reset::NAME, wait::NAME];
 
 /// A handler whose requests have spans. Calls of tools begin theirs themselves, since they may outlive their requests.
-pub(super) struct Traced(pub(super) Handler);
+pub(super) struct TracedHandler(pub(super) Handler);
 
-impl Service<RoleServer> for Traced {
+impl Service<RoleServer> for TracedHandler {
     async fn handle_request(
         &self,
         request: ClientRequest,
@@ -32,7 +32,7 @@ impl Service<RoleServer> for Traced {
             ClientRequest::ReadResourceRequest(reading) => Some(reading.params.uri.clone()),
             _ => return self.0.handle_request(request, context).await,
         };
-        let target = uri.as_deref().map_or(Target::None, Target::Resource);
+        let target = uri.as_deref().map_or(RequestTarget::None, RequestTarget::Resource);
         let mut operation = begin(&self.0.server, request.method(), target, &context);
         let parent = operation.context();
         let answer = parent.around(self.0.handle_request(request, context)).await;
@@ -67,7 +67,8 @@ pub(super) fn call(
     context: &RequestContext<RoleServer>,
 ) -> Operation {
     let tool = TOOLS.into_iter().find(|tool| *tool == request.name);
-    let operation = begin(server, "tools/call", tool.map_or(Target::None, Target::Tool), context);
+    let operation =
+        begin(server, "tools/call", tool.map_or(RequestTarget::None, RequestTarget::Tool), context);
     let variables = &server.sessions.config().variables;
     operation.has_arguments(|length| variables.redactor().redact_json_beginning(&request.arguments, length));
     operation
@@ -76,7 +77,7 @@ pub(super) fn call(
 fn begin(
     server: &McpServer,
     method: &str,
-    target: Target<'_>,
+    target: RequestTarget<'_>,
     context: &RequestContext<RoleServer>,
 ) -> Operation {
     if !server.link.is_traced() {
@@ -91,7 +92,7 @@ fn begin(
 
 /// It is about this cell.
 pub(super) fn about_cell(operation: &Operation, cell: Option<u64>) {
-    operation.is_about_cell(|| cell.map(left::id));
+    operation.is_about_cell(|| cell.map(left_calls::id));
 }
 
 /// A call is done.

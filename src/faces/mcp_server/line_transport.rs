@@ -32,7 +32,7 @@ const BEGIN: &str = "the session has not begun: send `initialize` first. A reque
     needs `io.modelcontextprotocol/protocolVersion` and `io.modelcontextprotocol/clientCapabilities` in its `_meta`";
 
 /// A transport that reads and writes lines of JSON.
-pub(super) struct Lines<R, W> {
+pub(super) struct LineTransport<R, W> {
     input: FramedRead<R, LineDecoder>,
     output: Arc<Mutex<W>>,
     receipt: Arc<Receipt>,
@@ -41,13 +41,13 @@ pub(super) struct Lines<R, W> {
     has_begun: bool,
 }
 
-impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
     pub(super) fn new(input: R, output: W, receipt: Arc<Receipt>) -> Self {
         let input = FramedRead::new(input, LineDecoder::default());
         Self { input, output: Arc::new(Mutex::new(output)), receipt, refusal: None, has_begun: false }
     }
 
-    /// What to do with a message before the session has begun: rmcp would end at the first that is no request.
+    /// Decides about a message before the session has begun: rmcp would end at the first that is no request.
     fn begin(&mut self, message: Box<RxJsonRpcMessage<RoleServer>>) -> Understood {
         let JsonRpcMessage::Request(sent) = message.as_ref() else {
             tracing::warn!("ignored a message of the client, whose session has not begun");
@@ -76,7 +76,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
     }
 }
 
-impl<R, W> Transport<RoleServer> for Lines<R, W>
+impl<R, W> Transport<RoleServer> for LineTransport<R, W>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
@@ -194,7 +194,7 @@ fn understand(line: &[u8]) -> Understood {
 /// Splits a stream of bytes into lines; `None` is a line that is too long.
 #[derive(Default)]
 struct LineDecoder {
-    /// Where to look for the next newline: the bytes before have been searched.
+    /// The place to look for the next newline: the bytes before have been searched.
     searched: usize,
     is_discarding: bool,
 }
