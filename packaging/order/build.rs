@@ -1,5 +1,5 @@
 //! Lets the linker put the functions that sessions use (`functions.txt`) beside each other, which saves memory:
-//! `docs/decisions/shipping/functions-by-use.md`.
+//! `docs/decisions/shipping.md#functions-that-sessions-use-come-first-in-the-program`.
 
 use std::env::var;
 use std::fmt::Write as _;

@@ -2,7 +2,7 @@
 
 - links between the Markdown files of the repository lead to files, and to headings that are there;
 - every page is in the summary, and only pages are;
-- every decision is in the list of decisions, by its title;
+- every page of decisions is in their list, by its title;
 - files of Rust that texts for developers name are there;
 - ARCHITECTURE.md is short, links every page about the architecture, and its glossary has words of the program;
 - the table of flags has the flags of `--help` (with `--binary`);
@@ -132,18 +132,19 @@ def problems_of_the_summary():
 
 
 def problems_of_the_decisions():
-    every = {
-        file.relative_to(DECISIONS).as_posix(): file.read_text()
+    titles = {
+        file.name: file.read_text().partition("\n")[0].removeprefix("# ")
         for file in DECISIONS.rglob("*.md")
     }
-    listed = re.findall(r"^- \[(.+)\]\((.+)\)$", every.pop("README.md"), re.MULTILINE)
-    for title, name in listed:
-        text = every.pop(name, None)
-        if text is None:
+    index = (DECISIONS / "README.md").read_text()
+    del titles["README.md"]
+    for title, name in re.findall(r"^- \[(.+)\]\((.+)\)$", index, re.MULTILINE):
+        found = titles.pop(name, None)
+        if found is None:
             yield f"docs/decisions/README.md names {name} twice, or it is not there"
-        elif not text.startswith(f"# {title}\n"):
+        elif found != title:
             yield f"docs/decisions/README.md calls {name} `{title}`, which is not its title"
-    for name in sorted(every):
+    for name in sorted(titles):
         yield f"docs/decisions/README.md has no line for {name}"
 
 
@@ -343,7 +344,7 @@ def main():
     checks = {
         "links lead somewhere": problems_of_links(),
         "every page is in the summary": problems_of_the_summary(),
-        "every decision is in the list": problems_of_the_decisions(),
+        "every page of decisions is in the list": problems_of_the_decisions(),
         "files of Rust that texts name are there": problems_of_named_files(),
         "ARCHITECTURE.md is a short way in": problems_of_the_architecture(),
         "messages are the program's": problems_of_messages(),
