@@ -4,10 +4,11 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use super::secret_places::SecretPlaces;
+use super::secret_places::{SecretPlaces, listed_home};
 use super::{Config, Error, NotebookPlace, SandboxSettings, Site, consent, exposures};
 use crate::ground::env::Variables;
 use crate::ground::env::{is_program, on_path};
+use crate::ground::text::first_few;
 use crate::kernels::sandbox::{
     Confinement, DomainRule, Exposed, PolicyPaths, SandboxPolicy, SandboxPolicyError,
 };
@@ -69,10 +70,7 @@ impl Config {
             return Ok(());
         }
         let file = self.workspace.join(SandboxPolicy::WORKSPACE_FILE);
-        let mut opens = openings[..openings.len().min(SHOWN_OPENINGS)].join(", ");
-        if openings.len() > SHOWN_OPENINGS {
-            opens += &format!(" and {} more", openings.len() - SHOWN_OPENINGS);
-        }
+        let opens = first_few(&openings, SHOWN_OPENINGS);
         Err(Error::PolicyOpens { file, opens, flags: self.login_flags.clone() })
     }
 
@@ -142,8 +140,7 @@ impl Config {
 
     /// The home directory, if the workspace is it or contains it.
     pub(super) fn home_in_workspace(&self) -> Option<PathBuf> {
-        let of_user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.dir);
-        let homes = [Some(self.home.clone()), of_user].into_iter().flatten();
+        let homes = [Some(self.home.clone()), listed_home()].into_iter().flatten();
         // A user without a home has `/`, or a missing directory.
         let mut homes = homes.filter_map(|home| home.canonicalize().ok()).chain([PathBuf::from("/")]);
         homes.find(|home| home.starts_with(&self.workspace))

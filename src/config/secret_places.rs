@@ -31,10 +31,9 @@ impl SecretPlaces {
         let (workspace, variables) = (config.workspace.as_path(), config.variables());
         let mut clients = hidden_places(&ClientDirectories { workspace, home, variables });
         clients.extend(config.mcp_configs.iter().filter_map(|file| std::path::absolute(file).ok()));
-        let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.dir);
         let is_another =
             |other: &PathBuf| *other != config.home && *other != Path::new("/") && other.is_dir();
-        let other_homes: Vec<PathBuf> = user.into_iter().filter(is_another).collect();
+        let other_homes: Vec<PathBuf> = listed_home().into_iter().filter(is_another).collect();
         let mut foreign_homes = Vec::new();
         if nix::unistd::geteuid().is_root() {
             let listed = HOMES.iter().filter_map(|homes| Path::new(homes).read_dir().ok()).flatten();
@@ -44,4 +43,9 @@ impl SecretPlaces {
         let moved = variables.moved_places(&config.home, &config.kernel_variables());
         Self { clients, other_homes, foreign_homes, moved }
     }
+}
+
+/// The user's home in the system's list of users.
+pub(super) fn listed_home() -> Option<PathBuf> {
+    nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.dir)
 }

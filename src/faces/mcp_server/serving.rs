@@ -23,7 +23,7 @@ use super::{ClientConnection, Handler, McpServer};
 use crate::config::Config;
 use crate::faces::people::page::{self, Page, PageNews};
 use crate::ground::telemetry;
-use crate::ground::text::backticked;
+use crate::ground::text::first_few;
 use crate::session::{Cell, DEFAULT_TIMEOUT, Outcome, Session, StartError};
 
 /// The time in which the calls of a client that is gone are put aside. They need no time, but for writing an answer to a file.
@@ -297,10 +297,7 @@ fn in_words(outcome: &Outcome) -> String {
     // The text is the kernel's: names are letters, nothing else is believed.
     let is_name = |name: &&str| name.chars().all(|char| char.is_alphanumeric() || char == '_');
     let names: Vec<&str> = outcome.shown.text.excerpt.lines().filter(is_name).collect();
-    let mut shown = backticked(names.iter().take(SHOWN_VARIABLES));
-    if names.len() > SHOWN_VARIABLES {
-        shown.push_str(&format!(" and {} more", names.len() - SHOWN_VARIABLES));
-    }
+    let shown = first_few(names.iter().map(|name| format!("`{name}`")), SHOWN_VARIABLES);
     let mut words = outcome.notes.clone();
     if !outcome.late.excerpt.is_empty() {
         words.push(format!("Output since its last answer:\n{}", outcome.late.excerpt));

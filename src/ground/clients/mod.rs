@@ -23,7 +23,7 @@ pub(crate) enum KnownClient {
 /// A file that may have servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConfigurationFile {
-    /// Whose format it has; `None` if that is unknown.
+    /// The client in whose format it is; `None` if that is unknown.
     pub(crate) client: Option<KnownClient>,
     pub(crate) path: PathBuf,
 }

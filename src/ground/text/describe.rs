@@ -39,9 +39,14 @@ const LISTED_NAMES: usize = 8;
 
 /// Names in backticks; if there are many, how many more.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let mut names = names.into_iter();
-    let shown = backticked(names.by_ref().take(LISTED_NAMES));
-    match names.count() {
+    first_few(names.into_iter().map(|name| format!("`{name}`")), LISTED_NAMES)
+}
+
+/// The first `most` texts; if there are others, how many.
+pub(crate) fn first_few(texts: impl IntoIterator<Item = impl Display>, most: usize) -> String {
+    let mut texts = texts.into_iter();
+    let shown = texts.by_ref().take(most).map(|text| text.to_string()).collect::<Vec<_>>().join(", ");
+    match texts.count() {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }

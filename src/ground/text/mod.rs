@@ -12,7 +12,7 @@ pub(crate) mod visible;
 
 pub(crate) use self::coloured::Coloured;
 pub use self::describe::describe;
-pub(crate) use self::describe::{backticked, listed, quoted, readable, rfc3339, without_user};
+pub(crate) use self::describe::{backticked, first_few, listed, quoted, readable, rfc3339, without_user};
 pub use self::emphasis::Emphasis;
 pub(crate) use self::halves::{replace_lone_surrogates, unfinished_character};
 pub(crate) use self::nearest::nearest;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::manifest::{CheckpointContent, Conditions, Manifest, SavedVariable};
+use crate::ground::text::first_few;
 
 /// The number of names that a note has, of saved and of missing variables.
 const SAVED_NAMES: usize = 30;
@@ -41,10 +42,8 @@ pub(super) fn not_offered(others: &[Manifest], conditions: &Conditions, python: 
     Some(format!("Variables of an earlier session are not offered to this kernel: they were {why}."))
 }
 
-fn names<'a>(names: impl ExactSizeIterator<Item = &'a str>, most: usize) -> String {
-    let more = names.len().saturating_sub(most);
-    let shown = names.take(most).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
+fn names<'a>(names: impl Iterator<Item = &'a str>, most: usize) -> String {
+    first_few(names.map(|name| format!("`{name}`")), most)
 }
 
 fn ago(age: Duration) -> String {

@@ -69,12 +69,12 @@ pub(super) async fn fill(
     };
     turn.report("installing IPython and pydantic");
     let all: Vec<String> = requirements.iter().cloned().chain([PICKLER.to_owned()]).collect();
-    let invocation = installer.install(tool, python, &all, bytecode);
+    let invocation = installer.install(&[], tool, python, &all, bytecode);
     let Err(failed) = attempt(what, &invocation, turn).await else { return Ok(()) };
     if tool == InstallerTool::Uv {
         // Without a network, the packages of an earlier environment are still in uv's cache.
         for packages in [&all, &requirements] {
-            let offline = installer.install(tool, python, packages, bytecode).env("UV_OFFLINE", "1");
+            let offline = installer.install(&[], tool, python, packages, bytecode).env("UV_OFFLINE", "1");
             if attempt(what, &offline, turn).await.is_ok() {
                 tracing::warn!(output = %failed.output, "packages were taken from uv's cache, as the index did not serve");
                 return Ok(());

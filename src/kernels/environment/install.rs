@@ -5,12 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::index;
-use super::installer::{Bytecode, Installer};
+use super::installer::{AGAIN, Bytecode, Installer};
 use super::lock::InstallTurn;
 use super::probe;
 use super::record::InstallerTool;
 use super::requirement::{self, RequirementError};
-use super::run::{self, InstallerRun, Invocation, SandboxRunner};
+use super::run::{self, InstallerRun, SandboxRunner};
 use super::{Environment, Error, InstallProgress, contents, several, summary};
 use crate::ground::env::Variables;
 use crate::ground::text::backticked;
@@ -129,10 +129,8 @@ impl Environment {
         }
         let completed = self.complete(&turn, sandbox).await?;
         let tool = self.installer.available(self.tool);
-        let bytecode = Bytecode::for_kernel(sandbox.is_some());
         turn.begin(self.python()).map_err(EnvironmentInstallError::Start)?;
-        let invocation = self.installer.install(tool, self.python(), &arguments, bytecode);
-        let run = self.run(&turn, invocation, sandbox).await.map_err(EnvironmentInstallError::Start)?;
+        let run = self.run(&turn, &[], &arguments, sandbox).await.map_err(EnvironmentInstallError::Start)?;
         if run.status.success() || !summary::may_be_partial(&run.output) {
             turn.end(self.python()).map_err(EnvironmentInstallError::Start)?;
         }
@@ -163,10 +161,8 @@ impl Environment {
         let shown = backticked(&incomplete);
         if !incomplete.is_empty() {
             turn.report(&format!("completing the interrupted installation of {shown}"));
-            let tool = self.installer.available(self.tool);
-            let bytecode = Bytecode::for_kernel(sandbox.is_some());
-            let invocation = self.installer.reinstall(tool, self.python(), &incomplete, bytecode);
-            let run = self.run(turn, invocation, sandbox).await.map_err(EnvironmentInstallError::Start)?;
+            let run =
+                self.run(turn, AGAIN, &incomplete, sandbox).await.map_err(EnvironmentInstallError::Start)?;
             if !run.status.success() {
                 let why = summary::failure(&run.output);
                 return Ok(Some(format!(
@@ -178,13 +174,17 @@ impl Environment {
         Ok((!incomplete.is_empty()).then(|| format!("Completed the interrupted installation of {shown}")))
     }
 
-    /// Runs an installer, in the place `sandbox` if there is one.
+    /// Runs the installer for `requirements`, in the place `sandbox` if there is one.
     async fn run(
         &self,
         turn: &InstallTurn<'_>,
-        invocation: Invocation,
+        options: &[&str],
+        requirements: &[String],
         sandbox: Option<&dyn SandboxRunner>,
     ) -> io::Result<InstallerRun> {
+        let tool = self.installer.available(self.tool);
+        let bytecode = Bytecode::for_kernel(sandbox.is_some());
+        let invocation = self.installer.install(options, tool, self.python(), requirements, bytecode);
         let Some(sandbox) = sandbox else { return turn.run(&invocation).await };
         let hosts = index::hosts(self.installer.environment());
         let writable = self.facts.details.prefix.clone();

@@ -26,6 +26,9 @@ impl Bytecode {
     }
 }
 
+/// Options for packages that are there in part: these are installed again, and nothing else.
+pub(super) const AGAIN: &[&str] = &["--force-reinstall", "--no-deps"];
+
 /// Variables by which uv and pip would install into another place, something else, or without bytecode.
 #[rustfmt::skip]
 const REDIRECTING: &[&str] = &[
@@ -90,31 +93,9 @@ impl Installer {
 
     /// Installs `requirements` into the environment of `python`.
     ///
-    /// They come after `--`: none of them can be an option. Without uv, pip is run in isolated
-    /// mode (`-I`): it must not import from a working directory.
+    /// `options` are those that uv and pip have in common. Requirements come after `--`: none of them can be an option.
+    /// Without uv, pip is run in isolated mode (`-I`): it must not import from a working directory.
     pub(super) fn install(
-        &self,
-        tool: InstallerTool,
-        python: &Path,
-        requirements: &[String],
-        bytecode: Bytecode,
-    ) -> Invocation {
-        self.install_with(&[], tool, python, requirements, bytecode)
-    }
-
-    /// As [`install`](Self::install), of packages that are there in part, and only of these.
-    pub(super) fn reinstall(
-        &self,
-        tool: InstallerTool,
-        python: &Path,
-        requirements: &[String],
-        bytecode: Bytecode,
-    ) -> Invocation {
-        self.install_with(&["--force-reinstall", "--no-deps"], tool, python, requirements, bytecode)
-    }
-
-    /// With options that uv and pip have in common.
-    fn install_with(
         &self,
         options: &[&str],
         tool: InstallerTool,
@@ -182,7 +163,7 @@ mod tests {
 
     fn shown(installer: &Installer, tool: InstallerTool, bytecode: Bytecode) -> String {
         let requirements = ["six".to_owned()];
-        format!("{:?}", installer.install(tool, Path::new("/python"), &requirements, bytecode))
+        format!("{:?}", installer.install(&[], tool, Path::new("/python"), &requirements, bytecode))
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use super::contents::normalized;
 use super::requirement::name_of;
+use crate::ground::text::first_few;
 
 /// The number of packages that are listed after one verb.
 const LISTED: usize = 20;
@@ -182,15 +183,8 @@ fn named(name: &str, version: Option<&str>) -> String {
 
 /// `verb a, b and 3 more`; nothing for no packages.
 fn listed(verb: &str, packages: impl Iterator<Item = String>) -> String {
-    let packages: Vec<String> = packages.collect();
-    if packages.is_empty() {
-        return String::new();
-    }
-    let shown = packages[..packages.len().min(LISTED)].join(", ");
-    match packages.len().saturating_sub(LISTED) {
-        0 => format!("{verb} {shown}"),
-        rest => format!("{verb} {shown} and {rest} more"),
-    }
+    let shown = first_few(packages, LISTED);
+    if shown.is_empty() { shown } else { format!("{verb} {shown}") }
 }
 
 fn capitalized(text: &str) -> Option<String> {

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use super::policy::{PathPattern, Rules, takes_permission};
 use crate::ground::files::inside;
-use crate::ground::text::shortened;
+use crate::ground::text::{first_few, shortened};
 
 /// The directory that files are moved to. Code cannot write there.
 const SET_ASIDE: &str = ".ipybox/set-aside";
@@ -119,7 +119,7 @@ impl TopLevel {
         state.notes.push(format!(
             "New at the top of the workspace since the last cell: {}. Code that runs on may have made what configures programs; \
              remove it if nobody else has.",
-            listed(&names)
+            first_few(&names, NAMES)
         ));
     }
 
@@ -297,7 +297,7 @@ fn notes_about(moved: &[(OsString, io::Result<String>)]) -> Vec<String> {
             "Moved away: {}. In this sandbox code makes no files at the top of the workspace that may configure programs: names that \
              begin with a dot, formats such as TOML. Use a subdirectory; or the user permits the name: an entry of \
              `filesystem.allowWrite` in the policy of the sandbox (`--sandbox-config`).",
-            listed(&done)
+            first_few(&done, NAMES)
         ));
     }
     let left: Vec<String> = moved
@@ -307,7 +307,7 @@ fn notes_about(moved: &[(OsString, io::Result<String>)]) -> Vec<String> {
     if !left.is_empty() {
         notes.push(format!(
             "At the top of the workspace are files that may configure programs and could not be moved away: {}. Remove them.",
-            listed(&left)
+            first_few(&left, NAMES)
         ));
     }
     notes
@@ -325,12 +325,6 @@ fn plain(name: &OsStr) -> String {
         !character.is_control() && !is_invisible && *character != '`'
     };
     shortened(&name.to_string_lossy().chars().filter(is_plain).collect::<String>(), NAME_CHARS)
-}
-
-fn listed(names: &[String]) -> String {
-    let more = names.len().saturating_sub(NAMES);
-    let shown = names.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
 #[cfg(test)]
@@ -354,14 +348,7 @@ mod tests {
             }
             std::fs::write(base.join("ws/pyproject.toml"), "").unwrap();
             symlink("data", base.join("ws/.link")).unwrap();
-            let paths = PolicyPaths {
-                workspace: base.join("ws"),
-                home: base.join("home"),
-                private_directory: base.join("p"),
-                writable_directory: base.join("p/w"),
-                state_dir: base.join("state"),
-                ..PolicyPaths::default()
-            };
+            let paths = PolicyPaths::below(&base);
             let policy = r#"{"network": {"allowedDomains": [], "deniedDomains": []},
                 "filesystem": {"denyRead": [], "allowWrite": [".", ".permitted"], "denyWrite": []}}"#;
             let rules = SandboxPolicy::parse(policy, "test").unwrap().rules(&paths).unwrap();

@@ -26,7 +26,7 @@ fn appended(path: &Path, bytes: &[u8]) {
     std::fs::write(path, [&text[..], bytes].concat()).unwrap();
 }
 
-/// What is done to a log, of which there is an older copy.
+/// The damage to a log, of which there is an older copy.
 type Tampering = fn(&Path, &[u8]);
 
 #[tokio::test]

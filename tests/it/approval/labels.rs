@@ -1,10 +1,10 @@
 //! Labels of what a session reads between the announcement of a call and its run.
 
-use ipybox::{ApprovalPolicy, CodeExecutionEvent, CodeExecutor};
+use ipybox::CodeExecutionEvent;
 use serde_json::{Value, json};
 
-use super::provenance::{GUARDED, IMPORTS, LABELS, posted, server, start, write_texts};
-use crate::support::{PATIENCE, Place, eventually, kernel_python};
+use super::provenance::{GUARDED, IMPORTS, application, posted, start};
+use crate::support::{PATIENCE, Place, eventually};
 
 /// The records of an audit log.
 fn records(log: &std::path::Path) -> Vec<Value> {
@@ -102,20 +102,7 @@ async fn an_answer_is_compared_with_what_was_read_while_its_question_waited() {
 #[tokio::test]
 async fn what_an_application_accepts_is_judged_when_it_runs() {
     let place = Place::new();
-    write_texts(&place);
-    let policy = ApprovalPolicy::parse(&format!("{LABELS}{ASKING}")).unwrap();
-    let executor = CodeExecutor::builder()
-        .working_dir(place.workspace())
-        .state_dir(place.states())
-        .python(kernel_python())
-        .approval_timeout(PATIENCE)
-        .approval_policy(policy)
-        .start()
-        .await
-        .unwrap();
-    for name in ["chat", "mail", "web"] {
-        executor.register_mcp_server(name, &server(&place)).await.unwrap();
-    }
+    let executor = application(&place, ASKING).await;
     let mut execution = executor.stream(reading_meanwhile("web", "page"));
     let (mut asked, mut output) = (0, String::new());
     while let Some(event) = tokio::time::timeout(PATIENCE, execution.next()).await.expect("an event") {

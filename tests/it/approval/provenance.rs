@@ -379,11 +379,10 @@ async fn tables_say_it_of_their_rows() {
     assert_eq!(posted(&place).len(), 3);
 }
 
-#[tokio::test]
-async fn an_application_receives_the_origins_of_arguments() {
-    let place = Place::new();
-    write_texts(&place);
-    let policy = ApprovalPolicy::parse(&format!("{LABELS}{READING}")).unwrap();
+/// An application with these rules beside the labels, and the servers.
+pub(super) async fn application(place: &Place, rules: &str) -> CodeExecutor {
+    write_texts(place);
+    let policy = ApprovalPolicy::parse(&format!("{LABELS}{rules}")).unwrap();
     let executor = CodeExecutor::builder()
         .working_dir(place.workspace())
         .state_dir(place.states())
@@ -394,8 +393,15 @@ async fn an_application_receives_the_origins_of_arguments() {
         .await
         .unwrap();
     for name in ["chat", "mail", "web"] {
-        executor.register_mcp_server(name, &server(&place)).await.unwrap();
+        executor.register_mcp_server(name, &server(place)).await.unwrap();
     }
+    executor
+}
+
+#[tokio::test]
+async fn an_application_receives_the_origins_of_arguments() {
+    let place = Place::new();
+    let executor = application(&place, READING).await;
     let code = format!("{IMPORTS}chat.post.run(text=mail.read.run(name='letter'))");
     let mut execution = executor.stream(&code);
     let mut received = Vec::new();

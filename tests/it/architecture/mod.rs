@@ -9,7 +9,7 @@ mod rooms;
 mod words;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use self::law::Law;
@@ -17,10 +17,10 @@ use self::modules::{Modules, crate_name};
 use self::rooms::Rooms;
 use crate::support::repository;
 
-/// How many pairs of rooms there are of which the first knows the second. To lower it is progress.
+/// The number of pairs of rooms of which the first knows the second. To lower it is progress.
 const PAIRS: usize = 177;
 
-/// How many arrows there are in the pictures of the folders: of `src/`, and of each folder of rooms in it.
+/// The number of arrows in the pictures of the folders: of `src/`, and of each folder of rooms in it.
 const ARROWS: usize = 55;
 
 /// The crates that the language brings along.
@@ -50,6 +50,23 @@ static ROOMS: LazyLock<Rooms> = LazyLock::new(|| {
 fn listed(pairs: &BTreeSet<(String, String)>) -> String {
     let lines: Vec<String> = pairs.iter().map(|(knowing, known)| format!("{knowing} → {known}")).collect();
     lines.join("\n")
+}
+
+/// The files of Rust below a directory of the repository, with their texts.
+fn sources(directory: &str) -> Vec<(PathBuf, String)> {
+    let (mut found, mut directories) = (Vec::new(), vec![repository().join(directory)]);
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    found
 }
 
 #[track_caller]
@@ -137,24 +154,19 @@ fn only_one_room_knows_opentelemetry() {
 #[test]
 fn commands_print_by_the_printer_that_lets_nothing_steer_a_terminal() {
     const BY_THEMSELVES: [&str; 4] = ["mod.rs", "logging.rs", "tool_server.rs", "progress.rs"];
-    let mut found = Vec::new();
-    let mut directories = vec![repository().join("src/cli")];
-    while let Some(directory) = directories.pop() {
-        for entry in std::fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                directories.extend((!path.ends_with("attach")).then_some(path));
-                continue;
-            }
-            let text = std::fs::read_to_string(&path).unwrap();
-            let prints = ["io::stdout()", "io::stderr()", "anstream::std"]
-                .iter()
-                .any(|way| text.lines().any(|line| line.contains(way) && !line.contains("is_terminal")));
-            if prints && !BY_THEMSELVES.iter().any(|name| path.ends_with(name)) {
-                found.push(path.display().to_string());
-            }
-        }
-    }
+    let is_meant = |path: &Path| {
+        !path.starts_with(repository().join("src/cli/attach"))
+            && !BY_THEMSELVES.iter().any(|name| path.ends_with(name))
+    };
+    let prints = |text: &str| {
+        let by_itself = |line: &str| {
+            ["io::stdout()", "io::stderr()", "anstream::std"].iter().any(|way| line.contains(way))
+                && !line.contains("is_terminal")
+        };
+        text.lines().any(by_itself)
+    };
+    let found = sources("src/cli").into_iter().filter(|(path, text)| is_meant(path) && prints(text));
+    let found: Vec<String> = found.map(|(path, _)| path.display().to_string()).collect();
     check_none(&found);
 }
 

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::support::repository;
-
 /// The names that types in several files may have: errors carry the name of their room, and telemetry has types with and
 /// without OpenTelemetry.
 const SHARED_NAMES: [&str; 3] = ["Context", "Error", "Span"];
@@ -15,22 +13,9 @@ const ASKING_COMMENTS: usize = 30;
 /// The words that leave the subject of a sentence open.
 const ASKING_WORDS: [&str; 4] = ["What", "Who", "Where", "How"];
 
-/// The files of Rust in `src/`, without those of tests alone, with their texts.
-fn sources() -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    let mut directories = vec![repository().join("src")];
-    while let Some(directory) = directories.pop() {
-        for entry in std::fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                directories.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") && !is_for_tests(&path) {
-                let text = std::fs::read_to_string(&path).unwrap();
-                found.push((path, text));
-            }
-        }
-    }
-    found
+/// The files of the product.
+fn product() -> impl Iterator<Item = (PathBuf, String)> {
+    super::sources("src").into_iter().filter(|(path, _)| !is_for_tests(path))
 }
 
 fn is_for_tests(path: &Path) -> bool {
@@ -53,7 +38,7 @@ fn visible_types(text: &str) -> Vec<String> {
 #[test]
 fn a_type_that_other_files_name_has_a_name_of_its_own() {
     let mut places: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
-    for (path, text) in sources() {
+    for (path, text) in product() {
         for name in visible_types(&text) {
             places.entry(name).or_default().insert(path.clone());
         }
@@ -79,7 +64,7 @@ fn is_asking(before: &str, line: &str) -> bool {
 #[test]
 fn comments_begin_with_their_subject() {
     let mut asking = Vec::new();
-    for (path, text) in sources() {
+    for (path, text) in product() {
         let before = std::iter::once("").chain(text.lines());
         let lines = before.zip(text.lines()).filter(|(before, line)| is_asking(before, line));
         asking.extend(lines.map(|(_, line)| format!("{}: {}", path.display(), line.trim())));

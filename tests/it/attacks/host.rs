@@ -25,7 +25,7 @@ const SECRETS: [&str; 7] = [
     "word-of-log",
     "word-of-client",
 ];
-/// Where clients of MCP servers and other programs have secrets, some of them where variables have moved them.
+/// The files in which clients of MCP servers and other programs have secrets, some of them where variables have moved them.
 const OF_CLIENTS: [&str; 11] = [
     "home/.claude.json",
     "home/.claude.json.backup",

@@ -118,6 +118,20 @@ async fn nothing_gets_through() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+/// Makes an attack with both backends, as root and as an ordinary user; it returns what got through.
+async fn nothing_gets_through_by<F>(attack: fn(Backend, User) -> F)
+where
+    F: Future<Output = String> + Send + 'static,
+{
+    let mut failed = Vec::new();
+    for backend in [Backend::Srt, Backend::Bubblewrap] {
+        let both = [User::Root, User::Ordinary].map(|user| tokio::spawn(attack(backend, user)));
+        failed.extend(futures::future::join_all(both).await.into_iter().map(Result::unwrap));
+    }
+    failed.retain(|failed| !failed.is_empty());
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
 /// What the host writes after code has put links and plants in its way.
 async fn host_work_after_planting(ipybox: &mut Ipybox, host: &Host) -> Vec<String> {
     let mut through = Vec::new();

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{Place, peak_kib};
 
-/// What a server does with a request.
+/// The way in which a server treats a request.
 #[derive(Debug, Clone)]
 enum Manner {
     /// Answers with this, and closes the connection.

@@ -58,15 +58,8 @@ impl Scene {
 
     fn prepare(&self) -> Prepared {
         let base = self.root.path().canonicalize().unwrap();
-        let paths = PolicyPaths {
-            workspace: base.join("ws"),
-            home: base.join("home"),
-            private_directory: base.join("p"),
-            writable_directory: base.join("p/w"),
-            state_dir: base.join("state"),
-            python_prefixes: vec![base.join("state/env")],
-            ..PolicyPaths::default()
-        };
+        let paths =
+            PolicyPaths { python_prefixes: vec![base.join("state/env")], ..PolicyPaths::below(&base) };
         let rules = SandboxPolicy::parse(self.policy, "test").unwrap().rules(&paths).unwrap();
         prepare(&rules, &paths.workspace).unwrap()
     }
@@ -349,7 +342,7 @@ fn document() -> impl Strategy<Value = serde_json::Value> {
     )
 }
 
-/// What code could do to places inside and outside of the workspace, as numbers that grow with its rights.
+/// The rights of code to places inside and outside of the workspace, as numbers.
 fn rights(rules: &Rules, base: &Path) -> Vec<(PathBuf, u8)> {
     let places = [
         "ws",
@@ -406,14 +399,9 @@ proptest! {
         }
         std::os::unix::fs::symlink("../home/data", base.join("ws/link")).unwrap();
         let paths = PolicyPaths {
-            workspace: base.join("ws"),
-            home: base.join("home"),
-            private_directory: base.join("p"),
-            writable_directory: base.join("p/w"),
-            state_dir: base.join("state"),
             python_prefixes: vec![base.join("state/env")],
             hidden: vec![base.join("ws/.mcp.json")],
-            ..PolicyPaths::default()
+            ..PolicyPaths::below(&base)
         };
         let default = SandboxPolicy::embedded().unwrap().rules(&paths).unwrap();
         std::fs::write(base.join("ws/sandbox-config.json"), document.to_string()).unwrap();

@@ -55,14 +55,7 @@ impl Scene {
 
     async fn read(&self) -> NamedByGit {
         let base = self.base();
-        let paths = PolicyPaths {
-            workspace: self.workspace.clone(),
-            home: base.join("home"),
-            private_directory: base.join("p"),
-            writable_directory: base.join("p/w"),
-            state_dir: base.join("state"),
-            ..PolicyPaths::default()
-        };
+        let paths = PolicyPaths { workspace: self.workspace.clone(), ..PolicyPaths::below(&base) };
         let rules = SandboxPolicy::embedded().unwrap().rules(&paths).unwrap();
         let home = base.join("home").display().to_string();
         let variables = [("PATH", std::env::var("PATH").unwrap()), ("HOME", home)];

@@ -1,5 +1,7 @@
 //! Directories that a sandbox policy refers to.
 
+#[cfg(test)]
+use std::path::Path;
 use std::path::PathBuf;
 
 use crate::ground::env::MovedPlace;
@@ -30,4 +32,19 @@ pub(crate) struct PolicyPaths {
     pub(crate) foreign_homes: Vec<PathBuf>,
     /// Places in the home that are elsewhere, where the default policy hides the same.
     pub(crate) moved: Vec<MovedPlace>,
+}
+
+#[cfg(test)]
+impl PolicyPaths {
+    /// Those of a test: the workspace `ws`, the home and the other directories in `base`.
+    pub(crate) fn below(base: &Path) -> Self {
+        Self {
+            workspace: base.join("ws"),
+            home: base.join("home"),
+            private_directory: base.join("p"),
+            writable_directory: base.join("p/w"),
+            state_dir: base.join("state"),
+            ..Self::default()
+        }
+    }
 }

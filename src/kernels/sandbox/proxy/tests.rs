@@ -268,7 +268,7 @@ async fn a_name_is_resolved_once() {
     assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
-/// What a name leads to for attackers: this machine, its networks and the metadata of clouds, in every way to write it.
+/// The addresses that attackers have names lead to: this machine, its networks and the metadata of clouds, in every way to write it.
 const CLOSED: [&str; 16] = [
     "127.0.0.9",
     "0.0.0.0",

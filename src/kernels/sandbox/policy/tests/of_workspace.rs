@@ -1,7 +1,7 @@
 use super::super::*;
 use super::Host;
 
-/// What a workspace's policy with these sections opens.
+/// The openings of a workspace's policy with these sections.
 fn openings(network: &str, filesystem: &str, top: &str) -> Vec<String> {
     let host = Host::new();
     let text = super::document(network, filesystem, top);
