@@ -11,6 +11,8 @@ mod import;
 mod json_rpc;
 mod logging;
 mod login;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod memory;
 mod notebook;
 mod reply_args;
 mod sandbox_policy;
@@ -49,6 +51,10 @@ const LAST_MESSAGE: Duration = Duration::from_secs(1);
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
     let args = Args::parse();
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if matches!(args.command, None | Some(Command::JsonRpc | Command::SessionKeeper(_))) {
+        memory::give_back();
+    }
     #[cfg(target_os = "linux")]
     ipybox::raise_descriptors();
     if let Some(Command::JsonRpc) = args.command {

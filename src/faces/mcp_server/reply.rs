@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn images_are_markdown_links() {
-        let image = |path: &str| SavedImage { path: path.into(), bytes: None };
+        let image = |path: &str| SavedImage::new(path.into(), None);
         let images = vec![
             image("/w/images/0a1b2c3d.png"),
             image("/w (1)/images/1a1b2c3d.png"),

@@ -5,10 +5,11 @@
 
 mod scan;
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
 pub(crate) use self::scan::Scan;
 
@@ -18,6 +19,11 @@ const MIB: usize = 1024 * KIB;
 /// The longest message, in bytes: it holds a file of 30 MB as Base64. Three times as much (see [`Scan::weight`]) for one
 /// message from either side, and what the program takes itself, stay below 300 MB.
 pub(crate) const MESSAGE_BYTES: usize = 40 * MIB;
+/// The weight of what all kernels print and display at a time: the longest message, which is held twice while it is read, and
+/// small ones beside it.
+const OUTPUT_BYTES: usize = 2 * MESSAGE_BYTES + 16 * MIB;
+/// The weight of the images that wait for answers, of all kernels together. Further ones are in their files only.
+const IMAGES_BYTES: usize = 32 * MIB;
 /// The weight of all messages of one side together: the longest one, and small ones beside it.
 const POOL_BYTES: usize = 3 * MESSAGE_BYTES + 4 * MIB;
 /// The greatest depth of a message. serde_json reads 127 levels, and a part of the message may have to be read within others:
@@ -40,10 +46,16 @@ pub(crate) static CALLS: Budget = Budget::new("calls that are under way");
 /// Answers of MCP servers: incoming, or being sent to the kernel.
 pub(crate) static ANSWERS: Budget = Budget::new("answers of MCP servers that are under way");
 
+/// Messages of all kernels: incoming, or being shown and saved.
+pub(crate) static OUTPUT: Budget = Budget::of("what other kernels display", OUTPUT_BYTES);
+/// Images that cells of all kernels have shown, until their answers are sent.
+pub(crate) static IMAGES: Budget = Budget::of("images that other cells have shown", IMAGES_BYTES);
+
 /// Memory that may be taken by all messages of one side of this process.
 #[derive(Debug)]
 pub(crate) struct Budget {
     owner: &'static str,
+    bytes: usize,
     /// In KiB.
     left: Semaphore,
 }
@@ -53,6 +65,12 @@ pub(crate) struct Budget {
 pub(crate) struct Lease {
     budget: &'static Budget,
     permit: Option<SemaphorePermit<'static>>,
+}
+
+/// A lease that ends when this is dropped, or after its time.
+#[derive(Debug)]
+pub(crate) struct TimedLease {
+    _end: oneshot::Sender<Infallible>,
 }
 
 /// Why a message is refused.
@@ -82,12 +100,37 @@ pub(crate) enum Excess {
 impl Budget {
     /// A budget; `owner` describes in errors what takes its memory.
     pub(crate) const fn new(owner: &'static str) -> Self {
-        Self { owner, left: Semaphore::const_new(POOL_BYTES / KIB) }
+        Self::of(owner, POOL_BYTES)
+    }
+
+    const fn of(owner: &'static str, bytes: usize) -> Self {
+        Self { owner, bytes, left: Semaphore::const_new(bytes / KIB) }
     }
 
     /// An empty lease.
     pub(crate) fn lease(&'static self) -> Lease {
         Lease { budget: self, permit: None }
+    }
+
+    /// A lease of `weight` bytes, when they are available. All of them are taken at once, so that nobody waits for another who
+    /// waits. It ends after `longest` at the latest: what does not go on then keeps its memory, but stops nobody else.
+    pub(crate) fn turn(&'static self, weight: usize, longest: Duration) -> oneshot::Receiver<TimedLease> {
+        let (mut give, given) = oneshot::channel();
+        let mut lease = self.lease();
+        let lacking = lease.lacking(weight.min(self.bytes));
+        tokio::spawn(async move {
+            tokio::select! {
+                // It is never closed.
+                Ok(permit) = self.left.acquire_many(lacking) => lease.add(permit),
+                () = give.closed() => return,
+            }
+            let (end, ended) = oneshot::channel();
+            if give.send(TimedLease { _end: end }).is_ok() {
+                // Either way it is over.
+                tokio::time::timeout(longest, ended).await.ok();
+            }
+        });
+        given
     }
 }
 
@@ -143,7 +186,7 @@ impl Lease {
         if weight <= FREE_BYTES || wanted <= self.held() {
             return 0;
         }
-        let rounded = wanted.next_multiple_of(STEP_BYTES / KIB).min(POOL_BYTES / KIB).max(wanted);
+        let rounded = wanted.next_multiple_of(STEP_BYTES / KIB).min(self.budget.bytes / KIB).max(wanted);
         u32::try_from(rounded - self.held()).unwrap_or(u32::MAX)
     }
 
@@ -210,6 +253,23 @@ mod tests {
         drop((first, second));
         waiting.await.unwrap().unwrap();
         assert_eq!(BUDGET.left.available_permits(), POOL_BYTES / KIB);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_comes_whole_and_ends_with_its_holder_or_its_time() {
+        static BUDGET: Budget = Budget::new("others");
+        let longest = Duration::from_secs(60);
+        let first = BUDGET.turn(2 * MESSAGE_BYTES, longest).await.unwrap();
+        let [forgotten, second] = [(); 2].map(|()| BUDGET.turn(2 * MESSAGE_BYTES, longest));
+        drop(forgotten);
+        drop(first);
+        let stuck = second.await.unwrap();
+        let since = tokio::time::Instant::now();
+        let third = BUDGET.turn(2 * MESSAGE_BYTES, longest).await.unwrap();
+        assert_eq!(since.elapsed().as_secs(), longest.as_secs());
+        drop((stuck, third));
+        let all = BUDGET.left.acquire_many(u32::try_from(POOL_BYTES / KIB).unwrap()).await;
+        assert!(all.is_ok());
     }
 
     #[tokio::test]

@@ -119,6 +119,7 @@ impl Kernel {
                 Ok(KernelEvent::Message(KernelMessage {
                     parent: Some(parent),
                     content: MessageContent::Insight(came),
+                    ..
                 })) if parent == id => {
                     insight = Some(came);
                 }

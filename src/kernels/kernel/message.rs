@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::Error;
 use super::insight::Insight;
 use super::terminal::plain;
+use crate::ground::budget::TimedLease;
 
 /// An object's representations, by MIME type.
 pub(crate) type MimeBundle = Map<String, Value>;
@@ -20,6 +21,15 @@ pub(crate) struct KernelMessage {
     pub(crate) parent: Option<String>,
     /// The content.
     pub(crate) content: MessageContent,
+    /// The memory of a long message, which ends with it: whoever takes the content keeps the rest until it is done.
+    pub(crate) _held: Option<TimedLease>,
+}
+
+impl KernelMessage {
+    /// A short message, whose memory is not counted.
+    pub(crate) fn new(parent: Option<String>, content: MessageContent) -> Self {
+        Self { parent, content, _held: None }
+    }
 }
 
 /// The content of a message.

@@ -14,6 +14,7 @@ mod death;
 mod directory;
 mod endpoints;
 mod fold;
+mod frames;
 mod gateway;
 mod inquiry;
 mod insight;

@@ -10,28 +10,27 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use futures::StreamExt as _;
 use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
+use tokio::net::unix::{OwnedWriteHalf, pipe};
 use tokio::time::Instant;
-use tokio_util::codec::{Decoder as _, FramedRead, LengthDelimitedCodec};
 
 use super::death::Manner;
 use super::endpoints::Endpoints;
+use super::frames::{FrameLease, FrameReader, KernelFrame};
 use super::launch::KernelProcess;
 use super::message::{KernelMessage, MessageContent, Shown};
 use super::output::{OutputParser, Piece};
 use super::{Death, Error, ExecuteRequest, KernelEvent, KernelLimits, Launch};
-use crate::ground::budget::{MESSAGE_BYTES, Scan};
+use crate::ground::budget::Scan;
 use crate::kernels::sandbox::{KernelControl, KernelNews, Sandbox};
 
-/// The bytes of messages that are kept whose positions have not been read yet. The kernel sends a message and
-/// its position at once, so there are few.
-const PARKED_BYTES_MAX: usize = MESSAGE_BYTES;
+/// The bytes of messages that are kept whose positions have not been read yet, before the last of them. The kernel sends a
+/// message and its position at once, so there are few.
+const PARKED_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// The time to wait for a message whose position has been read. It was sent before, so it has arrived unless
 /// code has forged the position.
 const MESSAGE_WAIT: Duration = Duration::from_secs(1);
@@ -52,7 +51,7 @@ pub(crate) struct OwnKernel {
     socket: OwnedWriteHalf,
     /// Bytes that the socket has not accepted yet.
     unsent: BytesMut,
-    messages: FramedRead<OwnedReadHalf, LengthDelimitedCodec>,
+    messages: FrameReader,
     pipe: pipe::Receiver,
     output: OutputParser,
     /// Messages whose positions in the output have not been read yet.
@@ -62,6 +61,8 @@ pub(crate) struct OwnKernel {
     awaited: Option<(u64, Instant)>,
     /// Messages to return next.
     next: VecDeque<KernelMessage>,
+    /// The cell whose output is read.
+    cell: Option<String>,
     /// The output of the process before its first cell.
     first_words: String,
     /// Whether code was sent whose reply has not come.
@@ -79,7 +80,7 @@ enum Holder {
 
 /// A message as it comes from the kernel.
 #[derive(Deserialize)]
-struct Frame<'a> {
+struct Envelope<'a> {
     #[serde(rename = "type")]
     kind: String,
     cell: String,
@@ -88,10 +89,11 @@ struct Frame<'a> {
     content: &'a RawValue,
 }
 
-/// A message whose position has not been read yet, and its size.
+/// A message whose position has not been read yet, its size, and the moment until which a long one waits for its position.
 struct Said {
     message: KernelMessage,
     size: usize,
+    until: Option<Instant>,
 }
 
 impl OwnKernel {
@@ -128,20 +130,19 @@ impl OwnKernel {
         };
         let mark = uuid::Uuid::new_v4().simple().to_string();
         let (read, write) = socket.into_split();
-        let mut codec = LengthDelimitedCodec::builder();
-        codec.little_endian().length_field_length(size_of::<u32>()).max_frame_length(MESSAGE_BYTES);
         let mut kernel = Self {
             holder,
             limits: launch.limits,
             socket: write,
             unsent: BytesMut::new(),
-            messages: codec.new_read(read),
+            messages: FrameReader::new(read),
             pipe,
             output: OutputParser::new(&mark),
             parked: BTreeMap::new(),
             parked_bytes: 0,
             awaited: None,
             next: VecDeque::new(),
+            cell: None,
             first_words: String::new(),
             is_running: false,
             end: None,
@@ -238,15 +239,16 @@ impl OwnKernel {
     /// Reads more, or notices the end.
     async fn read(&mut self) -> Result<(), Error> {
         let has_room = self.has_room();
+        let overdue = self.parked.values().filter_map(|said| said.until).min();
         self.output.buffer().reserve(READ_BYTES);
         tokio::select! {
-            message = self.messages.next(), if has_room => match message {
-                Some(Ok(message)) => self.park(&message),
+            frame = self.messages.next(), if has_room => match frame {
+                Ok(Some(frame)) => self.take_frame(frame),
                 // It is too long, or no message.
-                Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     return Err(Error::Connection(Box::new(error)));
                 }
-                Some(Err(_)) | None => self.end_without_connection().await?,
+                Err(_) | Ok(None) => self.end_without_connection().await?,
             },
             read = self.pipe.read_buf(self.output.buffer()), if self.awaited.is_none() => {
                 if read.map_err(Error::Files)? == 0 {
@@ -254,14 +256,18 @@ impl OwnKernel {
                     self.end_without_connection().await?;
                 }
             }
-            () = until(self.awaited) => self.awaited = None,
+            () = until(self.awaited.map(|(_, until)| until)) => self.awaited = None,
+            () = until(overdue) => {
+                let first = self.take_parked();
+                self.next.extend(first);
+            }
             written = self.socket.writable(), if !self.unsent.is_empty() => {
                 written.map_err(Error::Files)?;
                 self.send_some();
             }
             news = self.holder.news() => match news? {
                 KernelNews::Signalled => {
-                    self.next.push_back(KernelMessage { parent: None, content: MessageContent::InterruptReply });
+                    self.next.push_back(KernelMessage::new(None, MessageContent::InterruptReply));
                 }
                 KernelNews::Ended(status) => self.end_with(status),
             }
@@ -274,10 +280,23 @@ impl OwnKernel {
         self.end = Some(status);
         // Not by way of the runtime, which may not have noticed yet that there is something.
         self.is_pipe_closed |= read_rest(&self.pipe, self.output.buffer());
-        let mut rest = std::mem::take(self.messages.read_buffer_mut());
-        read_rest(self.messages.get_ref().as_ref(), &mut rest);
-        while let Ok(Some(message)) = self.messages.decoder_mut().decode(&mut rest) {
-            self.park(&message);
+        let rest = self.messages.rest(|socket, rest| {
+            read_rest(socket.as_ref(), rest);
+        });
+        rest.into_iter().for_each(|frame| self.take_frame(frame));
+    }
+
+    /// Keeps a message until its position has been read, or says that it was left out.
+    fn take_frame(&mut self, frame: KernelFrame) {
+        match frame {
+            KernelFrame::Whole(bytes, lease) => self.park(&bytes, lease),
+            KernelFrame::LeftOut(length) => {
+                let megabytes = length.div_ceil(1_000_000);
+                let note =
+                    format!("\n[{megabytes} MB of output are left out: they did not arrive in a minute]\n");
+                let content = MessageContent::Shown(Shown::Stream(note));
+                self.next.push_back(KernelMessage::new(self.cell.clone(), content));
+            }
         }
     }
 
@@ -289,20 +308,22 @@ impl OwnKernel {
     }
 
     /// Keeps a message until its position has been read.
-    fn park(&mut self, bytes: &[u8]) {
+    fn park(&mut self, bytes: &[u8], lease: Option<FrameLease>) {
         let mut scan = Scan::default();
         scan.read(bytes);
         if let Some(excess) = scan.excess() {
             return tracing::debug!(%excess, "ignored a message of the kernel");
         }
-        let read = serde_json::from_slice::<Frame<'_>>(bytes).map_err(Error::Message).and_then(|frame| {
+        let read = serde_json::from_slice::<Envelope<'_>>(bytes).map_err(Error::Message).and_then(|frame| {
             let content = MessageContent::read(&frame.kind, b"{}", frame.content.get().as_bytes())?;
-            Ok((frame.number, KernelMessage { parent: Some(frame.cell), content }))
+            Ok((frame.number, KernelMessage::new(Some(frame.cell), content)))
         });
         match read {
             Ok((number, message)) => {
                 let size = bytes.len();
-                let replaced = self.parked.insert(number, Said { message, size });
+                let until = lease.as_ref().map(|lease| lease.until);
+                let message = KernelMessage { _held: lease.map(|lease| lease.held), ..message };
+                let replaced = self.parked.insert(number, Said { message, size, until });
                 self.parked_bytes += size;
                 self.parked_bytes -= replaced.map_or(0, |replaced| replaced.size);
             }
@@ -331,14 +352,12 @@ impl OwnKernel {
                 Some(Piece::Place(place)) => self.awaited = Some((place, Instant::now() + MESSAGE_WAIT)),
                 Some(Piece::Begin(cell)) => {
                     self.first_words.clear();
-                    return Some(KernelMessage { parent: Some(cell), content: MessageContent::ExecuteInput });
+                    self.cell = Some(cell.clone());
+                    return Some(KernelMessage::new(Some(cell), MessageContent::ExecuteInput));
                 }
                 Some(Piece::Text { cell, text }) if cell.is_empty() => self.keep_first_words(&text),
                 Some(Piece::Text { cell, text }) => {
-                    return Some(KernelMessage {
-                        parent: Some(cell),
-                        content: MessageContent::Shown(Shown::Stream(text)),
-                    });
+                    return Some(KernelMessage::new(Some(cell), MessageContent::Shown(Shown::Stream(text))));
                 }
                 None if self.end.is_some() => return self.take_parked(),
                 None => return None,
@@ -348,15 +367,14 @@ impl OwnKernel {
 
     /// The first of the kept messages.
     fn take_parked(&mut self) -> Option<KernelMessage> {
-        let (number, Said { message, size }) = self.parked.pop_first()?;
+        let (number, Said { message, size, .. }) = self.parked.pop_first()?;
         self.parked_bytes -= size;
         if self.awaited.is_some_and(|(place, _)| place == number) {
             self.awaited = None;
         }
         if matches!(message.content, MessageContent::ExecuteReply { .. }) {
             self.is_running = false;
-            self.next
-                .push_back(KernelMessage { parent: message.parent.clone(), content: MessageContent::Idle });
+            self.next.push_back(KernelMessage::new(message.parent.clone(), MessageContent::Idle));
         }
         Some(message)
     }
@@ -393,7 +411,7 @@ impl OwnKernel {
         self.holder.signal(Signal::INT);
         if matches!(self.holder, Holder::Us(_)) {
             // The signal has been delivered, and is handled before the kernel reads more.
-            self.next.push_back(KernelMessage { parent: None, content: MessageContent::InterruptReply });
+            self.next.push_back(KernelMessage::new(None, MessageContent::InterruptReply));
         }
     }
 
@@ -469,11 +487,10 @@ fn read_rest(from: impl AsFd, rest: &mut BytesMut) -> bool {
     false
 }
 
-/// Waits for the deadline of an awaited message, after which its position counts as forged. Cancellation
-/// safe.
-async fn until(awaited: Option<(u64, Instant)>) {
-    match awaited {
-        Some((_, until)) => tokio::time::sleep_until(until).await,
+/// Waits for a deadline, after which the position of an awaited message counts as forged. Cancellation safe.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(until) => tokio::time::sleep_until(until).await,
         None => std::future::pending().await,
     }
 }

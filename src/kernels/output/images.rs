@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use cap_std::fs::Dir;
 
 use super::{kept, plots};
+use crate::ground::budget::{IMAGES, Lease};
 use crate::kernels::kernel::Image;
 
 /// The directories for files of cells.
@@ -43,9 +44,18 @@ pub(crate) struct SavedImage {
     pub(crate) path: PathBuf,
     /// The file's bytes as the cell showed them, unless there are too many to hold, or it is a page.
     pub(crate) bytes: Option<Vec<u8>>,
+    /// The memory of these bytes.
+    _lease: Lease,
 }
 
 impl SavedImage {
+    /// An image in a file. Its bytes are held if the images of all cells that wait for answers leave room.
+    pub(crate) fn new(path: PathBuf, bytes: Option<Vec<u8>>) -> Self {
+        let mut lease = IMAGES.lease();
+        let bytes = bytes.filter(|bytes| lease.grow(bytes.len()).is_ok());
+        Self { path, bytes, _lease: lease }
+    }
+
     /// Its title, as far as a file can have it; the digits if there is none.
     pub(crate) fn name(&self) -> String {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
@@ -71,7 +81,7 @@ pub(crate) fn save(places: &Places, image: Image) -> io::Result<SavedImage> {
     let prefix = prefix(&title);
     let (name, mut file) = kept::create_new(&directory, |digits| format!("{prefix}{digits}.{extension}"))?;
     file.write_all(&bytes)?;
-    Ok(SavedImage { path: places.images.join(name), bytes: (extension != PAGE).then_some(bytes) })
+    Ok(SavedImage::new(places.images.join(name), (extension != PAGE).then_some(bytes)))
 }
 
 /// The beginning of a file's name: the words of the title, in letters and digits.

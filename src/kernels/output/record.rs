@@ -10,9 +10,6 @@ use super::images::{self, Places, SavedImage};
 use super::shown_files::{self, MOST_FILES, SavedFile};
 use crate::kernels::kernel::{AttachmentId, FileRole, Image, Settled, ShownFile, Taken};
 
-/// The bytes of images that are held in memory for the reply; further images are in their files only.
-const HELD_BYTES: usize = 32 * 1024 * 1024;
-
 /// Records output while the cell runs.
 #[derive(Debug)]
 pub(crate) struct OutputRecorder {
@@ -149,14 +146,7 @@ impl OutputRecorder {
         let places = self.places.clone();
         let save = move || images::save(&places, image);
         match tokio::task::spawn_blocking(save).await.map_err(io::Error::other).flatten() {
-            Ok(mut saved) => {
-                let images = self.images.values().chain([&saved]);
-                let held: usize = images.map(|image| image.bytes.as_ref().map_or(0, Vec::len)).sum();
-                if held > HELD_BYTES {
-                    saved.bytes = None;
-                }
-                self.images.insert(id, saved);
-            }
+            Ok(saved) => drop(self.images.insert(id, saved)),
             Err(error) => self.trouble(format!(
                 "An image could not be saved in `{}`: {error}",
                 self.places.images.display()

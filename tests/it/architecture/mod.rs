@@ -18,7 +18,7 @@ use self::rooms::Rooms;
 use crate::support::repository;
 
 /// The number of pairs of rooms of which the first knows the second. To lower it is progress.
-const PAIRS: usize = 177;
+const PAIRS: usize = 178;
 
 /// The number of arrows in the pictures of the folders: of `src/`, and of each folder of rooms in it.
 const ARROWS: usize = 55;

@@ -236,8 +236,17 @@ pub(crate) fn descendants(id: i32) -> Vec<i32> {
 
 /// The most memory, in KiB, that the server has used.
 pub(crate) async fn peak_kib(ipybox: &Ipybox) -> u64 {
+    memory_kib(ipybox, "VmHWM").await
+}
+
+/// The memory, in KiB, that the server uses now.
+pub(crate) async fn held_kib(ipybox: &Ipybox) -> u64 {
+    memory_kib(ipybox, "VmRSS").await
+}
+
+async fn memory_kib(ipybox: &Ipybox, which: &str) -> u64 {
     let status = tokio::fs::read_to_string(format!("/proc/{}/status", ipybox.id())).await.unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(which)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 

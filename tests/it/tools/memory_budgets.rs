@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Ipybox, Place, peak_kib, repository};
+use crate::support::{Ipybox, Place, held_kib, peak_kib, repository};
 
 /// What the host may take at most: 300 MB.
 const LIMIT_KIB: u64 = 300_000_000 / 1024;
@@ -123,5 +123,35 @@ async fn a_server_that_floods_and_reads_nothing_is_not_answered_for_ever() {
     }
     check_peak(&ipybox).await;
     ipybox.cell("1").await.ok();
+    ipybox.stop().await;
+}
+
+/// Prints much, and displays images of 25 MB, which are none.
+const DISPLAY: &str = r"
+import os
+from IPython.display import Image, display
+for _ in range(2):
+    print('x' * 5_000_000)
+    display(Image(data=b'\x89PNG\r\n\x1a\n' + os.urandom(25_000_000), format='png'))
+";
+
+#[tokio::test]
+async fn what_nine_kernels_display_at_once_is_held_as_far_as_there_is_memory_and_given_back() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let mut calls = Vec::new();
+    for session in ["main"].into_iter().chain(["new"; 8]) {
+        let arguments = json!({"code": DISPLAY, "session": session, "timeout": 600});
+        calls.push(ipybox.start_call("execute_ipython_cell", arguments).await);
+    }
+    for call in calls {
+        let answer = call.answer().await.ok();
+        assert!(answer.matches(".png").count() >= 2, "{answer}");
+        assert!(!answer.contains("of output are left out"), "{answer}");
+    }
+    check_peak(&ipybox).await;
+    ipybox.cell("1").await.ok();
+    let held = held_kib(&ipybox).await;
+    assert!(held < LIMIT_KIB / 2, "{held} KiB");
     ipybox.stop().await;
 }

@@ -75,7 +75,7 @@ mod tests {
         let file = Some("/w/.ipybox/outputs/0a1b2c3d.txt".into());
         let shown = Recorded {
             text: OutputText { excerpt: String::new(), cut: Some(Cut { limit: 5, chars: 9, file }) },
-            images: vec![SavedImage { path: "/w/images/1a1b2c3d.png".into(), bytes: Some(vec![0; 3]) }],
+            images: vec![SavedImage::new("/w/images/1a1b2c3d.png".into(), Some(vec![0; 3]))],
             files: vec![SavedFile { path: "/w/.ipybox/files/2a1b2c3d-a.csv".into(), bytes: 7 }],
             ..Recorded::default()
         };

@@ -235,10 +235,7 @@ fn messages_that_the_kernel_has_sent_and_that_never_came_are_missed() {
 #[test]
 fn only_its_own_messages_belong_to_a_cell() {
     let fold = Fold::new("cell".to_owned());
-    let of = |parent: Option<&str>| KernelMessage {
-        parent: parent.map(str::to_owned),
-        content: MessageContent::Idle,
-    };
+    let of = |parent: Option<&str>| KernelMessage::new(parent.map(str::to_owned), MessageContent::Idle);
     assert!(fold.is_parent_of(&of(Some("cell"))));
     assert!(!fold.is_parent_of(&of(Some("other"))));
     assert!(!fold.is_parent_of(&of(None)));

@@ -12,16 +12,11 @@ use tokio_tungstenite::tungstenite::{Message as Frame, Utf8Bytes};
 
 use super::super::Error;
 use super::parts::{KernelChannel, Parts, malformed};
+use crate::ground::budget::MESSAGE_BYTES;
 
-/// The longest message. Text comes in pieces of 64 Ki characters; images are whole. Code in the kernel can
-/// send messages that take many times their size when parsed.
-const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// The settings of the WebSocket.
+/// The settings of the WebSocket. Text comes in pieces of 64 Ki characters; images are whole.
 pub(super) fn websocket() -> WebSocketConfig {
-    WebSocketConfig::default()
-        .max_message_size(Some(MESSAGE_BYTES_MAX))
-        .max_frame_size(Some(MESSAGE_BYTES_MAX))
+    WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES)).max_frame_size(Some(MESSAGE_BYTES))
 }
 
 /// A message in JSON.

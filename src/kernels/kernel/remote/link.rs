@@ -4,20 +4,23 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::OptionFuture;
 use futures::{Sink, SinkExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
 use super::super::Error;
+use super::super::frames::{ARRIVAL_TIMEOUT, FREE_BYTES};
 use super::super::jupyter::{self, Channels, JupyterServer, KernelId};
 use super::super::message::{KernelMessage, MessageContent, RateLimit, Shown};
 use super::calls::{CallHandler, CallMessage, RemoteCalls};
 use super::frames;
 use super::parts::{KernelChannel, Parts, SUBPROTOCOL};
+use crate::ground::budget::{OUTPUT, TimedLease};
 use crate::ground::text::describe;
 
 /// The number of messages that are queued before no more are read.
@@ -272,20 +275,27 @@ impl RemoteLink {
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut notices = tokio::time::interval_at(Instant::now() + ALIVE, ALIVE);
         let mut last_heard = Instant::now();
+        let mut arrived = None;
         loop {
             let next = async {
                 // Reserves room before reading: without it the kernel's output waits in the network.
                 let permit = self.heard.reserve().await;
-                (permit, stream.next().await)
+                if arrived.is_none() {
+                    arrived = Some(Arrived::new(received(stream.next().await)));
+                }
+                let held =
+                    OptionFuture::from(arrived.as_mut().and_then(|arrived| arrived.turn.as_mut())).await;
+                (permit, arrived.take(), held.and_then(Result::ok))
             };
             tokio::select! {
                 why = &mut writing => return End::Broken(why),
-                (permit, frame) = next => {
+                (permit, arrived, held) = next => {
                     let Ok(permit) = permit else { return End::Dropped };
                     last_heard = Instant::now();
-                    let frame = match received(frame) {
-                        Ok(frame) => frame,
-                        Err(why) => return End::Broken(why),
+                    let frame = match arrived.map(|arrived| arrived.frame) {
+                        Some(Ok(frame)) => frame,
+                        Some(Err(why)) => return End::Broken(why),
+                        None => continue,
                     };
                     match sort(frame, is_binary, &self.session) {
                         // Until the queue is written, its answer may be on its way.
@@ -293,6 +303,9 @@ impl RemoteLink {
                         Sorted::Call(id, message) => self.calls.take(id, message).iter().for_each(say),
                         Sorted::Received(Received { call, part }) => self.calls.acknowledge(&call, part),
                         Sorted::Heard(RemoteEvent::Ended(words)) => return End::Kernel(words),
+                        Sorted::Heard(RemoteEvent::Message(message)) => {
+                            permit.send(RemoteEvent::Message(KernelMessage { _held: held, ..message }));
+                        }
                         Sorted::Heard(heard) => permit.send(heard),
                         Sorted::Nothing => {}
                     }
@@ -403,6 +416,20 @@ fn received(frame: Option<Result<Frame, tungstenite::Error>>) -> Result<Frame, S
     }
 }
 
+/// A frame that has arrived, and its turn for memory if it is long.
+struct Arrived {
+    frame: Result<Frame, String>,
+    turn: Option<oneshot::Receiver<TimedLease>>,
+}
+
+impl Arrived {
+    fn new(frame: Result<Frame, String>) -> Self {
+        let length = frame.as_ref().map_or(0, Frame::len);
+        let turn = (length > FREE_BYTES).then(|| OUTPUT.turn(2 * length, ARRIVAL_TIMEOUT));
+        Self { frame, turn }
+    }
+}
+
 fn sort(frame: Frame, is_binary: bool, session: &str) -> Sorted {
     let Some(parts) = frames::decode(frame, is_binary) else { return Sorted::Nothing };
     parts.and_then(|parts| sort_parts(&parts, session)).unwrap_or_else(|error| {
@@ -443,7 +470,7 @@ fn sort_parts(parts: &Parts, session: &str) -> Result<Sorted, Error> {
         }
         _ => {}
     }
-    let KernelMessage { parent, mut content } = parts.message()?;
+    let KernelMessage { parent, mut content, .. } = parts.message()?;
     // The server's own messages carry our session's id.
     if header.session == session
         && let MessageContent::Shown(Shown::Stream(text)) = &content
@@ -451,7 +478,7 @@ fn sort_parts(parts: &Parts, session: &str) -> Result<Sorted, Error> {
     {
         content = MessageContent::Limited(limit);
     }
-    Ok(Sorted::Heard(RemoteEvent::Message(KernelMessage { parent, content })))
+    Ok(Sorted::Heard(RemoteEvent::Message(KernelMessage::new(parent, content))))
 }
 
 #[cfg(test)]

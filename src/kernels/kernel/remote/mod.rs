@@ -163,7 +163,7 @@ impl RemoteKernel {
                     self.send(request)?;
                 }
                 message = self.next_while_starting() => {
-                    let KernelMessage { parent, content } = message?;
+                    let KernelMessage { parent, content, .. } = message?;
                     match content {
                         _ if !parent.is_some_and(|parent| asked.contains(&parent)) => {}
                         MessageContent::KernelInfoReply(reply) => info = Some(reply),
@@ -282,7 +282,7 @@ impl RemoteKernel {
         let heard = tokio::select! {
             heard = self.heard.recv() => heard,
             Some(()) = self.interrupts.1.recv() => {
-                return Ok(KernelEvent::Message(KernelMessage { parent: None, content: MessageContent::InterruptReply }));
+                return Ok(KernelEvent::Message(KernelMessage::new(None, MessageContent::InterruptReply)));
             }
         };
         Ok(match heard {

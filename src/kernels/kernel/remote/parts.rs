@@ -105,7 +105,7 @@ impl Parts {
         let header: Header = parse(self.header())?;
         let parent: ParentHeader = parse(self.parent())?;
         let content = MessageContent::read(&header.msg_type, self.metadata(), self.content())?;
-        Ok(KernelMessage { parent: parent.msg_id, content })
+        Ok(KernelMessage::new(parent.msg_id, content))
     }
 
     pub(super) fn header(&self) -> &[u8] {
