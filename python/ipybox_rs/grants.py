@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from ipybox_rs import _checks
 from ipybox_rs._errors import OutsideGrantError
 
-if TYPE_CHECKING:
-    from ipybox_rs.tool_exec.approval.client import ApprovalRequest
-
 __all__ = ["GivenGrant", "Grant", "OutsideGrantError"]
+
+
+class ToolCall(Protocol):
+    """A call of a tool, as an `ApprovalRequest` is one."""
+
+    @property
+    def server_name(self) -> str: ...
+
+    @property
+    def tool_name(self) -> str: ...
+
+    @property
+    def tool_args(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -60,11 +70,11 @@ class Grant:
     text: str | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, request: ApprovalRequest, count: int) -> Grant:
+    def of(cls, request: ToolCall, count: int) -> Grant:
         """A grant for calls with exactly the arguments of this request, in its cell.
 
         Args:
-            request: The request.
+            request: The `ApprovalRequest`.
             count: How many calls it allows, that of the request among them.
 
         Returns:

@@ -5,13 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ipybox_rs import _checks
-from ipybox_rs._contexts import Started
-
-if TYPE_CHECKING:
-    from ipybox_rs.kernel_mgr.client import KernelClient
+from ipybox_rs._contexts import Connected, Started
 
 __all__ = ["KernelGateway"]
 
@@ -65,7 +61,7 @@ class KernelGateway(Started):
         self.log_to_stderr = log_to_stderr
         self.env = _checks.variables("env", env)
         self.working_dir = _checks.path("working_dir", working_dir)
-        self._clients: set[KernelClient] = set()
+        self._clients: set[Connected] = set()
         self._stopped: asyncio.Event | None = None
 
     async def start(self) -> None:

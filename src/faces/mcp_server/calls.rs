@@ -9,8 +9,9 @@ use rmcp::{ErrorData, RoleServer};
 use tokio_util::sync::CancellationToken;
 
 use super::arrivals::{Arrival, ArrivalTurn};
-use super::asking::{AskVia, CallSubject, FollowedCall, Leave, OngoingCall, WaitingRequest, has_tasks};
+use super::asking::{AskVia, Leave, WaitingRequest, has_tasks};
 use super::left_calls::LOOK_INTERVAL;
+use super::ongoing_call::{CallSubject, FollowedCall, OngoingCall};
 use super::progress::{self, ProgressListener, ProgressNotifier};
 use super::queue::{SETTLING, SessionQueue};
 use super::unfetched_answers::name_of;

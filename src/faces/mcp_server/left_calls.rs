@@ -9,7 +9,7 @@ use rmcp::model::{CallToolResult, Task};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::asking::OngoingCall;
+use super::ongoing_call::OngoingCall;
 use super::queue::SessionQueue;
 use super::reply;
 use super::unfetched_answers::{UndeliveredReason, UnfetchedAnswer, prepend, text_of};

@@ -6,7 +6,7 @@ use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::asking::OngoingCall;
+use super::ongoing_call::OngoingCall;
 use super::{left_calls, number, parse, reply, schema};
 
 pub(super) const NAME: &str = "wait_for_cell";

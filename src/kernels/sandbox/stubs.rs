@@ -4,7 +4,6 @@
 //! bubblewrap would make them too, and leave them. Sandboxes that share one hold it by shared locks; the last one
 //! removes it. A stub is small and bears a time of 1970: what somebody has written to is none any more, and stays.
 
-use std::ffi::OsStr;
 use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -15,7 +14,6 @@ use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, Timespec, Timestamps, renameat_with, utimensat};
 use rustix::io::Errno;
 
-use super::policy::{is_directory, placeholder};
 use crate::ground::files::replacement::{Replacement, sweep};
 use crate::ground::files::{held_too_long, if_there, is_at};
 
@@ -45,18 +43,11 @@ impl Stubs {
         self.0.iter().map(|stub| stub.path.as_path())
     }
 
-    /// Makes a file or directory of `stub`, the first part of `target` that is missing, or shares that of
-    /// another sandbox.
-    pub(super) fn hold(&mut self, stub: &Path, target: &Path) -> io::Result<()> {
+    /// Makes a stub of this kind, or shares that of another sandbox.
+    pub(super) fn hold(&mut self, stub: &Path, kind: StubKind) -> io::Result<()> {
         if self.paths().any(|path| path == stub) {
             return Ok(());
         }
-        let name = target.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        let kind = if stub != target || is_directory(name) {
-            Kind::Directory
-        } else {
-            Kind::File(placeholder(name))
-        };
         let deadline = Instant::now() + PATIENCE;
         loop {
             match share(stub)? {
@@ -81,7 +72,7 @@ impl Stubs {
 
 /// The kind of a stub.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(super) enum StubKind {
     /// A file with this content.
     File(&'static str),
     Directory,
@@ -103,7 +94,7 @@ enum Shared {
 ///
 /// # Errors
 /// As for creating it, [`io::ErrorKind::AlreadyExists`] among them.
-fn make(path: &Path, kind: Kind) -> io::Result<()> {
+fn make(path: &Path, kind: StubKind) -> io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("/"));
     let directory = Dir::open_ambient_dir(parent, cap_std::ambient_authority())?;
     sweep(&directory);
@@ -117,10 +108,10 @@ fn make(path: &Path, kind: Kind) -> io::Result<()> {
     }
 }
 
-fn make_in_place(path: &Path, kind: Kind) -> io::Result<()> {
+fn make_in_place(path: &Path, kind: StubKind) -> io::Result<()> {
     match kind {
-        Kind::File(content) => File::create_new(path)?.write_all(content.as_bytes())?,
-        Kind::Directory => std::fs::create_dir(path)?,
+        StubKind::File(content) => File::create_new(path)?.write_all(content.as_bytes())?,
+        StubKind::Directory => std::fs::create_dir(path)?,
     }
     let time = Timespec { tv_sec: TIME.as_secs().cast_signed(), tv_nsec: 0 };
     let times = Timestamps { last_access: time, last_modification: time };
@@ -184,7 +175,7 @@ mod tests {
     fn sandboxes_that_come_and_go_never_lose_a_stub_that_they_hold() {
         let directory = tempfile::tempdir().unwrap();
         let stubs = ["file", "directory"].map(|name| directory.path().join(name));
-        let targets = [stubs[0].clone(), stubs[1].join("below")];
+        let kinds = [StubKind::File(""), StubKind::Directory];
         let (start, lost) = (Barrier::new(2), AtomicU32::new(0));
         std::thread::scope(|scope| {
             for _ in 0..2 {
@@ -192,8 +183,8 @@ mod tests {
                     for _ in 0..2000 {
                         start.wait();
                         let mut held = Stubs::default();
-                        let asked = stubs.iter().zip(&targets);
-                        let errors = asked.filter(|(stub, target)| held.hold(stub, target).is_err()).count();
+                        let asked = stubs.iter().zip(kinds);
+                        let errors = asked.filter(|(stub, kind)| held.hold(stub, *kind).is_err()).count();
                         std::thread::yield_now();
                         let is_kept = |stub: &Stub| {
                             is_at(&stub.file, &stub.path).unwrap().is_some_and(|found| is_stub(&found))
@@ -215,14 +206,14 @@ mod tests {
     fn what_another_process_locks_is_waited_for_and_named() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        make(&path, Kind::File("")).unwrap();
+        make(&path, StubKind::File("")).unwrap();
         let file = File::open(&path).unwrap();
         file.lock().unwrap();
-        let error = Stubs::default().hold(&path, &path).unwrap_err();
+        let error = Stubs::default().hold(&path, StubKind::File("")).unwrap_err();
         assert_eq!(error.to_string(), "another process has held it for 2s");
         drop(file);
-        drop(make(&path, Kind::File("")));
-        Stubs::default().hold(&path, &path).unwrap();
+        drop(make(&path, StubKind::File("")));
+        Stubs::default().hold(&path, StubKind::File("")).unwrap();
         assert!(!path.exists());
     }
 }

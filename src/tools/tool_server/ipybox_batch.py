@@ -107,6 +107,7 @@ class Batch:
         self.title = title
         self.calls = []
         self._token = None
+        self._runner = None
         self.has_ended = False
 
     @property
@@ -137,10 +138,8 @@ class Batch:
     def __exit__(self, kind, error, traceback):
         self._close(kind)
         if kind is None and self.calls:
-            from ipybox_runtime import run_batch_sync
-
             try:
-                run_batch_sync(self.title, self.calls)
+                self._runner.run_batch_sync(self.title, self.calls)
             finally:
                 self._end()
 
@@ -150,10 +149,8 @@ class Batch:
     async def __aexit__(self, kind, error, traceback):
         self._close(kind)
         if kind is None and self.calls:
-            from ipybox_runtime import run_batch
-
             try:
-                await run_batch(self.title, self.calls)
+                await self._runner.run_batch(self.title, self.calls)
             finally:
                 self._end()
 
@@ -178,16 +175,17 @@ class Batch:
             )
 
 
-def collected(name, body, read):
+def collected(runner, name, body):
     """The call in the batch that collects calls now, or None if there is none; for ipybox itself.
 
+    runner: the ToolRunner that reads its answer, and sends the batch if it is the first call
     body: its request
-    read: what makes its result of the status and the content of the answer
     """
     batch = _open.get()
     # A task that was started in the block may outlive it.
     if batch is None or batch.has_ended:
         return None
-    call = BatchCall(name, body, read)
+    call = BatchCall(name, body, runner.result)
+    batch._runner = batch._runner or runner
     batch.calls.append(call)
     return call

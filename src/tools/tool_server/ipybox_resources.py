@@ -139,7 +139,7 @@ class ServerResources:
         return await self.read(expand(template, variables))
 
     def _links(self, listed):
-        return [ResourceLink(self._client.server_name, resource) for resource in listed]
+        return [ResourceLink(self._client, resource) for resource in listed]
 
     def _templates(self, listed):
         return [ResourceTemplate(self._client, template) for template in listed]

@@ -128,8 +128,9 @@ class Resource(Attachment):
 class ResourceLink:
     """A resource that can be read from the server: `read()` returns its contents, as a ToolResult."""
 
-    def __init__(self, server_name, link):
-        self.server_name = server_name
+    def __init__(self, client, link):
+        self._client = client
+        self.server_name = client.server_name
         self.uri = link["uri"]
         self.name = link.get("name")
         self.title = link.get("title")
@@ -139,16 +140,11 @@ class ResourceLink:
 
     def read(self):
         """Read the resource from the server."""
-        return self._runner().read_resource_sync(self.uri)
+        return self._client.read_resource_sync(self.uri)
 
     async def read_async(self):
         """Read the resource from the server without blocking the event loop."""
-        return await self._runner().read_resource(self.uri)
-
-    def _runner(self):
-        from ipybox_runtime import ToolRunner
-
-        return ToolRunner(self.server_name)
+        return await self._client.read_resource(self.uri)
 
     def __repr__(self):
         facts = [
@@ -172,8 +168,8 @@ def show(value, text):
         display(attachment)
 
 
-def from_answer(server_name, answer, data):
-    """Make a result of the tool server's answer. `data` is the binary data after it."""
+def from_answer(client, answer, data):
+    """Make a result of the answer that a ToolRunner got. `data` is the binary data after it."""
     value = answer["result"]
     structured = value if answer.get("is_structured") else None
     if "content" not in answer:
@@ -181,7 +177,7 @@ def from_answer(server_name, answer, data):
         # Also if the value is a text.
         result.structured = structured
         return result
-    blocks = list(_blocks(server_name, answer["content"], memoryview(data)))
+    blocks = list(_blocks(client, answer["content"], memoryview(data)))
     texts = [
         text
         for text in (getattr(block, "text", block) for block in blocks)
@@ -192,7 +188,7 @@ def from_answer(server_name, answer, data):
     return ToolResult("\n".join(texts), blocks, structured)
 
 
-def _blocks(server_name, content, data):
+def _blocks(client, content, data):
     at = 0
 
     def take(holder, encoded):
@@ -211,7 +207,7 @@ def _blocks(server_name, content, data):
         elif kind == "audio":
             yield Audio(take(block, "data"), block["mimeType"])
         elif kind == "resource_link":
-            yield ResourceLink(server_name, block)
+            yield ResourceLink(client, block)
         else:
             resource = block["resource"]
             text = resource.get("text")

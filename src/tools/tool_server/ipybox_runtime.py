@@ -96,13 +96,13 @@ class ToolRunner:
     def call_sync(self, tool_name, tool_args):
         """Call a tool and return its whole result, as a ToolResult; in a batch, a BatchCall."""
         body = self._body({"tool_name": tool_name, "tool_args": tool_args})
-        call = collected(f"{self.server_name}.{tool_name}", body, self._result)
+        call = collected(self, f"{self.server_name}.{tool_name}", body)
         return self._answer_sync("/run", body) if call is None else call
 
     async def call(self, tool_name, tool_args):
         """Do the same without blocking the event loop."""
         body = self._body({"tool_name": tool_name, "tool_args": tool_args})
-        call = collected(f"{self.server_name}.{tool_name}", body, self._result)
+        call = collected(self, f"{self.server_name}.{tool_name}", body)
         return await self._answer("/run", body) if call is None else call
 
     def read_resource_sync(self, uri):
@@ -136,16 +136,25 @@ class ToolRunner:
         return await self._answer(path, self._body(members))
 
     def _answer_sync(self, path, body):
-        return self._result(*_thread_connection().exchange(path, body))
+        return self.result(*_thread_connection().exchange(path, body))
 
     async def _answer(self, path, body):
-        return self._result(*await _exchange(path, body))
+        return self.result(*await _exchange(path, body))
 
     def _body(self, members):
         return _encoded({"server_name": self.server_name, **members})
 
-    def _result(self, status, content):
-        return from_answer(self.server_name, *_parse(status, content))
+    def result(self, status, content):
+        """Make a result of the status and the content of an answer; for ipybox itself."""
+        return from_answer(self, *_parse(status, content))
+
+    def run_batch_sync(self, title, calls):
+        """Send the calls of a batch, and finish each when its answer has come; for ipybox itself."""
+        _raise_refusal(*_thread_connection().exchange(*_batch(title, calls)))
+
+    async def run_batch(self, title, calls):
+        """Do the same without blocking the event loop; for ipybox itself."""
+        _raise_refusal(*await _exchange(*_batch(title, calls)))
 
 
 def _value(answer):
@@ -163,16 +172,6 @@ async def _exchange(*request):
     finally:
         # On cancellation this ends the request that the thread waits for.
         connection.close()
-
-
-def run_batch_sync(title, calls):
-    """Send the calls of a batch, and finish each when its answer has come; for ipybox itself."""
-    _raise_refusal(*_thread_connection().exchange(*_batch(title, calls)))
-
-
-async def run_batch(title, calls):
-    """Do the same without blocking the event loop; for ipybox itself."""
-    _raise_refusal(*await _exchange(*_batch(title, calls)))
 
 
 def _batch(title, calls):

@@ -228,6 +228,19 @@ impl Rooms {
         in_circles(pairs.filter(|(knowing, known)| knowing != known).collect())
     }
 
+    /// The same of folders, and of files beside them, at each level of the tree: a path leads from the one of two siblings in
+    /// which it is written to the other in which it ends. That a folder and the `mod.rs` above it know each other does not count.
+    pub(super) fn circles_of_folders(&self) -> BTreeSet<(String, String)> {
+        let pairs = self.mentions.iter().filter_map(|mention| {
+            let Target::Inside(path) = &mention.target else { return None };
+            let home = self.modules.home(path);
+            let shared = mention.module.iter().zip(&home).take_while(|(one, other)| one == other).count();
+            let [knowing, known] = [&mention.module, &home].map(|path| path.get(..=shared));
+            Some((knowing?.join("/"), known?.join("/")))
+        });
+        in_circles(pairs.collect())
+    }
+
     /// The innermost room that a module, or what is in one, belongs to. The root is no room.
     fn room_of(&self, path: &[String]) -> Option<&Segments> {
         self.rooms_around(path).next()
@@ -244,7 +257,7 @@ impl Rooms {
 }
 
 /// The pairs that are parts of circles, or between two of them.
-fn in_circles(mut pairs: BTreeSet<(String, String)>) -> BTreeSet<(String, String)> {
+pub(super) fn in_circles(mut pairs: BTreeSet<(String, String)>) -> BTreeSet<(String, String)> {
     loop {
         let (knowing, known): (BTreeSet<String>, BTreeSet<String>) = pairs.iter().cloned().unzip();
         let before = pairs.len();
@@ -414,6 +427,20 @@ mod tests {
         assert_eq!(circle.circles(), named(&[("kernel", "mcp"), ("mcp", "kernel")]));
         let files = [("kernel/own.rs", "mcp/wire.rs"), ("mcp/wire.rs", "kernel/own.rs")];
         assert_eq!(circle.circles_of_files(), named(&files));
+    }
+
+    #[test]
+    fn circles_of_folders_are_found_in_a_room() {
+        let own = |of_z: &str| {
+            format!(
+                "mod a {{ mod x {{ use super::super::b::y; }} mod z {{}} }} mod b {{ mod y {{}} mod z {{ {of_z} }} }}"
+            )
+        };
+        assert_eq!(rooms("", &own(""), "").circles_of_folders(), named(&[]));
+        let circle = rooms("", &own("use super::super::a::z;"), "");
+        let [a, b] = ["kernel/own/a", "kernel/own/b"];
+        assert_eq!(circle.circles_of_folders(), named(&[(a, b), (b, a)]));
+        assert_eq!(circle.circles_of_files(), named(&[]));
     }
 
     #[test]

@@ -8,9 +8,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{self, Notify};
 
-use super::gathering::GATHER;
 use crate::approval::{Action, ApprovalRequest};
 use crate::faces::mcp_server::left_calls::LeftCalls;
+use crate::faces::mcp_server::questions::GATHER;
 
 /// The time that a call waits before it asks after another one, which may have its next question by then.
 const GATHER_AFTER_ANOTHER: Duration = Duration::from_millis(100);

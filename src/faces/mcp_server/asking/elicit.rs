@@ -7,7 +7,7 @@ use rmcp::{Peer, RoleServer};
 use tokio_util::sync::CancellationToken;
 
 use super::invite::invite;
-use super::sheet::{AskedRequests, Given, Sheet, ended};
+use crate::faces::mcp_server::questions::{AskedRequests, Given, Sheet, ended};
 use crate::faces::people::page::Page;
 
 /// Asks the client's user, and answers the approval requests.

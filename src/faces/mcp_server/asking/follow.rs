@@ -8,11 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::asking_turn::Caller;
 use super::elicit;
-use super::gathering::GATHER;
-use super::ongoing::{FollowedCall, Next, OngoingCall, bug};
-use super::sheet::{AskedRequests, Sheet};
 use super::waiting::{Leave, WaitingRequest};
 use crate::approval::ApprovalRequest;
+use crate::faces::mcp_server::ongoing_call::{FollowedCall, Next, OngoingCall, bug};
+use crate::faces::mcp_server::questions::{AskedRequests, GATHER, Sheet};
 
 impl OngoingCall {
     /// Runs to the end, or until it is time to leave, and sends approval requests by elicitation, one at a time for all calls

@@ -9,7 +9,7 @@ use rmcp::{Peer, RoleServer};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::sheet::{AskedRequests, Sheet, ended};
+use crate::faces::mcp_server::questions::{AskedRequests, Sheet, ended};
 use crate::faces::people::page::Page;
 
 /// Notifies a client that the user is done on a page (MCP 2025-11-25).

@@ -7,12 +7,8 @@
 mod asking_turn;
 mod elicit;
 mod follow;
-mod gathering;
 mod invite;
-mod ongoing;
 mod parking;
-mod question;
-mod sheet;
 mod tasks;
 mod waiting;
 
@@ -21,19 +17,14 @@ use std::sync::Arc;
 use rmcp::RoleServer;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::RequestContext;
-use tokio::sync::mpsc;
 
 pub(super) use self::asking_turn::Together;
-pub(super) use self::gathering::{GATHER, complete_batches};
-pub(super) use self::ongoing::{CallSubject, FollowedCall, OngoingCall, bug};
 pub(super) use self::parking::Parking;
-pub(super) use self::question::{for_prompt, scope};
-pub(super) use self::sheet::Sheet;
 pub(super) use self::tasks::Tasks;
 pub(super) use self::waiting::{Leave, WaitingRequest};
 use super::attached::Attached;
-use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
-use crate::faces::people::page::Page;
+use super::ongoing_call::CallQuestions;
+use crate::approval::{ApprovalQueue, Approver};
 
 /// Whether the call of a request may become a task. In a handshake of earlier revisions the extension may be declared by
 /// clients that know only the tasks of revision 2025-11-25, such as the Inspector.
@@ -58,15 +49,6 @@ const CANNOT_ASK: &str = "the MCP client does not support elicitation\n\
      hint: the user can allow calls beforehand in a policy file (`--approval policy --approval-policy FILE`), or allow \
      all of them (`--approval auto`); `--approval-ui` serves a page where the user is asked; with `--keep-session`, whoever is at the prompt of \
      `ipybox attach` or the page of `ipybox ui` is";
-
-/// The approval requests of a call.
-pub(super) struct CallQuestions {
-    queue: Arc<ApprovalQueue>,
-    /// Closed when the work is done.
-    receiver: mpsc::Receiver<ApprovalRequest>,
-    /// The page that the client can open.
-    page: Option<Arc<Page>>,
-}
 
 impl AskVia {
     /// The way in which the client of this request can ask its user.

@@ -15,10 +15,10 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 
 use super::WaitingRequest;
-use super::ongoing::{FollowedCall, Next, OngoingCall};
-use super::sheet::{Given, Sheet};
 use crate::approval::ApprovalRequest;
+use crate::faces::mcp_server::ongoing_call::{FollowedCall, Next, OngoingCall};
 use crate::faces::mcp_server::progress::listener_of;
+use crate::faces::mcp_server::questions::{Given, Sheet};
 use crate::faces::mcp_server::queue::SessionQueue;
 use crate::faces::mcp_server::unfetched_answers::{UndeliveredReason, UnfetchedAnswer};
 

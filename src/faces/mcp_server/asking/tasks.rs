@@ -19,10 +19,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::WaitingRequest;
-use super::ongoing::{FollowedCall, Next, OngoingCall};
 use super::parking::{answer, requests_of, sheets_of};
-use super::sheet::Sheet;
 use crate::faces::mcp_server::left_calls::LeftCalls;
+use crate::faces::mcp_server::ongoing_call::{FollowedCall, Next, OngoingCall};
+use crate::faces::mcp_server::questions::Sheet;
 use crate::faces::mcp_server::unfetched_answers::{UndeliveredReason, UnfetchedAnswer};
 
 /// The time that a call may take before it becomes a task. Shorter ones cost no further requests.

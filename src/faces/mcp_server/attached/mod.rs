@@ -11,7 +11,7 @@ use rmcp::model::Implementation;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(super) use self::person::serve;
-use super::asking::{GATHER, Sheet, complete_batches, for_prompt, scope};
+use super::questions::{GATHER, Sheet, complete_batches, for_prompt, scope};
 use crate::approval::provenance::Label;
 use crate::approval::{
     Answer, AnswerVia, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, grant_choice, next_question,

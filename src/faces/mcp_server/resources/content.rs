@@ -9,8 +9,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use rmcp::model::{MetaObject, ResourceContents};
 use serde_json::json;
 
-use super::address::{Address, Part};
 use super::media::{is_text, media_type};
+use crate::faces::mcp_server::resource_address::{Address, Part};
 use crate::ground::files::inside;
 use crate::ground::text::unfinished_character;
 

@@ -3,7 +3,6 @@
 //! Clients read them wherever the workspace is. What may be read is what ipybox itself has made there: code in the kernel
 //! can replace those files, so that they are opened with care ([`crate::ground::files::inside`]).
 
-mod address;
 mod content;
 mod links;
 mod media;
@@ -18,12 +17,11 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::json;
 use tokio::sync::Mutex;
 
-pub(super) use self::address::Address;
-use self::address::{AddressRefusal, Part};
 use self::content::{MOST_BYTES, ResourceFailure};
 pub(super) use self::links::are_wanted;
 use self::media::media_type;
 pub(super) use self::shelf::Shelf;
+use super::resource_address::{Address, AddressRefusal, Part};
 use super::{McpServer, views};
 
 /// The number of resources that one answer lists.

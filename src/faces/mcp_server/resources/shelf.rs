@@ -6,8 +6,8 @@ use std::path::Path;
 use parking_lot::Mutex;
 use rmcp::model::Resource;
 
-use super::address::Address;
 use super::media::media_type;
+use crate::faces::mcp_server::resource_address::Address;
 use crate::session::Outcome;
 
 /// The number of resources that are listed. Older ones can still be read, as long as their files are kept.

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::resources::Address;
+use super::resource_address::Address;
 use super::{parse, reply, schema};
 use crate::kernels::output::{Library, Places};
 

@@ -17,13 +17,13 @@
 mod globs;
 mod mounts;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::mount_points::MountPoints;
-use super::policy::{PathPattern, Rules};
-use super::stubs::{Stubs, is_stub};
+use super::policy::{PathPattern, Rules, is_directory, placeholder};
+use super::stubs::{StubKind, Stubs, is_stub};
 use mounts::{Mounts, PathAccess};
 
 /// Parts of `/proc` by which root configures the host. bubblewrap leaves them writable for uid 0, since it
@@ -152,7 +152,7 @@ fn mounts_of(rules: &Rules) -> Result<(Mounts, Vec<PathBuf>), Error> {
 fn hold(rules: &Rules, deny_write: &[PathBuf], mounts: &mut Mounts) -> Result<HeldPaths, Error> {
     let mut stubs = Stubs::default();
     let mut make = |stub: &Path, path: &Path| {
-        stubs.hold(stub, path).map_err(|source| Error::Stub { path: path.to_owned(), source })
+        stubs.hold(stub, kind_of(stub, path)).map_err(|source| Error::Stub { path: path.to_owned(), source })
     };
     for path in deny_write {
         if let Some(stub) = missing(path, mounts)? {
@@ -170,6 +170,12 @@ fn hold(rules: &Rules, deny_write: &[PathBuf], mounts: &mut Mounts) -> Result<He
         }
     }
     Ok(HeldPaths { mount_points: MountPoints::new(stubs, mounts.protected(), mounts.hidden()), hidden })
+}
+
+/// The kind of a stub, which is the first part of `target` that is missing.
+fn kind_of(stub: &Path, target: &Path) -> StubKind {
+    let name = target.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    if stub != target || is_directory(name) { StubKind::Directory } else { StubKind::File(placeholder(name)) }
 }
 
 /// The paths that match the patterns now.

@@ -47,7 +47,7 @@ pub(in crate::faces::mcp_server) struct Sheet {
 }
 
 /// The effect of an answer.
-pub(super) enum Given {
+pub(in crate::faces::mcp_server) enum Given {
     /// All requests have their answers.
     All,
     /// None has, since it does not say which rows are meant: the table is to be shown again.
@@ -55,7 +55,7 @@ pub(super) enum Given {
 }
 
 /// The state of approval requests after the question.
-pub(super) enum AskedRequests {
+pub(in crate::faces::mcp_server) enum AskedRequests {
     /// The user answered.
     Answered,
     /// The user did not: it is rejected, or has expired.
@@ -103,39 +103,42 @@ impl Sheet {
     }
 
     /// The decisions about its requests, if they were not by this one's answer.
-    pub(super) fn fates(&self) -> Vec<Fate> {
+    pub(in crate::faces::mcp_server) fn fates(&self) -> Vec<Fate> {
         self.requests.iter().map(ApprovalRequest::fate).collect()
     }
 
     /// Whether it can be decided on a page.
-    pub(super) fn is_for_page(&self) -> bool {
+    pub(in crate::faces::mcp_server) fn is_for_page(&self) -> bool {
         !self.requests.iter().any(|request| request.action().is_of_client())
     }
 
     /// Whether its answer may be a grant, which may answer others that wait.
-    pub(super) fn may_give_grant(&self) -> bool {
+    pub(in crate::faces::mcp_server) fn may_give_grant(&self) -> bool {
         matches!(&self.requests[..], [request] if request.proposed_grant().is_some())
     }
 
     /// Starts the approval timeout of its requests, or starts it anew.
-    pub(super) fn hand_out(&self) {
+    pub(in crate::faces::mcp_server) fn hand_out(&self) {
         self.requests.iter().for_each(ApprovalRequest::hand_out);
     }
 
     /// Whether every answer would be too late.
-    pub(super) fn is_closed(&self) -> bool {
+    pub(in crate::faces::mcp_server) fn is_closed(&self) -> bool {
         self.requests.iter().all(ApprovalRequest::is_closed)
     }
 
     /// Waits until every answer would be too late.
-    pub(super) async fn closed(&mut self) {
+    pub(in crate::faces::mcp_server) async fn closed(&mut self) {
         for request in &mut self.requests {
             request.closed().await;
         }
     }
 
     /// The form that asks. `round` is how often the client has been asked for one call, if clients limit that.
-    pub(super) fn form(&self, round: Option<u32>) -> Result<ElicitRequestParams, String> {
+    pub(in crate::faces::mcp_server) fn form(
+        &self,
+        round: Option<u32>,
+    ) -> Result<ElicitRequestParams, String> {
         if let [request] = &self.requests[..] {
             return question::form(request, round);
         }
@@ -191,7 +194,7 @@ impl Sheet {
     }
 
     /// Answers its requests by a client's response. An answer that comes too late has no effect: the code has got its refusal.
-    pub(super) fn give(mut self, result: &ElicitResult) -> Given {
+    pub(in crate::faces::mcp_server) fn give(mut self, result: &ElicitResult) -> Given {
         if self.requests.len() == 1 {
             for request in self.requests.drain(..) {
                 question::give(request, result);
@@ -228,7 +231,7 @@ impl Sheet {
     }
 
     /// Rejects all requests.
-    pub(super) fn reject(self) {
+    pub(in crate::faces::mcp_server) fn reject(self) {
         for request in self.requests {
             request.reject();
         }
@@ -324,7 +327,7 @@ fn rows(result: &ElicitResult, count: usize) -> Result<BTreeSet<usize>, String> 
 }
 
 /// The end of requests that this client has not answered: maybe somebody else has.
-pub(super) fn ended(fates: &[Fate]) -> AskedRequests {
+pub(in crate::faces::mcp_server) fn ended(fates: &[Fate]) -> AskedRequests {
     let is_expired = fates.iter().any(|fate| fate.get() == Some(&EXPIRED));
     if is_expired { AskedRequests::Unanswered } else { AskedRequests::Answered }
 }

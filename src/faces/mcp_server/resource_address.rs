@@ -20,7 +20,7 @@ const IMAGES: [&str; 7] = ["gif", "html", "jpg", "pdf", "png", "svg", "webp"];
 
 /// Which file a resource is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::faces::mcp_server) enum Address {
+pub(super) enum Address {
     /// All of a cell's output.
     Output(String),
     /// An image that a cell has shown.
@@ -105,7 +105,7 @@ impl Address {
     }
 
     /// The address of a file that an answer names; `None` if code has given the file a name that has none.
-    pub(in crate::faces::mcp_server) fn of_file(kind: &str, path: &Path) -> Option<Self> {
+    pub(super) fn of_file(kind: &str, path: &Path) -> Option<Self> {
         Self::of(kind, path.file_name()?.to_str()?)
     }
 
@@ -122,7 +122,7 @@ impl Address {
     }
 
     /// The name of its file.
-    pub(in crate::faces::mcp_server) fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Self::Output(name) | Self::Image(name) | Self::File(name) | Self::View(name) => name,
             Self::Module { file, .. } => file,
@@ -131,11 +131,7 @@ impl Address {
     }
 
     /// A trusted directory, and the path of the file below it; `None` if it is the notebook, and there is none.
-    pub(in crate::faces::mcp_server) fn place(
-        &self,
-        places: &Places,
-        notebook: Option<&Path>,
-    ) -> Option<(PathBuf, PathBuf)> {
+    pub(super) fn place(&self, places: &Places, notebook: Option<&Path>) -> Option<(PathBuf, PathBuf)> {
         let in_workspace = |path: PathBuf| (places.workspace.clone(), path);
         Some(match self {
             Self::Output(name) => in_workspace(Path::new(OUTPUTS).join(name)),

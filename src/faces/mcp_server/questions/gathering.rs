@@ -39,7 +39,7 @@ pub(in crate::faces::mcp_server) async fn complete_batches(
 }
 
 /// Takes all approval requests that have come.
-pub(super) fn gather(
+pub(in crate::faces::mcp_server) fn gather(
     requests: &mut mpsc::Receiver<ApprovalRequest>,
     waiting: &mut VecDeque<ApprovalRequest>,
 ) {

@@ -7,20 +7,29 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, Task};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::CallQuestions;
-use super::gathering::{GATHER, complete_batches, gather};
-use crate::approval::ApprovalRequest;
-use crate::faces::mcp_server::progress::{ProgressClient, ProgressListener};
-use crate::faces::mcp_server::queue::SessionQueue;
-use crate::faces::mcp_server::unfetched_answers::text_of;
+use super::progress::{ProgressClient, ProgressListener};
+use super::questions::{GATHER, complete_batches, gather};
+use super::queue::SessionQueue;
+use super::unfetched_answers::text_of;
+use crate::approval::{ApprovalQueue, ApprovalRequest};
 use crate::faces::people::page::Page;
 use crate::kernels::output::Unread;
 
+/// The approval requests of a call.
+pub(super) struct CallQuestions {
+    pub(super) queue: Arc<ApprovalQueue>,
+    /// Closed when the work is done.
+    pub(super) receiver: mpsc::Receiver<ApprovalRequest>,
+    /// The page that the client can open.
+    pub(super) page: Option<Arc<Page>>,
+}
+
 /// A running call. Dropping it cancels the work.
-pub(in crate::faces::mcp_server) struct OngoingCall {
+pub(super) struct OngoingCall {
     pub(super) task: JoinHandle<Result<CallToolResult, ErrorData>>,
     /// The result, if [`look`](Self::look) found it before [`next`](Self::next) did.
     done: Option<Result<CallToolResult, ErrorData>>,
@@ -37,19 +46,19 @@ pub(in crate::faces::mcp_server) struct OngoingCall {
 }
 
 /// The description of a call beside its work.
-pub(in crate::faces::mcp_server) struct CallSubject {
+pub(super) struct CallSubject {
     /// Its name, for people and models.
-    pub(in crate::faces::mcp_server) call: String,
+    pub(super) call: String,
     /// When it arrived.
-    pub(in crate::faces::mcp_server) begun: Instant,
+    pub(super) begun: Instant,
     /// The queue in which it waits for the cells before it, if it does.
-    pub(in crate::faces::mcp_server) queue: Option<SessionQueue>,
+    pub(super) queue: Option<SessionQueue>,
     /// Its number, if it is a cell that can be waited for in pieces, and what it has printed.
-    pub(in crate::faces::mcp_server) cell: Option<(u64, Arc<Unread>)>,
+    pub(super) cell: Option<(u64, Arc<Unread>)>,
     /// The time that its code may run, if it is a cell.
-    pub(in crate::faces::mcp_server) limit: Duration,
+    pub(super) limit: Duration,
     /// The task as which its client knows it, if it became one.
-    pub(in crate::faces::mcp_server) task: Option<Task>,
+    pub(super) task: Option<Task>,
 }
 
 /// The next event of the work.
@@ -61,7 +70,7 @@ pub(super) enum Next {
 }
 
 /// The fate of a call while a request waited for it.
-pub(in crate::faces::mcp_server) enum FollowedCall<T> {
+pub(super) enum FollowedCall<T> {
     /// The request has its answer.
     Answered(Result<T, ErrorData>),
     /// The call goes on without the request.
@@ -70,7 +79,7 @@ pub(in crate::faces::mcp_server) enum FollowedCall<T> {
 
 impl<T> FollowedCall<T> {
     /// Changes the answer, if there is one.
-    pub(in crate::faces::mcp_server) fn map<U>(self, change: impl FnOnce(T) -> U) -> FollowedCall<U> {
+    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> FollowedCall<U> {
         match self {
             Self::Answered(answer) => FollowedCall::Answered(answer.map(change)),
             Self::Left(ongoing) => FollowedCall::Left(ongoing),
@@ -80,7 +89,7 @@ impl<T> FollowedCall<T> {
 
 impl OngoingCall {
     /// Starts `work` in a task of its own. Its approval requests come from `questions`; `cancel` ends it.
-    pub(in crate::faces::mcp_server) fn start(
+    pub(super) fn start(
         work: impl Future<Output = Result<CallToolResult, ErrorData>> + Send + 'static,
         questions: Option<CallQuestions>,
         cancel: CancellationToken,
@@ -93,7 +102,7 @@ impl OngoingCall {
     }
 
     /// The description of the call.
-    pub(in crate::faces::mcp_server) fn about(&self) -> &CallSubject {
+    pub(super) fn about(&self) -> &CallSubject {
         &self.about
     }
 
@@ -103,38 +112,38 @@ impl OngoingCall {
     }
 
     /// Sends the work's progress to this client from now on, if it gave a token.
-    pub(in crate::faces::mcp_server) fn send_progress_to(&self, client: Option<ProgressClient>) {
+    pub(super) fn send_progress_to(&self, client: Option<ProgressClient>) {
         self.listener.set(client);
     }
 
     /// Interrupts the work.
-    pub(in crate::faces::mcp_server) fn interrupt(&self) {
+    pub(super) fn interrupt(&self) {
         self.cancel.cancel();
     }
 
     /// Sets whether approval requests may wait for a client that takes them.
-    pub(in crate::faces::mcp_server) fn attend(&self, is_attended: bool) {
+    pub(super) fn attend(&self, is_attended: bool) {
         if let Some(questions) = &self.questions {
             questions.queue.attend(is_attended);
         }
     }
 
     /// Whether approval requests wait.
-    pub(in crate::faces::mcp_server) fn is_asking(&self) -> bool {
+    pub(super) fn is_asking(&self) -> bool {
         self.questions.as_ref().is_some_and(|questions| *questions.queue.waiting().borrow() > 0)
     }
 
-    pub(in crate::faces::mcp_server) fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.done.is_some() || self.task.is_finished()
     }
 
     /// Whether it is not done, but waits or runs in this queue.
-    pub(in crate::faces::mcp_server) fn is_open_in(&self, queue: &SessionQueue) -> bool {
+    pub(super) fn is_open_in(&self, queue: &SessionQueue) -> bool {
         self.about.queue.as_ref() == Some(queue) && !self.is_done()
     }
 
     /// The result of the work, if it is done.
-    pub(in crate::faces::mcp_server) fn look(&mut self) -> Option<&Result<CallToolResult, ErrorData>> {
+    pub(super) fn look(&mut self) -> Option<&Result<CallToolResult, ErrorData>> {
         if self.done.is_none() && self.task.is_finished() {
             self.done = (&mut self.task).now_or_never().map(|done| done.unwrap_or_else(|_| Err(bug())));
         }
@@ -142,7 +151,7 @@ impl OngoingCall {
     }
 
     /// The text of the result, if the work is done.
-    pub(in crate::faces::mcp_server) fn text(&mut self) -> Option<String> {
+    pub(super) fn text(&mut self) -> Option<String> {
         Some(match self.look()? {
             Ok(result) => text_of(result),
             Err(error) => error.message.to_string(),
@@ -150,13 +159,13 @@ impl OngoingCall {
     }
 
     /// Takes the result of the work, if it is done.
-    pub(in crate::faces::mcp_server) fn take_done(&mut self) -> Option<Result<CallToolResult, ErrorData>> {
+    pub(super) fn take_done(&mut self) -> Option<Result<CallToolResult, ErrorData>> {
         self.look();
         self.done.take()
     }
 
     /// Takes the approval requests that are yet to be asked.
-    pub(in crate::faces::mcp_server) fn take_questions(&mut self) -> VecDeque<ApprovalRequest> {
+    pub(super) fn take_questions(&mut self) -> VecDeque<ApprovalRequest> {
         if let Some(questions) = &mut self.questions {
             gather(&mut questions.receiver, &mut self.waiting);
         }
@@ -232,7 +241,7 @@ async fn next_question(questions: &mut Option<CallQuestions>) -> Option<Approval
     }
 }
 
-pub(in crate::faces::mcp_server) fn bug() -> ErrorData {
+pub(super) fn bug() -> ErrorData {
     // The panic hook has logged what happened.
     ErrorData::internal_error("ipybox has a bug: the request made it panic; see its log", None)
 }

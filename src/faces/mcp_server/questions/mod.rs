@@ -1,0 +1,10 @@
+//! The questions that a client's user and the people beside them are asked: approval requests that are asked together, as
+//! texts and forms, and the answers in them.
+
+mod gathering;
+mod question;
+mod sheet;
+
+pub(super) use self::gathering::{GATHER, complete_batches, gather};
+pub(super) use self::question::{for_prompt, scope};
+pub(super) use self::sheet::{AskedRequests, Given, Sheet, ended};
