@@ -51,6 +51,9 @@ impl Config {
         self.check_consent(&policy, &paths)?;
         let rules = policy.rules(&paths).map_err(|error| Error::Sandbox(error.into()))?;
         let exposed = Exposed::new(&rules, &self.home);
+        let mut protected = exposures::protected(&self.state_dir)?;
+        protected.extend(exposed.closed().iter().cloned());
+        self.protected_before = protected.into_iter().collect();
         withhold(Arc::make_mut(&mut self.variables), &exposed, &self.state_dir);
         self.check_programs(&exposed)?;
         self.check_directories(&exposed)?;

@@ -1,9 +1,16 @@
 //! The record of the places that code in sandboxes could write, in the state directory of each workspace: what such code
-//! has left there, later sessions and commands must not run by mistake, with or without a sandbox.
+//! has left there, later sessions and commands must not run by mistake, in whichever workspace they are, with or without a sandbox.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
-use super::{Error, state_dir_name};
+use serde::{Deserialize, Serialize};
+
+use super::Error;
 use crate::connections::mcp_client::Guard;
 use crate::ground::files::StateFile;
 use crate::kernels::sandbox::Exposed;
@@ -14,34 +21,158 @@ const RECORD: &str = "exposed.json";
 /// The directory in the state directory that MCP servers start in.
 const SERVERS_DIRECTORY: &str = "servers";
 
+/// The most protected paths that are recorded.
+const MOST_PROTECTED: usize = 2000;
+
+/// The content of the file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct ExposureRecord {
+    #[serde(flatten)]
+    exposed: Exposed,
+    /// The directories that code could write as a whole: they may be moved.
+    #[serde(default)]
+    roots: BTreeSet<ExposedRoot>,
+    /// Paths that sandboxes protected, for as long as they are there.
+    #[serde(default)]
+    protected: BTreeSet<PathBuf>,
+}
+
+/// A directory, which is known under another name too.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct ExposedRoot {
+    device: u64,
+    inode: u64,
+    /// In nanoseconds since 1970, if the file system knows it: inodes are used again.
+    created: Option<u64>,
+}
+
+impl ExposedRoot {
+    fn of(found: &Metadata) -> Self {
+        let created = found.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let created = created.and_then(|age| u64::try_from(age.as_nanos()).ok());
+        Self { device: found.dev(), inode: found.ino(), created }
+    }
+}
+
 /// Records that code in a sandbox in the workspace with this state directory can write to `exposed`.
 ///
 /// # Errors
 /// The record cannot be changed.
 pub(super) fn record(state_dir: &Path, exposed: &Exposed) -> Result<(), Error> {
-    let change = |recorded: &mut Exposed| recorded.add(exposed.clone());
-    StateFile::new(state_dir.join(RECORD))
-        .change(change)
-        .map_err(|source| Error::StateDir { path: state_dir.to_owned(), source })
+    let roots = exposed.open().iter().filter_map(|path| path.metadata().ok());
+    let roots: Vec<ExposedRoot> = roots.map(|found| ExposedRoot::of(&found)).collect();
+    let change = |record: &mut ExposureRecord| {
+        record.exposed.add(exposed.clone());
+        record.roots.extend(roots);
+        record.protected.retain(|path| path.symlink_metadata().is_ok());
+        // The first ones stay: code may have made any number of others since.
+        let room = MOST_PROTECTED.saturating_sub(record.protected.len());
+        let new = exposed.closed().iter().filter(|path| !record.protected.contains(*path));
+        let new: Vec<PathBuf> = new.take(room).cloned().collect();
+        record.protected.extend(new);
+    };
+    StateFile::new(state_dir.join(RECORD)).change(change).map_err(|source| unusable(state_dir, source))
 }
 
-/// The places that code in sandboxes could write, in `workspace`, which has this state directory, and in those above it.
+/// The places that code in sandboxes could write, in the workspaces of all state directories beside this one.
 ///
 /// # Errors
 /// A record cannot be read.
 pub(crate) fn recorded(state_dir: &Path, workspace: &Path) -> Result<Exposed, Error> {
+    let states = state_dir.parent().unwrap_or(state_dir);
     let mut exposed = Exposed::default();
-    for directory in workspace.ancestors() {
-        let path = state_dir.with_file_name(state_dir_name(directory));
-        let found = StateFile::new(path.join(RECORD)).find::<Exposed>();
-        if let Some(found) = found.map_err(|source| Error::StateDir { path, source })? {
-            exposed.add(found);
+    let above: Vec<(&Path, ExposedRoot)> = workspace
+        .ancestors()
+        .filter_map(|directory| Some((directory, ExposedRoot::of(&directory.metadata().ok()?))))
+        .collect();
+    let entries = match states.read_dir() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(exposed),
+        entries => entries.map_err(|source| unusable(states, source))?,
+    };
+    for entry in entries {
+        let path = entry.map_err(|source| unusable(states, source))?.path();
+        let Some(record) = read(&path)? else { continue };
+        exposed.add(record.exposed);
+        // What was moved is where it is now.
+        let moved = above.iter().filter(|(_, root)| record.roots.contains(root));
+        let moved: Vec<&Path> = moved.map(|(directory, _)| *directory).collect();
+        for directory in moved {
+            if exposed.above(directory).is_none() {
+                exposed.add(Exposed::place(directory.to_owned()));
+            }
         }
     }
     Ok(exposed)
 }
 
+/// The paths that sandboxes in the workspace with this state directory protected.
+///
+/// # Errors
+/// The record cannot be read.
+pub(super) fn protected(state_dir: &Path) -> Result<BTreeSet<PathBuf>, Error> {
+    Ok(read(state_dir)?.map(|record| record.protected).unwrap_or_default())
+}
+
+fn read(state_dir: &Path) -> Result<Option<ExposureRecord>, Error> {
+    StateFile::new(state_dir.join(RECORD)).find().map_err(|source| unusable(state_dir, source))
+}
+
+fn unusable(path: &Path, source: std::io::Error) -> Error {
+    Error::StateDir { path: path.to_owned(), source }
+}
+
 /// The guard of MCP servers that start in the workspace with this state directory.
 pub(super) fn guard(state_dir: &Path, exposed: Exposed) -> Guard {
     Guard::new(state_dir.join(SERVERS_DIRECTORY), exposed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_code_could_write_is_known_in_all_workspaces_and_under_a_new_name() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        let states = base.join("states");
+        let [first, second] = ["a-1", "b-2"].map(|name| states.join(name));
+        for directory in [&first, &second, &base.join("one/inner"), &base.join("two")] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        record(&first, &Exposed::place(base.join("one"))).unwrap();
+        let is_exposed = |workspace: &str, path: &str| {
+            recorded(&second, &base.join(workspace)).unwrap().above(&base.join(path)).is_some()
+        };
+        assert!(is_exposed("two", "one/x") && !is_exposed("two", "two/x"));
+        std::fs::rename(base.join("one"), base.join("moved")).unwrap();
+        assert!(is_exposed("moved/inner", "moved/x") && is_exposed("moved", "moved/x"));
+        // A new directory of the old name is still taken for exposed.
+        assert!(is_exposed("two", "one/x"));
+    }
+
+    #[test]
+    fn the_first_protected_paths_stay_as_long_as_they_are_there() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        let state = base.join("states/a-1");
+        for directory in [&state, &base.join("ws/project")] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        let closed = |paths: Vec<PathBuf>| {
+            serde_json::from_value(serde_json::json!({ "open": [base.join("ws")], "closed": paths })).unwrap()
+        };
+        let project = base.join("ws/project");
+        record(&state, &closed(vec![project.clone()])).unwrap();
+        let decoys: Vec<PathBuf> =
+            (0..MOST_PROTECTED).map(|number| base.join(format!("ws/{number}"))).collect();
+        for decoy in &decoys {
+            std::fs::write(decoy, "").unwrap();
+        }
+        record(&state, &closed(decoys)).unwrap();
+        let found = protected(&state).unwrap();
+        assert!(found.contains(&project) && found.len() == MOST_PROTECTED);
+        std::fs::remove_dir(&project).unwrap();
+        record(&state, &closed(Vec::new())).unwrap();
+        assert!(!protected(&state).unwrap().contains(&project));
+    }
 }

@@ -90,6 +90,8 @@ pub struct Config {
     /// The home directory, `~`.
     pub(crate) home: PathBuf,
     secrets: SecretPlaces,
+    /// The paths that sandboxes in the workspace have protected.
+    protected_before: Vec<PathBuf>,
     pub(crate) shell_commands: ShellCommands,
     pub(crate) tool_server: ToolServerSettings,
     pub(crate) approval: ApprovalSettings,
@@ -158,6 +160,7 @@ impl Config {
             recorded,
             home,
             secrets: SecretPlaces::default(),
+            protected_before: Vec::new(),
             shell_commands,
             tool_server: settings.tool_server,
             approval: settings.approval,
@@ -301,6 +304,7 @@ impl Config {
             other_homes: self.secrets.other_homes.clone(),
             foreign_homes: self.secrets.foreign_homes.clone(),
             moved: self.secrets.moved.clone(),
+            protected_before: self.protected_before.clone(),
         }
     }
 

@@ -54,6 +54,21 @@ impl Exposed {
         }
     }
 
+    /// A place that code could write as a whole.
+    pub(crate) fn place(path: PathBuf) -> Self {
+        Self { open: vec![path], ..Self::default() }
+    }
+
+    /// The writable paths, each with all beneath it.
+    pub(crate) fn open(&self) -> &[PathBuf] {
+        &self.open
+    }
+
+    /// The paths beneath them that are not writable.
+    pub(crate) fn closed(&self) -> &[PathBuf] {
+        &self.closed
+    }
+
     /// All places: for when it is not known which.
     pub(crate) fn everywhere() -> Self {
         Self { open: vec![PathBuf::from("/")], ..Self::default() }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
+use super::configured::named_by_configuration;
 use super::domain::{DomainHost, DomainRule};
 use super::git::named_by_git;
 use super::proxy::{HostFilter, Proxy, system_resolver};
@@ -16,6 +17,10 @@ use super::{
 };
 use crate::ground::env::Variables;
 use crate::ground::env::on_path;
+
+/// The note about a workspace whose search was cut.
+const SEARCH_CUT: &str = "the workspace is too large to protect all that configures other programs in its subdirectories: \
+     use a smaller one, or look at what code writes there";
 
 /// The settings of sandboxes in this session.
 #[derive(Debug, Clone)]
@@ -68,7 +73,13 @@ impl Confinement {
             tracing::warn!(note, "the sandbox cannot protect what git is configured for");
         }
         rules.deny_write(named.paths.iter().map(PathBuf::as_path));
-        Ok((rules, named.notes.into_iter().collect()))
+        rules.deny_write(named_by_configuration(&rules, paths).iter().map(PathBuf::as_path));
+        let mut notes: Vec<String> = named.notes.into_iter().collect();
+        if rules.is_search_cut {
+            tracing::warn!(SEARCH_CUT);
+            notes.push(SEARCH_CUT.to_owned());
+        }
+        Ok((rules, notes))
     }
 
     /// The paths that must be readable in every sandbox, beside `others`: our own program, and srt's.

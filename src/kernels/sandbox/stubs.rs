@@ -2,7 +2,7 @@
 //! meaning, for as long as a sandbox needs them.
 //!
 //! bubblewrap would make them too, and leave them. Sandboxes that share one hold it by shared locks; the last one
-//! removes it. A stub is small and bears a time of 1970: what somebody has written to is none any more, and stays.
+//! removes it. A stub is small and bears a time of 1980: what somebody has written to is none any more, and stays.
 
 use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Write as _};
@@ -17,8 +17,9 @@ use rustix::io::Errno;
 use crate::ground::files::replacement::{Replacement, sweep};
 use crate::ground::files::{held_too_long, if_there, is_at};
 
-/// When stubs were last changed, by which they are known. Archives have files of 1970's first second, so it is another.
-const TIME: Duration = Duration::from_secs(19_700_607);
+/// When stubs were last changed, by which they are known: 1980-06-07 08:09:10 UTC. Archives have files of 1970's and of 1980's first
+/// second, and ZIP knows no time before 1980.
+const TIME: Duration = Duration::from_secs(329_213_350);
 /// The greatest size of a stub.
 const MOST_BYTES: u64 = 64;
 /// The time that a stub may be in the hands of sandboxes that remove it.

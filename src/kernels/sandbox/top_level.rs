@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::policy::{PathPattern, Rules, takes_permission};
+use super::policy::{MODULES, PathPattern, Rules, takes_permission};
 use crate::ground::files::inside;
 use crate::ground::text::{first_few, shortened};
 
@@ -58,6 +58,8 @@ struct State {
     directory: PathBuf,
     /// Names that are mounted over, or that the policy permits.
     settled: Vec<OsString>,
+    /// Whether the directory of npm's packages is a link: nothing is mounted on its packages, and code could replace it.
+    has_linked_modules: bool,
     /// Names that need permission and were there before. Links are not mounted over, and code could replace them.
     known: BTreeMap<OsString, Option<LinkIdentity>>,
     /// When the directory was last changed before the last listing; `None` if it may have been changed since.
@@ -91,6 +93,7 @@ impl TopLevel {
         let mut state = State {
             directory: workspace.to_owned(),
             settled,
+            has_linked_modules: workspace.join(MODULES).is_symlink(),
             known: BTreeMap::new(),
             seen: None,
             moved: Vec::new(),
@@ -182,11 +185,11 @@ impl State {
         for (name, _) in self.appeared()? {
             let moved = self.set_one_aside(&name);
             match &moved {
-                Ok(to) => tracing::warn!(name = %name.display(), to, "a file of code's was set aside"),
+                Ok(to) => tracing::warn!(name = shown(&name), to, "a file of code's was set aside"),
                 // Code has removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
-                    tracing::error!(name = %name.display(), %error, "a file of code's was not set aside");
+                    tracing::error!(name = shown(&name), %error, "a file of code's was not set aside");
                 }
             }
             if self.moved.len() < MOST_NOTED {
@@ -239,7 +242,8 @@ impl State {
         for entry in self.directory.read_dir()? {
             let entry = entry?;
             let name = entry.file_name();
-            if takes_permission(&name.to_string_lossy()) && !self.settled.contains(&name) {
+            let is_modules = self.has_linked_modules && name == MODULES;
+            if (is_modules || takes_permission(&name.to_string_lossy())) && !self.settled.contains(&name) {
                 let link =
                     entry.metadata().ok().filter(|found| found.is_symlink()).map(|found| LinkIdentity {
                         inode: found.ino(),
@@ -339,6 +343,12 @@ mod tests {
         top: TopLevel,
     }
 
+    fn rules(base: &Path) -> Rules {
+        let policy = r#"{"network": {"allowedDomains": [], "deniedDomains": []},
+            "filesystem": {"denyRead": [], "allowWrite": [".", ".permitted"], "denyWrite": []}}"#;
+        SandboxPolicy::parse(policy, "test").unwrap().rules(&PolicyPaths::below(base)).unwrap()
+    }
+
     impl Scene {
         fn new() -> Self {
             let root = tempfile::tempdir().unwrap();
@@ -348,11 +358,7 @@ mod tests {
             }
             std::fs::write(base.join("ws/pyproject.toml"), "").unwrap();
             symlink("data", base.join("ws/.link")).unwrap();
-            let paths = PolicyPaths::below(&base);
-            let policy = r#"{"network": {"allowedDomains": [], "deniedDomains": []},
-                "filesystem": {"denyRead": [], "allowWrite": [".", ".permitted"], "denyWrite": []}}"#;
-            let rules = SandboxPolicy::parse(policy, "test").unwrap().rules(&paths).unwrap();
-            let top = TopLevel::new(&paths.workspace, &rules).unwrap().unwrap();
+            let top = TopLevel::new(&base.join("ws"), &rules(&base)).unwrap().unwrap();
             Self { root, top }
         }
 
@@ -389,6 +395,25 @@ mod tests {
         assert!(texts.contains(&".foorc".to_owned()) && texts.contains(&"hk.pkl".to_owned()));
         scene.top.look().await;
         assert!(scene.top.take_notes().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_link_to_the_packages_of_npm_is_not_replaced() {
+        let scene = Scene::new();
+        let modules = scene.path("node_modules");
+        std::fs::create_dir(&modules).unwrap();
+        scene.top.look().await;
+        assert!(modules.is_dir() && scene.top.take_notes().is_empty());
+        std::fs::remove_dir(&modules).unwrap();
+        symlink("store", &modules).unwrap();
+        let rules = rules(&scene.root.path().canonicalize().unwrap());
+        let top = TopLevel::new(&scene.path("").canonicalize().unwrap(), &rules).unwrap().unwrap();
+        top.look().await;
+        assert!(modules.is_symlink());
+        std::fs::remove_file(&modules).unwrap();
+        std::fs::create_dir_all(modules.join("ipybox")).unwrap();
+        top.look().await;
+        assert!(!modules.exists(), "{:?}", top.take_notes());
     }
 
     #[tokio::test]

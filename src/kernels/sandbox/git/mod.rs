@@ -1,21 +1,23 @@
-//! Files in writable places that git's configuration names: git on the host runs them, or reads settings from them.
+//! Files in writable places that git's configuration and index name: git on the host runs them, or reads settings from them.
 //!
-//! It runs `git config --list` and `git rev-parse`, which run nothing that is configured, and resolves paths.
+//! It runs `git config --list`, `git rev-parse` and `git ls-files`, which run nothing that is configured, and resolves paths.
 
-mod command;
 mod settings;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
 
-use self::command::{imports_from_working_directory, words};
 use self::settings::{GitSetting, Meaning};
+use super::command::{imports_from_working_directory, words};
+use super::open_places::{OpenPlaces, Unprotected};
 use super::policy::{PathPattern, PolicyPaths, Rules, resolution_steps};
 use crate::ground::env::{Variables, on_path};
 use crate::ground::process::GroupLeader;
@@ -28,6 +30,10 @@ const OUTPUT_BYTES: u64 = 1024 * 1024;
 const MOST_REPOSITORIES: usize = 32;
 /// The most files that are read because a configuration may include them.
 const MOST_INCLUDED: usize = 32;
+/// The most submodules that are protected.
+const MOST_SUBMODULES: usize = 1000;
+/// The beginning of a submodule in the list of an index.
+const SUBMODULE: &[u8] = b"160000 ";
 
 /// The result.
 #[derive(Debug, Default)]
@@ -40,41 +46,45 @@ pub(crate) struct NamedByGit {
 
 /// Reads the configuration of git for the workspace, for other writable places and for the repositories in them.
 pub(crate) async fn named_by_git(rules: &Rules, paths: &PolicyPaths, variables: &Variables) -> NamedByGit {
-    let open: Vec<PathBuf> = rules.allow_write.iter().map(|open| open.root().to_owned()).collect();
+    let open = OpenPlaces::of(rules);
     let mut reading = Reading {
         open: &open,
         home: &paths.home,
         is_git_open: rules.is_git_open(),
         repositories: Vec::new(),
+        submodules: BTreeSet::new(),
         found: NamedByGit::default(),
     };
     let Some(git) = on_path("git", variables.in_process("PATH").unwrap_or_default()) else {
         return reading.found;
     };
-    let mut directories: Vec<PathBuf> = vec![paths.workspace.clone()];
+    let mut directories = VecDeque::from([paths.workspace.clone()]);
     let repositories =
         rules.deny_write.iter().filter_map(PathPattern::path).filter(|path| path.ends_with(".git"));
     directories.extend(repositories.filter(|git| git.exists()).filter_map(Path::parent).map(Path::to_owned));
     // In the session's own nobody runs git.
     let others = open.iter().filter(|open| open.is_dir() && **open != paths.writable_directory);
     directories.extend(others.cloned());
-    let mut seen = BTreeSet::new();
-    directories.retain(|directory| seen.insert(directory.clone()));
-    if directories.len() > MOST_REPOSITORIES {
-        reading.tell(format!(
-            "the configuration of git is read for {MOST_REPOSITORIES} of {} repositories",
-            directories.len()
-        ));
-    }
     let program = Git { program: &git, environment: environment(variables) };
+    let mut seen = BTreeSet::new();
     let all = async {
-        for directory in directories.iter().take(MOST_REPOSITORIES) {
-            if let Err(error) = reading.repository(&program, directory).await {
+        while let Some(directory) = directories.pop_front() {
+            if !seen.insert(directory.clone()) {
+                continue;
+            }
+            if seen.len() > MOST_REPOSITORIES {
+                reading.tell(format!(
+                    "the configuration of git is read for {MOST_REPOSITORIES} repositories, and there are more"
+                ));
+                break;
+            }
+            if let Err(error) = reading.repository(&program, &directory).await {
                 reading.tell(format!(
                     "the configuration of git in `{}` cannot be read ({error})",
                     directory.display()
                 ));
             }
+            directories.extend(reading.submodules.iter().filter(|one| one.join(".git").exists()).cloned());
         }
     };
     if tokio::time::timeout(PATIENCE, all).await.is_err() {
@@ -102,13 +112,33 @@ struct Git<'a> {
 }
 
 impl Git<'_> {
-    /// Its output. `None` if it fails.
-    async fn ask(&self, directory: &Path, arguments: &[&str]) -> io::Result<Option<Vec<u8>>> {
+    fn start(&self, directory: &Path, arguments: &[&str]) -> io::Result<GroupLeader> {
         let mut command = Command::new(self.program);
         command.args(["--no-pager", "-c", "safe.directory=*", "-c", "core.fsmonitor=false"]).args(arguments);
         command.env_clear().envs(&self.environment).current_dir(directory);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut leader = GroupLeader::spawn(&mut command)?;
+        GroupLeader::spawn(&mut command)
+    }
+
+    /// The paths of the submodules in the index of the repository around `directory`, relative to it.
+    async fn submodules(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut leader = self.start(directory, &["ls-files", "--stage", "-z"])?;
+        let mut submodules = Vec::new();
+        if let Some(pipe) = leader.take_stdout() {
+            let mut entries = BufReader::new(pipe).split(0);
+            while let Some(entry) = entries.next_segment().await? {
+                let path =
+                    entry.starts_with(SUBMODULE).then(|| entry.splitn(2, |byte| *byte == b'\t').nth(1));
+                submodules.extend(path.flatten().map(|path| PathBuf::from(OsStr::from_bytes(path))));
+            }
+        }
+        leader.wait().await?;
+        Ok(submodules)
+    }
+
+    /// Its output. `None` if it fails.
+    async fn ask(&self, directory: &Path, arguments: &[&str]) -> io::Result<Option<Vec<u8>>> {
+        let mut leader = self.start(directory, arguments)?;
         let mut output = Vec::new();
         if let Some(pipe) = leader.take_stdout() {
             pipe.take(OUTPUT_BYTES).read_to_end(&mut output).await?;
@@ -124,21 +154,15 @@ impl Git<'_> {
 /// The findings so far.
 struct Reading<'a> {
     /// The writable places.
-    open: &'a [PathBuf],
+    open: &'a OpenPlaces,
     home: &'a Path,
     /// Whether the policy opens repositories, except their hooks.
     is_git_open: bool,
     /// Repositories with another name than `.git`.
     repositories: Vec<PathBuf>,
+    /// The directories of submodules, checked out or not.
+    submodules: BTreeSet<PathBuf>,
     found: NamedByGit,
-}
-
-/// Why a path cannot be protected.
-enum Unprotected {
-    /// It is a whole writable place, or above one.
-    Whole,
-    /// It leads through a link that code can replace.
-    Link(PathBuf),
 }
 
 impl Reading<'_> {
@@ -183,7 +207,28 @@ impl Reading<'_> {
         for file in read {
             self.include(&file);
         }
+        self.protect_submodules(&top, git.submodules(&top).await?);
         Ok(())
+    }
+
+    /// Protects the repositories of submodules, also of those that are not checked out: git on the host enters each directory
+    /// that its index names, and runs what a repository there configures. Repositories that the policy opens configure anything.
+    fn protect_submodules(&mut self, top: &Path, submodules: Vec<PathBuf>) {
+        if self.is_git_open {
+            return;
+        }
+        for submodule in submodules {
+            if self.submodules.len() == MOST_SUBMODULES {
+                return self.tell(format!(
+                    "the repositories of {MOST_SUBMODULES} submodules are protected, and there are more"
+                ));
+            }
+            let directory = top.join(&submodule);
+            if let Err(why) = self.protect(&directory.join(".git")) {
+                self.tell(unprotected("submodule", &submodule.display().to_string(), &why));
+            }
+            self.submodules.insert(directory);
+        }
     }
 
     /// Protects what a setting names. Returns the file that it includes.
@@ -239,14 +284,14 @@ impl Reading<'_> {
             let of_file = self.protect(&path);
             if let Err(why) = of_file {
                 self.tell(unprotected(&setting.key, &setting.value, &why));
-            } else if matches!(beside, Some(Err(Unprotected::Whole))) && self.is_open(&path) {
+            } else if matches!(beside, Some(Err(Unprotected::Whole))) && self.open.are_above(&path) {
                 self.tell(format!(
                     "git runs `{}` (`{}`): the file is protected, but code can put modules beside it",
                     setting.value, setting.key
                 ));
             }
         }
-        if imports_from_working_directory(&setting.value) && self.is_open(&top.join("x")) {
+        if imports_from_working_directory(&setting.value) && self.open.are_above(&top.join("x")) {
             self.tell(format!(
                 "git runs `{}` (`{}`), and Python then imports modules from the workspace, where code can put them: \
                  add `-P`, or `-I` before Python 3.11",
@@ -275,42 +320,13 @@ impl Reading<'_> {
         }
     }
 
-    /// Protects `path`, and the directories of links that lead there, as far as code can write them.
     fn protect(&mut self, path: &Path) -> Result<(), Unprotected> {
-        let Ok(mut steps) = resolution_steps(path) else { return Err(Unprotected::Link(path.to_owned())) };
-        let real = steps.pop().unwrap_or_default();
-        for step in steps {
-            if !step.is_symlink() || !self.is_open(&step) {
-                continue;
-            }
-            match step.parent() {
-                Some(directory) if !self.is_whole(directory) => {
-                    self.found.paths.insert(directory.to_owned());
-                }
-                _ => return Err(Unprotected::Link(step)),
-            }
-        }
-        if self.is_whole(&real) {
-            return Err(Unprotected::Whole);
-        }
-        if self.is_open(&real) {
-            self.found.paths.insert(real);
-        }
-        Ok(())
+        self.open.protect(path, &mut self.found.paths)
     }
 
     fn is_in_repository(&self, path: &Path) -> bool {
         let is_in_git = path.components().any(|part| part.as_os_str() == ".git");
         is_in_git || self.repositories.iter().any(|repository| path.starts_with(repository))
-    }
-
-    fn is_open(&self, path: &Path) -> bool {
-        self.open.iter().any(|open| path.starts_with(open))
-    }
-
-    /// Whether `path` cannot be protected without closing a whole writable place.
-    fn is_whole(&self, path: &Path) -> bool {
-        self.open.iter().any(|open| open == path)
     }
 }
 

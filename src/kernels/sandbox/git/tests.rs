@@ -152,6 +152,23 @@ async fn repositories_above_below_and_elsewhere_are_read_too() {
 }
 
 #[tokio::test]
+async fn the_repositories_of_submodules_are_protected_though_they_are_missing_or_deep() {
+    let Some(scene) = Scene::new() else { return };
+    scene.git(".", &["init", "-q", "lib"]);
+    scene.git("lib", &["commit", "-q", "--allow-empty", "-m", "x"]);
+    for path in ["sub", "a/b/c/d/e/deep"] {
+        let add = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "../lib", path];
+        scene.git("ws", &add);
+    }
+    scene.git("ws", &["commit", "-q", "-m", "x"]);
+    scene.git("ws", &["submodule", "--quiet", "deinit", "-f", "sub"]);
+    std::fs::remove_file(scene.workspace.join("sub/.git")).ok();
+    scene.git("ws/a/b/c/d/e/deep", &["config", "core.hooksPath", "own-hooks"]);
+    let paths = ["a/b/c/d/e/deep/.git", "a/b/c/d/e/deep/own-hooks", "sub/.git"];
+    scene.check(&scene.read().await, &paths, &[]);
+}
+
+#[tokio::test]
 async fn nothing_that_is_configured_runs_when_it_is_read() {
     let Some(scene) = Scene::new() else { return };
     let marker = scene.base().join("ran");

@@ -31,7 +31,7 @@ pub(crate) use self::paths::{PathPattern, resolution_steps};
 pub(crate) use self::policy_paths::PolicyPaths;
 pub(crate) use self::rules::Rules;
 pub(super) use self::top_names::takes_permission;
-pub(super) use self::trusted::{is_directory, placeholder};
+pub(super) use self::trusted::{MODULES, is_directory, placeholder};
 use super::domain::DomainError;
 use super::stubs::is_stub;
 use crate::ground::files::small;

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::paths::{PathPattern, real};
 use super::policy_paths::PolicyPaths;
 use super::schema::shown;
+use super::top_names::takes_permission;
 use super::trusted;
 use crate::ground::text::visible::line;
 
@@ -108,13 +109,16 @@ impl OnDefault {
     }
 }
 
-/// Whether a path is the workspace, which the default opens for writing, or lies in it without a name that begins with a dot:
-/// what the default hides there has such a name.
+/// Whether a path is the workspace, which the default opens for writing, or lies in it and has no name that an entry permits: one
+/// that begins with a dot, as what the default hides there, or one of a file or directory that configures programs.
 fn is_ordinary(text: &str, paths: &PolicyPaths) -> bool {
     let Ok(pattern) = PathPattern::resolve(text, &paths.workspace, &paths.home) else { return false };
     let workspace = real(&paths.workspace).unwrap_or_else(|_| paths.workspace.clone());
     let below = pattern.path().and_then(|path: &Path| path.strip_prefix(&workspace).ok());
-    below.is_some_and(|below| !below.iter().any(|name| name.as_encoded_bytes().starts_with(b".")))
+    below.is_some_and(|below| {
+        let mut names = below.iter().map(|name| name.to_string_lossy());
+        !names.any(|name| name.starts_with('.') || trusted::is_protected(&name) || takes_permission(&name))
+    })
 }
 
 /// Whether a value leaves something closed.

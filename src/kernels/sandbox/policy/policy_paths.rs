@@ -24,6 +24,8 @@ pub(crate) struct PolicyPaths {
     pub(crate) python_prefixes: Vec<PathBuf>,
     /// Files of the host that code must not write: the approval policy, the audit log.
     pub(crate) protected: Vec<PathBuf>,
+    /// Paths that earlier sandboxes in this workspace protected, which are found again however many others code has made.
+    pub(crate) protected_before: Vec<PathBuf>,
     /// Files and directories that code must not even read.
     pub(crate) hidden: Vec<PathBuf>,
     /// Further homes of the user, for which the default policy says the same as for `home`.

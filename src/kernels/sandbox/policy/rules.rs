@@ -9,7 +9,7 @@ use super::closed::{ClosedPaths, PatternRefusal, own};
 use super::homes;
 use super::paths::{PathPattern, PathProblem, real, spelled, usable};
 use super::policy_paths::PolicyPaths;
-use super::trusted::{self, trusted};
+use super::trusted::{self, TrustedPaths, trusted};
 use super::{Problem, SandboxPolicy, SandboxPolicyError};
 use crate::ground::web::AddressRange;
 use crate::kernels::sandbox::domain::DomainRule;
@@ -37,6 +37,8 @@ pub(crate) struct Rules {
     pub(crate) bwrap_path: Option<PathBuf>,
     /// Existing paths that srt makes writable by itself.
     pub(super) opened_by_srt: Vec<PathBuf>,
+    /// Whether the workspace has more files that configure programs in its subdirectories than could be found.
+    pub(crate) is_search_cut: bool,
     /// Relative paths in the document are relative to it.
     pub(super) workspace: PathBuf,
     /// The user's document.
@@ -79,7 +81,13 @@ impl SandboxPolicy {
         }
         let depth = self.document.get("mandatoryDenySearchDepth").and_then(Value::as_u64);
         let is_git_open = self.is_set("filesystem", "allowGitConfig");
-        let (mut top, mut below) = trusted(&closed.workspace, is_git_open, depth.unwrap_or(trusted::DEPTH));
+        let depth = depth.unwrap_or(trusted::DEPTH);
+        let TrustedPaths { mut top, mut below, is_cut } = trusted(
+            &closed.workspace,
+            is_git_open,
+            depth,
+            &directories_of(&paths.protected_before, &closed.workspace),
+        );
         // By its own name the policy permits one of them.
         let is_permitted = |path: &Path| {
             !trusted::is_never_permitted(path) && allow_write.iter().any(|open| open.path() == Some(path))
@@ -111,6 +119,7 @@ impl SandboxPolicy {
             allow_all_unix_sockets: self.is_set("network", "allowAllUnixSockets"),
             bwrap_path: self.document.get("bwrapPath").and_then(Value::as_str).map(PathBuf::from),
             opened_by_srt: opened_by_srt(&paths.home),
+            is_search_cut: is_cut,
             workspace: closed.workspace.clone(),
             document: self.document.clone(),
         })
@@ -194,6 +203,12 @@ impl SandboxPolicy {
         })
         .map(drop)
     }
+}
+
+/// The directories below the workspace that these paths are in.
+fn directories_of(paths: &[PathBuf], workspace: &Path) -> BTreeSet<PathBuf> {
+    let below = paths.iter().filter_map(|path| path.parent());
+    below.filter(|parent| parent.starts_with(workspace) && *parent != workspace).map(Path::to_owned).collect()
 }
 
 impl Rules {

@@ -25,14 +25,14 @@ const HARMLESS_ENDINGS: &[&str] = &["ignore", ".ipynb", ".swp", ".swo", ".swx", 
 #[rustfmt::skip]
 const FORMATS: &[&str] = &[
     // Of any program.
-    "cfg", "cnf", "conf", "config", "ini", "json5", "jsonc", "kdl", "plist", "properties", "rc", "toml", "cue", "hcl",
+    "cfg", "cnf", "conf", "config", "ini", "json5", "jsonc", "kdl", "neon", "plist", "properties", "rc", "toml", "cue", "hcl",
     "nix", "dhall", "jsonnet", 
     // Of editors, desktops and projects.
     "code-workspace", "sublime-project", "sublime-workspace", "sublime-settings", "iml", "ipr", "iws", "el", "vim",
     "desktop", "service", "rproj", "xcconfig", "workspace",
     // Of package managers and build tools.
     "bazel", "bzl", "cabal", "cmake", "csproj", "fsproj", "gemspec", "gradle", "kts", "mk", "nimble", "ninja", "opam",
-    "podspec", "props", "pth", "rockspec", "sbt", "sln", "targets", "vcxproj",
+    "podspec", "props", "rockspec", "sbt", "sln", "targets", "vcxproj",
 ];
 
 /// Files in other formats, or in none, by their programs.
@@ -40,25 +40,25 @@ const FORMATS: &[&str] = &[
 const FILES: &[&str] = &[
     // Agents, and what they read as instructions.
     "agent.md", "agents.md", "agents.override.md", "claude.local.md", "claude.md", "copilot-instructions.md",
-    "crush.json", "crush.md", "fastagent.config.yaml", "fastagent.secrets.yaml", "gemini.md", "iflow.md", "kilo.json",
-    "mcp.json", "opencode.json", "opencode.md", "qwen.md", "smithery.yaml", "warp.md",
+    "codebuff.json", "crush.json", "crush.md", "fastagent.config.yaml", "fastagent.secrets.yaml", "forge.yaml", "gemini.md",
+    "iflow.md", "kilo.json", "mcp.json", "mcp_agent.config.yaml", "mcp_agent.secrets.yaml", "opencode.json", "opencode.md", "qwen.md", "smithery.yaml", "warp.md",
     // Shells, editors, language servers.
-    "_exrc", "_gvimrc", "_vimrc", "compile_commands.json", "compile_flags.txt", "hie.yaml", "jsconfig.json",
-    "pyrightconfig.json", "session.vim", "tsconfig.json",
+    "_exrc", "_gvimrc", "_vimrc", "analysis_options.yaml", "compile_commands.json", "compile_flags.txt", "hie.yaml", "jsconfig.json",
+    "pyrightconfig.json", "session.vim", "tsconfig.json", "tslint.json", "wallaby.js", "zls.build.json",
     // Version control, and what it runs.
     "head", "hk.pkl", "lefthook.json", "lefthook.yaml", "lefthook.yml", "overcommit.yml", "package.json",
     // Interpreters and tools that read a file where they are started.
-    "autoexec.sas", "conftest.py", "dodo.py", "ipython_config.py", "latexmkrc", "matplotlibrc",
-    "noxfile.py", "profile.do", "pylintrc", "screenrc", "setup.py", "sitecustomize.py", "startup.m",
+    "autoexec.sas", "celeryconfig.py", "config.nims", "conftest.py", "dodo.py", "fabfile.py", "ipython_config.py", "latexmkrc", "matplotlibrc",
+    "noxfile.py", "pathdef.m", "profile.do", "pylintrc", "screenrc", "setup.py", "sitecustomize.py", "startup.m",
     "usercustomize.py", "xonshrc",
     // Package managers and build tools.
     "angular.json", "bb.edn", "biome.json", "bower.json", "brewfile", "bsconfig.json", "build.bazel", "build.mill",
-    "build.rs", "build.sc", "build.xml", "build.zig", "cabal.project", "capfile", "cmakelists.txt",
+    "build.rs", "build.sc", "build.xml", "build.zig", "build.zig.zon", "cabal.project", "capfile", "cmakelists.txt",
     "cmakepresets.json", "cmakeuserpresets.json", "composer.json", "containerfile", "deno.json", "deps.edn",
     "devbox.json", "devcontainer.json", "devenv.yaml", "dockerfile", "dprint.json", "dub.json", "dune",
-    "dune-project", "earthfile", "elm.json", "flake.lock", "gemfile", "global.json", "gnumakefile", "go.mod", "go.work",
-    "gradlew", "gulpfile.js", "guardfile", "jenkinsfile", "justfile", "lakefile.lean", "lean-toolchain", "lerna.json",
-    "makefile", "meson.build", "mix.exs", "module.bazel", "mvnw", "nx.json", "package.swift", "packages.json",
+    "dune-project", "dune-workspace", "earthfile", "elm.json", "flake.lock", "gemfile", "global.json", "gnumakefile", "go.mod", "go.work",
+    "gradlew", "guardfile", "jenkinsfile", "justfile", "lakefile.lean", "lean-toolchain", "lerna.json",
+    "makefile", "meson.build", "mise", "mix.exs", "module.bazel", "mvnw", "nodemon.json", "nx.json", "package.swift", "packages.json",
     "phpunit.xml", "pipfile", "pklproject", "pnpm-workspace.yaml", "podfile", "pom.xml", "procfile", "project.clj", "project.json",
     "rakefile", "rescript.json", "rush.json", "rust-toolchain", "sconstruct", "shadow-cljs.edn", "stack.yaml",
     "turbo.json", "vagrantfile", "wscript",
@@ -68,9 +68,10 @@ const FILES: &[&str] = &[
 #[rustfmt::skip]
 const FAMILIES: &[(&str, &str)] = &[
     ("", ".config.cjs"), ("", ".config.cts"), ("", ".config.js"), ("", ".config.json"), ("", ".config.mjs"),
-    ("", ".config.mts"), ("", ".config.ts"), ("", ".local.json"), ("", "rc.cjs"), ("", "rc.js"), ("", "rc.json"),
-    ("", "rc.mjs"), ("", "rc.yaml"), ("", "rc.yml"), ("devenv.", ""), ("jupyter_", "_config.json"),
-    ("jupyter_", "_config.py"), ("lefthook-local.", ""), ("mkdocs.", "yml"), ("taskfile.", ""),
+    ("", ".conf.js"), ("", ".conf.py"), ("", ".config.mts"), ("", ".config.ts"), ("", ".config.yaml"), ("", ".config.yml"),
+    ("", ".local.json"), ("_", ".yml"), ("gruntfile.", ""), ("gulpfile.", ""), ("", "rc.cjs"), ("", "rc.js"), ("", "rc.json"),
+    ("", "rc.mjs"), ("", "rc.yaml"), ("", "rc.yml"), ("devenv.", ""), ("jupyter", "_config.json"),
+    ("jupyter", "_config.py"), ("lefthook-local.", ""), ("mkdocs.", "yml"), ("taskfile.", ""),
     ("vitest.workspace.", ""), ("wrangler.", ""),
 ];
 
@@ -185,6 +186,7 @@ mod tests {
             "x.geojson",
             "x.xml",
             "x.npz",
+            "model.pth",
             "train.log",
             "Dockerfile.txt",
         ] {

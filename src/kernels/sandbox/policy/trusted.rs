@@ -3,8 +3,10 @@
 //!
 //! Ordinary source (`package.json`, `Makefile`) is not among them: programs run it only on command.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
+use super::paths::real;
 use super::top_names::takes_permission;
 
 /// Directories of tools. Missing ones must not be created.
@@ -71,10 +73,11 @@ const FAMILIES: [(&str, &str); 15] = [
     (".envrc.", ""), ("flake.", ""), ("shell.nix", ""), ("devenv.", ""), ("devbox.", ""),
 ];
 
-/// The packages that `npx ipybox` takes from a workspace in place of the real ones, without a sandbox. If directories above them
-/// are missing, the first of them cannot be made.
-const OWN_PACKAGES: [&str; 3] =
-    ["node_modules/ipybox", "node_modules/@ipybox-rs", "node_modules/.bin/ipybox"];
+/// The directory of npm's packages.
+pub(in crate::kernels::sandbox) const MODULES: &str = "node_modules";
+/// The packages in it that `npx ipybox` takes from a workspace in place of the real ones, without a sandbox. If directories above
+/// them are missing, the first of them cannot be made.
+const OWN_PACKAGES: [&str; 3] = ["ipybox", "@ipybox-rs", ".bin/ipybox"];
 
 /// Names at the top that other rules are about.
 const ELSEWHERE: [&str; 3] = [".git", ".env", ".ipybox"];
@@ -84,18 +87,34 @@ const BARE_REPOSITORY: &str = "HEAD";
 
 /// The default depth of the search below the workspace.
 pub(super) const DEPTH: u64 = 3;
-/// The most entries that are searched, and the most matches that are protected. Code may have created any
-/// number.
+/// The most entries that are searched, the most repositories and the most other matches that are protected. Code may have created
+/// any number.
 const MOST_ENTRIES: usize = 50_000;
+const MOST_REPOSITORIES: usize = 1000;
 const MOST_FOUND: usize = 400;
 /// The depth to which submodules and parts of their names are searched below `.git/modules`.
 const SUBMODULE_DEPTH: u32 = 4;
 /// Directories that are not searched: they are large, and installed.
 const NOT_SEARCHED: [&str; 2] = ["node_modules", "site-packages"];
 
-/// The paths that must not be written: at the top of `workspace`, existing or not, and existing ones further
-/// down.
-pub(super) fn trusted(workspace: &Path, is_git_open: bool, depth: u64) -> (Vec<PathBuf>, Vec<PathBuf>) {
+/// The paths that must not be written.
+pub(super) struct TrustedPaths {
+    /// At the top of the workspace, existing or not.
+    pub(super) top: Vec<PathBuf>,
+    /// Existing ones further down.
+    pub(super) below: Vec<PathBuf>,
+    /// Whether there are more than can be found.
+    pub(super) is_cut: bool,
+}
+
+/// Finds the paths in `workspace` that must not be written. Those in `directories`, which were found in earlier sandboxes, come
+/// first, however many others code has made since.
+pub(super) fn trusted(
+    workspace: &Path,
+    is_git_open: bool,
+    depth: u64,
+    directories: &BTreeSet<PathBuf>,
+) -> TrustedPaths {
     let filled = FILLED_FILES.iter().map(|(name, _)| name);
     let top = DIRECTORIES.iter().chain(&FILES).chain(filled).map(|name| workspace.join(name));
     let there = FILES_IF_THERE.iter().map(|name| workspace.join(name)).filter(|path| path.exists());
@@ -110,28 +129,45 @@ pub(super) fn trusted(workspace: &Path, is_git_open: bool, depth: u64) -> (Vec<P
         top.push(git.join("hooks"));
         hooks_of_submodules(&git.join("modules"), SUBMODULE_DEPTH, &mut top);
     }
-    let mut search = Search { found: Vec::new(), entries: 0, is_git_open };
+    let mut search = Search {
+        found: BTreeSet::new(),
+        others: None,
+        repositories: None,
+        entries: 0,
+        is_cut: false,
+        is_git_open,
+    };
+    for directory in directories {
+        search.take(directory);
+    }
+    search.repositories = Some(0);
+    search.others = Some(0);
     search.take_entries(workspace, |name| {
         let is_of_any_program = name.starts_with('.') && !ELSEWHERE.contains(&name) && takes_permission(name);
         is_of_family(name) || is_of_any_program
     });
     search.below(workspace, depth);
-    if search.is_over() {
-        tracing::warn!(
-            workspace = %workspace.display(),
-            "the workspace is too large to protect all that configures other programs further down in it"
-        );
-    }
-    (top, search.found)
+    TrustedPaths { top, below: search.found.into_iter().collect(), is_cut: search.is_cut }
 }
 
-/// The places that programs would take ipybox from. A link there is of an installation, and nothing can be mounted on it.
-fn own_packages(workspace: &Path) -> impl Iterator<Item = PathBuf> {
-    let has_no_link = move |path: &PathBuf| {
-        let mut parts = path.ancestors().take_while(|part| *part != workspace);
-        !parts.any(Path::is_symlink)
+/// The places that programs would take ipybox from. Nothing can be mounted on a link: if `node_modules` is one, they are where it
+/// leads, and the top level is looked after while cells run; if one below is, the directory that it is in is closed.
+fn own_packages(workspace: &Path) -> BTreeSet<PathBuf> {
+    let Ok(modules) = real(&workspace.join(MODULES)) else { return BTreeSet::new() };
+    if !modules.starts_with(workspace) {
+        return BTreeSet::new();
+    }
+    let place = |package: &&str| {
+        let mut reached = modules.clone();
+        for name in Path::new(package) {
+            if reached.join(name).is_symlink() {
+                return reached;
+            }
+            reached.push(name);
+        }
+        reached
     };
-    OWN_PACKAGES.iter().map(|name| workspace.join(name)).filter(has_no_link)
+    OWN_PACKAGES.iter().map(place).collect()
 }
 
 fn is_of_family(name: &str) -> bool {
@@ -160,33 +196,39 @@ pub(in crate::kernels::sandbox) fn is_directory(name: &str) -> bool {
 }
 
 struct Search {
-    found: Vec<PathBuf>,
+    found: BTreeSet<PathBuf>,
+    /// The number of repositories, once it is limited.
+    repositories: Option<usize>,
+    /// The number of other matches, once it is limited.
+    others: Option<usize>,
     entries: usize,
+    /// Whether something was left out.
+    is_cut: bool,
     is_git_open: bool,
 }
 
 impl Search {
-    fn is_over(&self) -> bool {
-        self.entries >= MOST_ENTRIES || self.found.len() >= MOST_FOUND
-    }
-
-    /// Searches the subdirectories of `directory`. Follows no links.
+    /// Searches the subdirectories of `directory`, the nearest first. Follows no links.
     fn below(&mut self, directory: &Path, depth: u64) {
-        let Ok(entries) = std::fs::read_dir(directory) else { return };
-        for entry in entries.flatten() {
-            if self.is_over() {
-                return;
-            }
-            self.entries += 1;
-            let name = entry.file_name();
-            let is_searched = entry.file_type().is_ok_and(|kind| kind.is_dir())
-                && !name.to_str().is_some_and(|name| {
-                    NOT_SEARCHED.contains(&name) || DIRECTORIES.contains(&name) || name == ".git"
-                });
-            if is_searched {
-                self.take(&entry.path());
-                if depth > 1 {
-                    self.below(&entry.path(), depth - 1);
+        let mut directories = VecDeque::from([(directory.to_owned(), depth)]);
+        while let Some((directory, depth)) = directories.pop_front() {
+            let Ok(entries) = std::fs::read_dir(directory) else { continue };
+            for entry in entries.flatten() {
+                if self.entries == MOST_ENTRIES {
+                    self.is_cut = true;
+                    return;
+                }
+                self.entries += 1;
+                let name = entry.file_name();
+                let is_searched = entry.file_type().is_ok_and(|kind| kind.is_dir())
+                    && !name.to_str().is_some_and(|name| {
+                        NOT_SEARCHED.contains(&name) || DIRECTORIES.contains(&name) || name == ".git"
+                    });
+                if is_searched {
+                    self.take(&entry.path());
+                    if depth > 1 {
+                        directories.push_back((entry.path(), depth - 1));
+                    }
                 }
             }
         }
@@ -199,7 +241,7 @@ impl Search {
         self.take_repository(&directory.join(".git"));
         if directory.ends_with(".github") {
             // Of agents; the rest is ordinary source.
-            self.take_one(directory.join("hooks"));
+            self.take_one(directory.join("hooks"), false);
         }
         self.take_entries(directory, is_configuration);
     }
@@ -207,25 +249,30 @@ impl Search {
     /// Of a submodule or a worktree it is a file, which says where the repository is.
     fn take_repository(&mut self, git: &Path) {
         let is_whole = !self.is_git_open || git.is_file();
-        self.take_one(if is_whole { git.to_owned() } else { git.join("hooks") });
+        let path = if is_whole { git.to_owned() } else { git.join("hooks") };
+        let is_over = self.repositories.is_some_and(|found| found >= MOST_REPOSITORIES);
+        let found = usize::from(self.take_one(path, is_over));
+        self.repositories = self.repositories.map(|before| before + found);
     }
 
     fn take_entries(&mut self, directory: &Path, is_taken: fn(&str) -> bool) {
         let Ok(entries) = std::fs::read_dir(directory) else { return };
         for entry in entries.flatten() {
-            if self.is_over() {
-                return;
-            }
             if entry.file_name().to_str().is_some_and(is_taken) {
-                self.take_one(entry.path());
+                let is_over = self.others.is_some_and(|found| found >= MOST_FOUND);
+                let found = usize::from(self.take_one(entry.path(), is_over));
+                self.others = self.others.map(|before| before + found);
             }
         }
     }
 
-    fn take_one(&mut self, path: PathBuf) {
-        if path.symlink_metadata().is_ok_and(|found| !found.is_symlink()) {
-            self.found.push(path);
+    /// Returns whether there was something new, and room for it.
+    fn take_one(&mut self, path: PathBuf, is_over: bool) -> bool {
+        if !path.symlink_metadata().is_ok_and(|found| !found.is_symlink()) || self.found.contains(&path) {
+            return false;
         }
+        self.is_cut |= is_over;
+        !is_over && self.found.insert(path)
     }
 }
 
@@ -245,11 +292,18 @@ fn hooks_of_submodules(modules: &Path, depth: u32, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Whether an entry of a policy that names such a file or directory permits code to write what is protected otherwise.
+pub(super) fn is_protected(name: &str) -> bool {
+    is_configuration(name) || name == MODULES || name == BARE_REPOSITORY
+}
+
 /// Whether no policy permits to write `path`: a repository, the file that makes one, a package of ours.
 pub(super) fn is_never_permitted(path: &Path) -> bool {
     let is_of_git =
         path.components().any(|part| part.as_os_str() == ".git") || path.ends_with(BARE_REPOSITORY);
-    is_of_git || OWN_PACKAGES.iter().any(|own| path.ends_with(own))
+    is_of_git
+        || path.ends_with(MODULES)
+        || OWN_PACKAGES.iter().any(|own| path.ends_with(Path::new(MODULES).join(own)))
 }
 
 /// Whether `directory` is a repository under another name than `.git`, which a file `.git` may refer to.

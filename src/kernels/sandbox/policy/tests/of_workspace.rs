@@ -47,6 +47,19 @@ fn each_opening_is_named() {
             "`filesystem.allowRead`: `\"~\"`",
         ],
     );
+    for name in [
+        "opencode.json",
+        "mise.toml",
+        "Makefile",
+        "node_modules",
+        "HEAD",
+        "sub/uv.toml",
+        "a/lefthook.yml",
+        "b/node_modules/ipybox",
+    ] {
+        let entry = format!(r#""allowWrite": [".", "{name}", "data"]"#);
+        opens(&entry, &[&format!("`filesystem.allowWrite`: `\"{name}\"`")]);
+    }
     let network = r#""allowAllUnixSockets": true, "tlsTerminate": {}, "httpProxyPort": 8080"#;
     assert_eq!(openings(network, "", "").len(), 3);
     let top = r#""bwrapPath": "/opt/bwrap", "mandatoryDenySearchDepth": 1, "seccomp": {}, "credentials": {}"#;

@@ -10,10 +10,46 @@ fn no_code_makes_a_package_that_npx_takes_for_ipybox() {
     };
     let names = ["node_modules/ipybox", "node_modules/@ipybox-rs", "node_modules/.bin/ipybox"];
     assert!(names.iter().all(|name| is_closed(name)));
-    // Of an installation, which cannot be protected, and does not keep a session from starting.
+    // Of an installation: nothing can be mounted on a link, and code could replace it.
     std::fs::create_dir_all(host.root.join("home/ws/node_modules/.bin")).unwrap();
     symlink("../ipybox/bin/ipybox.js", host.root.join("home/ws/node_modules/.bin/ipybox")).unwrap();
     assert_eq!(names.map(is_closed), [true, true, false]);
+    assert!(is_closed("node_modules/.bin"));
+    symlink(".pnpm/ipybox", host.root.join("home/ws/node_modules/ipybox")).unwrap();
+    assert!(is_closed("node_modules"));
+}
+
+#[test]
+fn packages_are_closed_where_a_link_leads_to_though_nothing_is_there() {
+    for target in ["store/modules", "missing"] {
+        let host = Host::new();
+        std::fs::create_dir_all(host.root.join("home/ws/store/modules")).unwrap();
+        symlink(target, host.root.join("home/ws/node_modules")).unwrap();
+        let denied = host.settings(&host.rules("").unwrap(), "denyWrite");
+        assert!(denied.contains(&format!("ROOT/home/ws/{target}/ipybox")), "{denied:?}");
+    }
+}
+
+#[test]
+fn what_was_there_before_stays_closed_however_much_code_makes_later() {
+    let mut host = Host::new();
+    let workspace = host.root.join("home/ws");
+    std::fs::create_dir_all(workspace.join("zz/deep/project/.git")).unwrap();
+    std::fs::create_dir_all(workspace.join("zz/deep/project/.vscode")).unwrap();
+    let is_closed = |host: &Host, name: &str| {
+        let denied = host.settings(&host.rules("").unwrap(), "denyWrite");
+        denied.contains(&format!("ROOT/home/ws/zz/deep/project/{name}"))
+    };
+    assert!([".git", ".vscode"].iter().all(|name| is_closed(&host, name)));
+    assert!(!host.rules("").unwrap().is_search_cut);
+    for decoy in 0..1100 {
+        std::fs::create_dir_all(workspace.join(format!("a{decoy}/.git"))).unwrap();
+        std::fs::create_dir_all(workspace.join(format!("a{decoy}/.vscode"))).unwrap();
+    }
+    assert!(host.rules("").unwrap().is_search_cut);
+    assert!(![".git", ".vscode"].iter().any(|name| is_closed(&host, name)));
+    host.paths.protected_before = vec![workspace.join("zz/deep/project/.git")];
+    assert!([".git", ".vscode"].iter().all(|name| is_closed(&host, name)));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The files that a command in git's configuration may name; pure.
+//! The files that a command may name; pure.
 
 /// The separators of words of a shell's command. Quotes are among them: they only hold words together.
 const SEPARATORS: &[char] = &['"', '\'', '`', ';', '&', '|', '(', ')', '<', '>', '=', ',', ':', '{', '}'];
@@ -54,7 +54,8 @@ pub(super) fn words(command: &str) -> Vec<Word> {
     words
 }
 
-fn is_script(word: &str) -> bool {
+/// Whether a name has the ending of a script.
+pub(super) fn is_script(word: &str) -> bool {
     let ending = word.rsplit_once('.').filter(|(stem, _)| !stem.is_empty());
     ending.is_some_and(|(_, ending)| SCRIPTS.contains(&ending.to_ascii_lowercase().as_str()))
 }
