@@ -17,7 +17,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "CLIENT|FILE")]
     pub(super) from: Vec<String>,
 
-    /// Import all without asking, and keep their secrets apart
+    /// Import all without asking, and keep their secrets apart; servers from files that sandboxed code could write only by name
     #[arg(long, short)]
     pub(super) yes: bool,
 

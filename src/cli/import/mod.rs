@@ -40,7 +40,8 @@ pub(super) fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     let chosen = if args.dry_run || wanted.is_empty() {
         Vec::new()
     } else if args.yes {
-        wanted
+        let is_named = !args.names.is_empty() || !args.from.is_empty();
+        if is_named { wanted } else { without_exposed(wanted) }
     } else if !args.json && ask::can_ask() {
         ask::choose(&wanted).context("ask")?
     } else {
@@ -69,6 +70,21 @@ pub(super) fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     }
     let has_failed = outcomes.values().any(|outcome| outcome.error.is_some());
     Ok(if has_failed { ExitCode::FAILURE } else { readable })
+}
+
+/// Leaves out servers from files that code could write: `--yes` alone is no consent to what code has written.
+fn without_exposed(wanted: Vec<ImportServer>) -> Vec<ImportServer> {
+    let (exposed, trusted): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|server| !server.exposed.is_empty());
+    for server in exposed {
+        let files: Vec<String> = server.exposed.iter().map(|file| format!("`{}`", file.display())).collect();
+        print_message(&format!(
+            "`{name}` was left out: code in the sandbox of an earlier session could write {}. If it is yours, give its name: \
+             `ipybox import {name} --yes`",
+            files.join(", "),
+            name = server.name,
+        ));
+    }
+    trusted
 }
 
 /// Leaves the servers of these names, or all if there are none.

@@ -98,6 +98,8 @@ pub struct ImportServer {
     pub secrets: Vec<String>,
     /// The registration under the name.
     pub state: ImportState,
+    /// The files among its origins that code in the sandbox of an earlier session could write.
+    pub exposed: Vec<PathBuf>,
     kept: KeptParameters,
 }
 
@@ -175,12 +177,12 @@ impl Import {
 impl ImportServer {
     /// Notes files that code in the sandbox of an earlier session could write.
     fn note_exposed(&mut self, exposed: &Exposed) {
-        let files = self.origins.iter().filter(|(_, path)| exposed.on_the_way(path).is_some());
-        let notes = files.map(|(_, path)| {
+        let files = self.origins.iter().map(|(_, path)| path);
+        self.exposed = files.filter(|path| exposed.on_the_way(path).is_some()).cloned().collect();
+        self.notes.extend(self.exposed.iter().map(|path| {
             let path = path.display();
             format!("Code in the sandbox of an earlier session could write `{path}`: look at what this server runs.")
-        });
-        self.notes.extend(notes.collect::<Vec<_>>());
+        }));
     }
 
     fn of(
@@ -208,6 +210,7 @@ impl ImportServer {
             name,
             secrets,
             state,
+            exposed: Vec::new(),
             kept,
         })
     }
