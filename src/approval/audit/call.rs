@@ -12,12 +12,11 @@ use super::event::{
     AnnouncedBatch, AuditEvent, AuditVerdict, CallOutcome, DecidedAction, LineRetention, millis,
 };
 use super::handle::{Audit, Log};
-use super::shown;
-use crate::approval::calls::NotedCall;
-use crate::approval::decision::{Consulted, DecidedBy, Decision};
-use crate::approval::denied::Denied;
+use super::notes::NotedCall;
+use super::redacted;
+use crate::approval::action::{Action, Batch, Target};
+use crate::approval::decision::{Consulted, DecidedBy, Decision, Denied};
 use crate::approval::provenance::{Label, Provenance};
-use crate::approval::{Action, Batch, Target};
 
 /// A permitted call. If dropped before its end is recorded, it is recorded as cancelled.
 #[derive(Default)]
@@ -118,7 +117,7 @@ impl Asking {
             asked,
             decision: if is_permitted { AuditVerdict::Accepted } else { AuditVerdict::Denied },
             by: by.word(),
-            rule: by.rule().map(|rule| shown::text(&log.redactor, rule)),
+            rule: by.rule().map(|rule| redacted::text(&log.redactor, rule)),
             earlier: by.is_earlier(),
             grant: grant(log, by).map(Box::new),
             via: (by.was_asked() || *by == DecidedBy::Consent).then(|| match decision.consulted {
@@ -130,7 +129,7 @@ impl Asking {
                 .outcome
                 .as_ref()
                 .err()
-                .map(|denied| shown::text(&log.redactor, &denied.to_string())),
+                .map(|denied| redacted::text(&log.redactor, &denied.to_string())),
         };
         // Created before the wait for the write, in which this future may be dropped. A denied call has no
         // end to record.
@@ -174,7 +173,7 @@ impl OpenCall {
     /// The call runs now, and the session has read data with these labels.
     pub(in crate::approval) fn runs_with(&mut self, read: &BTreeMap<Label, BTreeSet<String>>) {
         if let Some(running) = &mut self.running {
-            let server = |server: &String| shown::text(&running.log.redactor, server);
+            let server = |server: &String| redacted::text(&running.log.redactor, server);
             let redacted = read.iter().map(|(label, servers)| (*label, servers.iter().map(server).collect()));
             running.read = Some(redacted.collect());
         }
@@ -224,9 +223,9 @@ impl OpenCall {
     fn end(&mut self, outcome: CallOutcome, value: &Value) {
         let Some(Running { log, call, begun, read }) = self.running.take() else { return };
         let (result, result_bytes) = match value {
-            Value::String(text) => (shown::text(&log.redactor, text).into(), text.len()),
+            Value::String(text) => (redacted::text(&log.redactor, text).into(), text.len()),
             Value::Null => (Value::Null, 0),
-            value => shown::json(&log.redactor, value),
+            value => redacted::json(&log.redactor, value),
         };
         log.note(&AuditEvent::CallEnded {
             call,
@@ -261,7 +260,7 @@ fn keep(log: &Log, action: &Action, by: &DecidedBy) -> LineRetention {
 }
 
 fn asked(log: &Log, action: &Action) -> DecidedAction {
-    let text = |text: &str| shown::text(&log.redactor, text);
+    let text = |text: &str| redacted::text(&log.redactor, text);
     let cell = match action.target {
         // An action for the client belongs to no cell.
         Target::Host => 0,
@@ -274,7 +273,7 @@ fn asked(log: &Log, action: &Action) -> DecidedAction {
         tool: text(&action.tool_name),
         target: text(&action.target.to_string()),
         annotations: action.annotations,
-        arguments: shown::json(&log.redactor, &action.tool_args).0,
+        arguments: redacted::json(&log.redactor, &action.tool_args).0,
         provenance: action.known.as_deref().map(|known| Box::new(redacted(log, known))),
         batch: action.batch.as_ref().map(|place| Box::new(announced(log, place.batch()))),
     }
@@ -285,22 +284,22 @@ fn redacted(log: &Log, known: &Provenance) -> Provenance {
     let mut known = known.clone();
     for origin in &mut known.origins {
         for name in [&mut origin.argument, &mut origin.server, &mut origin.tool] {
-            *name = shown::text(&log.redactor, name);
+            *name = redacted::text(&log.redactor, name);
         }
     }
     known
 }
 
 fn announced(log: &Log, batch: &Batch) -> AnnouncedBatch {
-    let title = shown::text(&log.redactor, batch.title());
+    let title = redacted::text(&log.redactor, batch.title());
     AnnouncedBatch { id: batch.id().to_owned(), title, size: batch.size() }
 }
 
 /// The grant that decided: its id and what is left of it; all of it where it was given.
 fn grant(log: &Log, by: &DecidedBy) -> Option<Value> {
     match by {
-        DecidedBy::Granted(given) => Some(shown::json(&log.redactor, given).0),
-        DecidedBy::Grant(used) => Some(shown::json(&log.redactor, used).0),
+        DecidedBy::Granted(given) => Some(redacted::json(&log.redactor, given).0),
+        DecidedBy::Grant(used) => Some(redacted::json(&log.redactor, used).0),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::event::{AuditEvent, millis};
 use super::handle::{Audit, Log};
-use super::shown;
+use super::redacted;
 
 /// The output of a cell.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,7 +35,7 @@ impl Audit {
         AuditedCell(self.log().map(|log| {
             let cell = log.cells.fetch_add(1, Ordering::Relaxed) + 1;
             log.running.store(cell, Ordering::Relaxed);
-            let logged = log.has_everything().then(|| shown::text(&log.redactor, code));
+            let logged = log.has_everything().then(|| redacted::text(&log.redactor, code));
             log.note(&AuditEvent::CellStarted { cell, chars: code.chars().count(), code: logged });
             Running { log: Arc::clone(log), cell, begun: Instant::now() }
         }))
@@ -57,7 +57,7 @@ impl AuditedCell {
             duration_ms: millis(begun.elapsed()),
             output_chars: output.chars,
             images: output.images,
-            output: log.has_everything().then(|| shown::text(&log.redactor, output.excerpt)),
+            output: log.has_everything().then(|| redacted::text(&log.redactor, output.excerpt)),
         });
     }
 }

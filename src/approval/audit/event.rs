@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::approval::ToolAnnotations;
+use crate::approval::action::ToolAnnotations;
 use crate::approval::provenance::{Label, Provenance};
 use crate::ground::text::{rfc3339, visible};
 

@@ -12,9 +12,9 @@ use serde::Deserialize;
 
 use super::event::{AuditEvent, Face, LineRetention};
 use super::file::LogFile;
-use super::shown;
+use super::history::{self, PastDecision};
+use super::redacted;
 use super::writer::AuditWriter;
-use crate::approval::history::{self, PastDecision};
 use crate::ground::text::Redactor;
 
 /// The number of decisions of the policy on one tool that are evidence in a session. That many show that code has
@@ -123,7 +123,7 @@ impl Audit {
             version: env!("CARGO_PKG_VERSION"),
             face,
             process: std::process::id(),
-            workspace: shown::text(&redactor, &workspace.to_string_lossy()),
+            workspace: redacted::text(&redactor, &workspace.to_string_lossy()),
         };
         let writer = AuditWriter::start(file, evidence, &begin).map_err(not_opened)?;
         let (cells, running) = (AtomicU64::new(0), AtomicU64::new(0));

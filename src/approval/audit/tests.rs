@@ -6,9 +6,12 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::approval::{
-    Action, ApprovalQueue, Approver, Attempt, Denied, Effect, Gate, Policy, Standing, Target, ToolAnnotations,
-};
+use crate::approval::action::{Action, Target, ToolAnnotations};
+use crate::approval::decision::Denied;
+use crate::approval::gate::{Attempt, Gate};
+use crate::approval::policy::{Effect, Policy};
+use crate::approval::question::{ApprovalQueue, Approver};
+use crate::approval::standing::Standing;
 use crate::ground::env::Variables;
 
 /// A log in a directory of its own.

@@ -1,5 +1,14 @@
 //! The gate: all decisions about actions are made here.
 
+mod attempt;
+mod earlier_answers;
+mod expected;
+mod known_data;
+mod permit;
+#[cfg(test)]
+mod tests;
+mod user;
+
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -7,32 +16,32 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::action::Action;
-use super::audit::{Audit, OpenCall};
-use super::batch::{Batch, InBatch};
-use super::calls::Calls;
-use super::decision::{ChosenBy, Consulted, DecidedBy, Decision};
-use super::denied::Denied;
-use super::grant::{Granting, Grants};
-use super::history;
-use super::notice::{Notice, Noticed, Watcher, how};
-use super::permit::{self, Permit};
-use super::policy::{Effect, Judgement, Policy};
-use super::queue::{ApprovalQueue, Approver};
-use super::request::{Answer, AnswerVia, ApprovalRequest, Reply, Response, held_for};
-use super::standing::Standing;
+pub(crate) use self::attempt::{Attempt, CheckedCall};
+pub(crate) use self::expected::Expected;
+pub(crate) use self::permit::Permit;
+pub(crate) use self::user::OnPage;
+use crate::approval::action::{Action, Batch, InBatch};
+use crate::approval::audit::{Audit, Calls, OpenCall, history};
+use crate::approval::decision::{ChosenBy, Consulted, DecidedBy, Decision, Denied};
+use crate::approval::grant::{Granting, Grants};
+use crate::approval::policy::{Effect, Judgement, Policy};
 use crate::approval::provenance::Memory;
+use crate::approval::question::{
+    Answer, AnswerVia, ApprovalQueue, ApprovalRequest, Approver, Notice, Noticed, Reply, Response, Watcher,
+    held_for, how,
+};
+use crate::approval::standing::Standing;
 use crate::ground::telemetry::{self, Context};
 
 /// Decides about all actions of a session, and records each decision before it takes effect.
 pub(crate) struct Gate {
-    pub(super) policy: Policy,
-    pub(super) standing: Arc<Standing>,
-    pub(super) grants: Arc<Grants>,
-    pub(super) timeout: Duration,
-    pub(super) audit: Audit,
+    policy: Policy,
+    standing: Arc<Standing>,
+    grants: Arc<Grants>,
+    timeout: Duration,
+    audit: Audit,
     /// The record of what the session has read, and others of its client; `None` if nobody needs to know.
-    pub(super) memory: Option<Arc<Memory>>,
+    memory: Option<Arc<Memory>>,
     /// Decides about the current calls of code in the kernel, whose cell has this context.
     current: Mutex<(Approver, Context)>,
     /// Is notified of the questions that users are asked.
@@ -113,7 +122,7 @@ impl Gate {
     }
 
     /// The same, with the context of the cell that runs.
-    pub(super) fn current(&self) -> (Approver, Context) {
+    fn current(&self) -> (Approver, Context) {
         self.current.lock().clone()
     }
 
@@ -185,7 +194,7 @@ impl Gate {
     }
 
     /// The same, about an action of whose data is known what there is to know.
-    pub(super) async fn decide_known(
+    async fn decide_known(
         &self,
         action: Arc<Action>,
         approver: &Approver,
@@ -221,7 +230,7 @@ impl Gate {
         self.judgement(&action, chosen_by).effect == Effect::Ask
     }
 
-    pub(super) fn judgement(&self, action: &Action, chosen_by: ChosenBy) -> Judgement {
+    fn judgement(&self, action: &Action, chosen_by: ChosenBy) -> Judgement {
         let mut judgement = self.policy.judge(action);
         if judgement.effect == Effect::Allow && judgement.rule.is_none() && chosen_by == ChosenBy::Code {
             judgement.effect = Effect::Ask;
@@ -315,11 +324,7 @@ impl Gate {
     }
 
     /// Asks the users of `queue`, and notifies those who watch the session of the question and its end.
-    pub(super) async fn announce_and_ask(
-        &self,
-        action: &Arc<Action>,
-        queue: &Arc<ApprovalQueue>,
-    ) -> Response {
+    async fn announce_and_ask(&self, action: &Arc<Action>, queue: &Arc<ApprovalQueue>) -> Response {
         let mut noticed = Noticed::begin(self.watcher.get(), action, queue);
         let response = self.ask(action, queue).await;
         noticed.decided(&response);
@@ -369,6 +374,3 @@ fn expired(queue: &ApprovalQueue) -> Response {
     queue.expired.fetch_add(1, Ordering::Relaxed);
     Response::Expired
 }
-
-#[cfg(test)]
-mod tests;

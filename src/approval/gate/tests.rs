@@ -3,7 +3,7 @@
 use serde_json::Map;
 
 use super::*;
-use crate::approval::Target;
+use crate::approval::action::Target;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 

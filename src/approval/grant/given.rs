@@ -8,10 +8,9 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::super::action::Action;
-use super::super::like::Like;
 use super::propose::propose;
 use super::{Grant, Life, Outside, can_be_granted};
+use crate::approval::action::{Action, Like};
 
 /// The number of grants at a time; the oldest end before there are more.
 const MOST_GRANTS: usize = 64;
@@ -352,11 +351,11 @@ mod tests {
         for changed in [
             Action { definition: Some("2".to_owned()), ..Action::clone(&send(2)) },
             Action {
-                target: crate::approval::Target::Command("other".to_owned()),
+                target: crate::approval::action::Target::Command("other".to_owned()),
                 ..Action::clone(&send(2))
             },
             Action {
-                annotations: Some(crate::approval::ToolAnnotations::default()),
+                annotations: Some(crate::approval::action::ToolAnnotations::default()),
                 ..Action::clone(&send(2))
             },
         ] {

@@ -8,7 +8,6 @@
 
 mod address;
 mod given;
-mod offer;
 mod path;
 mod pattern;
 mod propose;
@@ -20,10 +19,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::given::GivenGrant;
 pub(super) use self::given::{Granting, Grants, Used};
-pub(crate) use self::offer::{choice, offer};
 pub use self::pattern::Pattern;
-use super::action::{Action, Target};
-use super::{ELICITATION, OURSELVES, shown};
+use crate::approval::action::{Action, ELICITATION, OURSELVES, Target, as_python};
 
 /// The most calls that a grant may allow: nobody can foresee more.
 const MOST_CALLS: u32 = 10_000;
@@ -86,7 +83,7 @@ impl Outside {
 }
 
 impl Grant {
-    fn new(action: &Action, arguments: BTreeMap<String, Pattern>, count: u32) -> Self {
+    pub(super) fn new(action: &Action, arguments: BTreeMap<String, Pattern>, count: u32) -> Self {
         Self {
             server_name: action.server_name.clone(),
             tool_name: action.tool_name.clone(),
@@ -145,7 +142,7 @@ impl Grant {
         let fault = |(name, pattern): (&String, &Pattern)| {
             pattern
                 .fault()
-                .map(|fault| Outside(format!("the pattern of {} is none: {fault}", shown::name(name))))
+                .map(|fault| Outside(format!("the pattern of {} is none: {fault}", as_python::name(name))))
         };
         match self.arguments.iter().find_map(fault) {
             Some(fault) => Err(fault),
@@ -160,17 +157,17 @@ impl Grant {
         }
         for (name, value) in &action.tool_args {
             match self.arguments.get(name) {
-                None => return Err(Outside(format!("the argument {} is not in it", shown::name(name)))),
+                None => return Err(Outside(format!("the argument {} is not in it", as_python::name(name)))),
                 Some(pattern) if !pattern.covers(value) => {
                     let (name, value) =
-                        (shown::name(name), shown::value(value, SHOWN_CHARS, SHOWN_VALUE_CHARS));
+                        (as_python::name(name), as_python::value(value, SHOWN_CHARS, SHOWN_VALUE_CHARS));
                     return Err(Outside(format!("{name}={value} is not {}", pattern.words())));
                 }
                 Some(_) => {}
             }
         }
         match self.arguments.keys().find(|name| !action.tool_args.contains_key(*name)) {
-            Some(missing) => Err(Outside(format!("the argument {} is missing", shown::name(missing)))),
+            Some(missing) => Err(Outside(format!("the argument {} is missing", as_python::name(missing)))),
             None => Ok(()),
         }
     }
@@ -178,13 +175,13 @@ impl Grant {
 
 impl std::fmt::Display for Grant {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&shown::name(&self.server_name))?;
+        formatter.write_str(&as_python::name(&self.server_name))?;
         formatter.write_str(".")?;
-        formatter.write_str(&shown::name(&self.tool_name))?;
+        formatter.write_str(&as_python::name(&self.tool_name))?;
         formatter.write_str("(")?;
         for (index, (name, pattern)) in self.arguments.iter().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
-            write!(formatter, "{separator}{}={pattern}", shown::name(name))?;
+            write!(formatter, "{separator}{}={pattern}", as_python::name(name))?;
         }
         formatter.write_str(")")
     }

@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-use super::super::policy::compare_numbers;
-use super::super::shown;
 use super::address::{domain_of, is_domain, origin_of};
 use super::path::Plain;
+use crate::approval::action::as_python;
+use crate::approval::policy::compare_numbers;
 use crate::ground::text::visible::{Literal, Use};
 
 /// The most characters that may follow a prefix.
@@ -133,7 +133,7 @@ impl Pattern {
 impl std::fmt::Display for Pattern {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Equal(value) => formatter.write_str(&shown::value(value, SHOWN_CHARS, MOST_SHOWN)),
+            Self::Equal(value) => formatter.write_str(&as_python::value(value, SHOWN_CHARS, MOST_SHOWN)),
             _ => write!(formatter, "<{}>", self.words()),
         }
     }
@@ -144,7 +144,7 @@ impl Pattern {
     pub(super) fn words(&self) -> String {
         let literal = |text: &str| Literal(text, Use::Code).to_string();
         match self {
-            Self::Equal(value) => shown::value(value, SHOWN_CHARS, MOST_SHOWN),
+            Self::Equal(value) => as_python::value(value, SHOWN_CHARS, MOST_SHOWN),
             Self::Prefix(prefix) => format!("{} and up to {AFTER_PREFIX} letters or digits", literal(prefix)),
             Self::Domain(domain) => format!("an address at {domain}"),
             Self::Origin(origin) => format!("a URL at {origin}"),

@@ -6,11 +6,11 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Number, Value};
 
-use super::super::action::Action;
 use super::address::{domain_of, is_everybodys, origin_of};
 use super::path::Plain;
 use super::pattern::Pattern;
 use super::{Grant, MOST_ARGUMENTS};
+use crate::approval::action::Action;
 
 /// The number of calls that a proposed grant allows, that of the question among them.
 const COUNT: u32 = 50;
@@ -85,7 +85,7 @@ fn of_numbers(numbers: &[&Number]) -> Option<Pattern> {
         return Some(Pattern::Between { min: (*range.start()).into(), max: (*range.end()).into() });
     }
     let by_value = |one: &&&Number, other: &&&Number| {
-        super::super::policy::compare_numbers(one, other).unwrap_or(std::cmp::Ordering::Equal)
+        crate::approval::policy::compare_numbers(one, other).unwrap_or(std::cmp::Ordering::Equal)
     };
     let (min, max) = (numbers.iter().min_by(by_value)?, numbers.iter().max_by(by_value)?);
     Some(Pattern::Between { min: (*min).clone(), max: (*max).clone() })

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::super::action::{Action, Target, ToolAnnotations};
 use super::condition::Condition;
 use super::glob::{self, Globs};
 use super::operator::TextReader;
 use super::text;
 use super::verdict::Verdict;
+use crate::approval::action::{Action, Target, ToolAnnotations};
 use crate::approval::provenance::{Label, Labels, Provenance};
 
 /// The effect of a rule, in order of strictness.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::record::AuditRecord;
+use crate::approval::audit::AuditRecord;
 
 /// The number of sessions that are looked at.
 const SESSIONS: usize = 5_000;

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead};
 
-use super::super::audit::chain::TAIL;
+use crate::approval::audit::chain::TAIL;
 
 /// The longest line that can be a record: several texts of 64 KiB, all escaped.
 const LONGEST: usize = 8 * 1024 * 1024;

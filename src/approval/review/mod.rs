@@ -15,7 +15,6 @@ mod arguments;
 mod breaks;
 mod grants;
 mod lines;
-mod record;
 mod replay;
 mod report;
 mod tally;
@@ -31,13 +30,13 @@ use chrono::{DateTime, Utc};
 use self::breaks::LinePlace;
 use self::grants::GrantUses;
 use self::lines::LineReader;
-pub(super) use self::record::AuditRecord;
 use self::replay::Replay;
 pub use self::report::AuditReport;
 use self::tally::Tally;
 use self::verify::Verifier;
-use super::audit::chain::Head;
-use super::policy::Policy;
+use crate::approval::audit::AuditRecord;
+use crate::approval::audit::chain::Head;
+use crate::approval::policy::Policy;
 
 /// Which records are counted and replayed. The chain is verified with all of them.
 #[derive(Debug, Clone, Default)]

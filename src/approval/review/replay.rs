@@ -5,12 +5,11 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::super::action::{Action, Target};
-use super::super::policy::{Effect, Policy};
-use super::super::{ELICITATION, OURSELVES};
-use super::record::AuditRecord;
 use super::tally::{by, name, time};
 use super::{AuditFilter, arguments};
+use crate::approval::action::{Action, ELICITATION, OURSELVES, Target};
+use crate::approval::audit::AuditRecord;
+use crate::approval::policy::{Effect, Policy};
 
 /// The number of differences that are listed.
 const LISTED: usize = 1_000;

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use super::AuditFilter;
-use super::arguments;
-use super::record::AuditRecord;
+use super::{AuditFilter, arguments};
+use crate::approval::audit::AuditRecord;
 
 /// The number of sessions that are distinguished.
 const SESSIONS: usize = 5_000;

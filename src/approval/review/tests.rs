@@ -5,11 +5,14 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::super::audit::chain;
 use super::*;
-use crate::approval::{
-    Action, Approver, Audit, AuditContents, CellOutput, Effect, Face, Gate, LogSettings, Standing, Target,
-};
+use crate::approval::AuditContents;
+use crate::approval::action::{Action, Target};
+use crate::approval::audit::{Audit, CellOutput, Face, LogSettings, chain};
+use crate::approval::gate::Gate;
+use crate::approval::policy::Effect;
+use crate::approval::question::Approver;
+use crate::approval::standing::Standing;
 use crate::ground::env::Variables;
 
 /// A log of two sessions side by side, each with a cell and a call; both have ended.

@@ -5,10 +5,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::super::audit::chain::{self, Head};
 use super::breaks::{BreakKind, Breaks, LinePlace};
 use super::lines::Line;
-use super::record::AuditRecord;
+use crate::approval::audit::AuditRecord;
+use crate::approval::audit::chain::{self, Head};
 
 /// The distance at which a record is looked for that another one says it follows.
 const WINDOW: usize = 4096;

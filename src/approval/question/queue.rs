@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::{mpsc, watch};
 
-use super::action::Action;
 use super::request::{AnswerVia, ApprovalRequest, PendingRequest};
-use super::shown::question;
+use crate::approval::action::Action;
+use crate::approval::action::as_python::question;
 
 /// The number of unread requests that the queue holds: those of the largest batch. More wait for room.
 const CAPACITY: usize = 1_000;
@@ -55,9 +55,9 @@ impl Approver {
 /// A queue of approval requests. When its reader is dropped, unread requests are rejected.
 #[derive(Debug)]
 pub(crate) struct ApprovalQueue {
-    pub(super) requests: mpsc::Sender<ApprovalRequest>,
+    pub(in crate::approval) requests: mpsc::Sender<ApprovalRequest>,
     waiting: watch::Sender<usize>,
-    pub(super) expired: AtomicUsize,
+    pub(in crate::approval) expired: AtomicUsize,
     is_attended: watch::Sender<bool>,
     /// Whether requests are shown in dialogs of bounded size.
     shows_dialogs: bool,
@@ -73,7 +73,7 @@ pub(crate) struct ApprovalQueue {
 
 /// Counts a waiting request as long as this lives.
 #[derive(Debug)]
-pub(super) struct Counted(Arc<ApprovalQueue>);
+pub(in crate::approval) struct Counted(Arc<ApprovalQueue>);
 
 impl ApprovalQueue {
     /// A queue, and its receiver.
@@ -117,23 +117,23 @@ impl ApprovalQueue {
     }
 
     /// Whether a request for `action` could be shown.
-    pub(super) fn can_show(&self, action: &Action) -> bool {
+    pub(in crate::approval) fn can_show(&self, action: &Action) -> bool {
         !self.shows_dialogs || question(action).is_ok()
     }
 
     /// By which face for people its requests are answered; `None` if they are a client's.
-    pub(super) fn via(&self) -> Option<AnswerVia> {
+    pub(in crate::approval) fn via(&self) -> Option<AnswerVia> {
         let asks_pages = self.asks_people_all.load(Ordering::Relaxed);
         self.is_of_attached.then_some(if asks_pages { AnswerVia::Page } else { AnswerVia::Prompt })
     }
 
     /// Whether its reader can send the user to a page.
-    pub(super) fn opens_pages(&self) -> bool {
+    pub(in crate::approval) fn opens_pages(&self) -> bool {
         self.opens_pages
     }
 
     /// Counts a request that waits, or a user who is away on a page.
-    pub(super) fn count(self: &Arc<Self>) -> Counted {
+    pub(in crate::approval) fn count(self: &Arc<Self>) -> Counted {
         self.waiting.send_modify(|count| *count += 1);
         Counted(Arc::clone(self))
     }
@@ -164,7 +164,11 @@ impl ApprovalQueue {
     }
 
     /// Asks those too who are attached to the session, if they want to be.
-    pub(super) fn ask_people_too(&self, request: &ApprovalRequest, waiting: &mut PendingRequest) {
+    pub(in crate::approval) fn ask_people_too(
+        &self,
+        request: &ApprovalRequest,
+        waiting: &mut PendingRequest,
+    ) {
         if let Some(people) = self.people_for(request.action())
             && people.requests.try_send(request.beside(waiting)).is_err()
         {
@@ -179,7 +183,7 @@ impl ApprovalQueue {
     }
 
     /// Waits until the queue is not read.
-    pub(super) async fn left(&self) {
+    pub(in crate::approval) async fn left(&self) {
         // `self` owns the sender, so this cannot fail.
         self.is_attended.subscribe().wait_for(|is_attended| !is_attended).await.ok();
     }
@@ -195,9 +199,10 @@ impl Drop for Counted {
 mod tests {
     use serde_json::Map;
 
-    use super::super::action::Target;
-    use super::super::{Answer, ELICITATION, EXPIRED, LOGIN, OURSELVES};
+    use super::super::notice::EXPIRED;
+    use super::super::request::Answer;
     use super::*;
+    use crate::approval::action::{ELICITATION, LOGIN, OURSELVES, Target};
 
     fn action(server_name: &str, tool_name: &str) -> Action {
         Action::new(server_name.to_owned(), tool_name.to_owned(), Map::new(), Target::Host)

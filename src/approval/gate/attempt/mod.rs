@@ -12,15 +12,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::action::Action;
-use super::audit::OpenCall;
-use super::decision::ChosenBy;
-use super::denied::Denied;
-use super::gate::Gate;
+use super::Gate;
 use super::permit::Permit;
-use super::policy::Effect;
-use super::queue::Approver;
+use crate::approval::action::Action;
+use crate::approval::audit::OpenCall;
+use crate::approval::decision::{ChosenBy, Denied};
+use crate::approval::policy::Effect;
 use crate::approval::provenance::Label;
+use crate::approval::question::Approver;
 
 /// The age up to which a permit holds. Two logins and the calls of a usual batch fit in; whoever allowed a call longer ago may not
 /// remember it, and the servers' data may have become another.

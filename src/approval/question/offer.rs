@@ -1,7 +1,7 @@
 //! Grants as part of a request: the one that fits its call alone, and how a question offers one.
 
-use super::super::request::ApprovalRequest;
-use super::{Grant, Life, Pattern};
+use super::request::ApprovalRequest;
+use crate::approval::grant::{Grant, Life, Pattern};
 
 impl Grant {
     /// A grant for calls with exactly the arguments of this request's call, in its cell, the call among them. `count` is

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::action::Action;
-use super::decision::DecidedBy;
-use super::denied::Denied;
-use super::gate::Gate;
-use super::grant::{GivenGrant, Granting};
-use super::request::Answer;
+use super::Gate;
+use crate::approval::action::Action;
+use crate::approval::decision::{DecidedBy, Denied};
+use crate::approval::grant::{GivenGrant, Granting};
 use crate::approval::provenance::Label;
+use crate::approval::question::Answer;
 
 impl Gate {
     /// Off the runtime's threads, since it may read a file.
@@ -120,12 +119,14 @@ mod tests {
     use serde_json::json;
     use tokio::sync::mpsc;
 
-    use super::super::grant::tests::action;
-    use super::super::{
-        ApprovalQueue, ApprovalRequest, Approver, Audit, AuditContents, Effect, Face, Grant, GrantPattern,
-        LogSettings, Policy, Standing,
-    };
     use super::*;
+    use crate::approval::audit::{Audit, Face, LogSettings};
+    use crate::approval::grant::Grant;
+    use crate::approval::grant::tests::action;
+    use crate::approval::policy::{Effect, Policy};
+    use crate::approval::question::{ApprovalQueue, ApprovalRequest, Approver};
+    use crate::approval::standing::Standing;
+    use crate::approval::{AuditContents, GrantPattern};
 
     /// A gate in a cell, and the requests of its user.
     struct Cell {
@@ -185,7 +186,7 @@ mod tests {
         action("send", json!({"to": to, "subject": "Hi"}))
     }
 
-    fn request_grant(request: ApprovalRequest, count: u32) -> Result<bool, super::super::OutsideGrant> {
+    fn request_grant(request: ApprovalRequest, count: u32) -> Result<bool, crate::approval::OutsideGrant> {
         let grant = Grant::of(&request, count).argument("to", GrantPattern::Domain("a.org".to_owned()));
         request.grant(grant)
     }
@@ -303,7 +304,10 @@ mod tests {
         let mut cell = Cell::with_grant().await;
         for changed in [
             Action { definition: Some("2".to_owned()), ..send("y@a.org") },
-            Action { target: super::super::Target::Command("other".to_owned()), ..send("y@a.org") },
+            Action {
+                target: crate::approval::action::Target::Command("other".to_owned()),
+                ..send("y@a.org")
+            },
             Action { server_name: "mail2".to_owned(), ..send("y@a.org") },
             Action { tool_name: "send_all".to_owned(), ..send("y@a.org") },
         ] {
@@ -409,7 +413,8 @@ mod tests {
         assert_eq!((&decisions[1]["by"], &decisions[1]["earlier"]), (&json!("grant"), &json!(true)));
         assert_eq!(decisions[1]["grant"], json!({"id": 1, "left": 1}));
         let mut review =
-            super::super::AuditReview::new(super::super::AuditFilter::default(), None, &[]).unwrap();
+            crate::approval::AuditReview::new(crate::approval::review::AuditFilter::default(), None, &[])
+                .unwrap();
         review.read("log", text.as_bytes()).unwrap();
         let report = review.finish().to_string();
         assert!(report.contains("1 grant (remembered), 1 grant by rust_library"), "{report}");

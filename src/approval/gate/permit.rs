@@ -5,11 +5,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::action::{Action, Target};
-use super::audit::{OpenCall, Permitted};
-use super::decision::{ChosenBy, DecidedBy, Decision};
-use super::denied::Denied;
 use super::expected::Expected;
+use crate::approval::action::{Action, Target};
+use crate::approval::audit::{OpenCall, Permitted};
+use crate::approval::decision::{ChosenBy, DecidedBy, Decision, Denied};
 use crate::approval::provenance::{Label, Provenance};
 use crate::ground::telemetry::{self, Context, Made};
 

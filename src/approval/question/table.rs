@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::action::Action;
-use super::shown::{TooLong, is_identifier, literal};
+use crate::approval::action::Action;
+use crate::approval::action::as_python::{TooLong, is_identifier, literal};
 use crate::ground::text::visible::Name;
 
 /// The greatest length of a table, in characters. Those of more calls are asked in several questions.
@@ -107,8 +107,8 @@ fn aligned(rows: &[Vec<String>]) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::action::Target;
     use super::*;
+    use crate::approval::action::Target;
 
     fn call(arguments: Value) -> Action {
         let Value::Object(arguments) = arguments else { panic!("an object") };

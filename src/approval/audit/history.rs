@@ -8,9 +8,9 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::action::Action;
-use super::decision::{DecidedBy, Decision};
-use super::review::AuditRecord;
+use super::record::AuditRecord;
+use crate::approval::action::Action;
+use crate::approval::decision::{DecidedBy, Decision};
 use crate::ground::text::{rfc3339, shortened};
 
 /// The part of the end of the file that is read, in bytes.
@@ -64,7 +64,7 @@ fn brief(value: &Value) -> Value {
 }
 
 /// The way a call was decided, in words for people.
-pub(super) fn in_words(decision: &Decision) -> String {
+pub(in crate::approval) fn in_words(decision: &Decision) -> String {
     let Decision { outcome, by, .. } = decision;
     let grant = match by {
         DecidedBy::Grant(used) => Some(used.id),
@@ -102,7 +102,7 @@ fn by_earlier_answer(how: String) -> String {
 ///
 /// # Errors
 /// The file cannot be read.
-pub(super) fn read(path: &Path, session: &str) -> io::Result<Vec<PastDecision>> {
+pub(in crate::approval) fn read(path: &Path, session: &str) -> io::Result<Vec<PastDecision>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;

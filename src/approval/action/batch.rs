@@ -34,7 +34,7 @@ impl Batch {
     }
 
     /// The places of the calls of a new batch.
-    pub(super) fn places(title: &str, size: usize) -> impl Iterator<Item = InBatch> {
+    pub(in crate::approval) fn places(title: &str, size: usize) -> impl Iterator<Item = InBatch> {
         let batch = Arc::new(Self::new(title.to_owned(), size));
         (0..size).map(move |index| {
             let place = Place { batch: Arc::clone(&batch), index, has_arrived: AtomicBool::new(false) };
@@ -80,7 +80,7 @@ impl InBatch {
     }
 
     /// Its question waits from now on, or it has none.
-    pub(super) fn arrive(&self) {
+    pub(in crate::approval) fn arrive(&self) {
         self.0.arrive();
     }
 }
@@ -110,7 +110,12 @@ impl PartialEq for InBatch {
 mod tests {
     use serde_json::Map;
 
-    use super::super::{Action, ApprovalQueue, Approver, Audit, Effect, Gate, Policy, Standing, Target};
+    use super::super::{Action, Target};
+    use crate::approval::audit::Audit;
+    use crate::approval::gate::Gate;
+    use crate::approval::policy::{Effect, Policy};
+    use crate::approval::question::{ApprovalQueue, Approver};
+    use crate::approval::standing::Standing;
 
     #[tokio::test]
     async fn a_batch_whose_code_goes_away_is_complete() {

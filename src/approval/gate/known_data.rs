@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::action::Action;
-use super::decision::ChosenBy;
+use super::Gate;
 use super::expected::Expected;
-use super::gate::Gate;
 use super::permit::Permit;
-use super::policy::Effect;
+use crate::approval::action::Action;
+use crate::approval::decision::ChosenBy;
+use crate::approval::policy::Effect;
 use crate::approval::provenance::{Label, Memory, Provenance};
 
 /// From this size on arguments and results are looked at by a thread of their own, in bytes.
@@ -117,9 +117,12 @@ mod tests {
 
     use serde_json::{Map, json};
 
-    use super::super::action::Target;
-    use super::super::{Approver, Audit, Policy, Standing};
     use super::*;
+    use crate::approval::action::Target;
+    use crate::approval::audit::Audit;
+    use crate::approval::policy::Policy;
+    use crate::approval::question::Approver;
+    use crate::approval::standing::Standing;
 
     const POLICY: &str = "
         default = 'allow'
@@ -187,7 +190,7 @@ mod tests {
         let gate = gate();
         let asks = || action("notes", "elicitation/create", "Which colour?", Target::Host);
         let denied = |gate: &Gate| {
-            let (queue, requests) = super::super::ApprovalQueue::new();
+            let (queue, requests) = crate::approval::question::ApprovalQueue::new();
             drop(requests);
             gate.set_approver(Approver::User(queue));
         };
@@ -202,7 +205,7 @@ mod tests {
     #[tokio::test]
     async fn a_form_that_waits_while_the_web_is_read_goes_to_nobody() {
         let gate = Arc::new(gate());
-        let (queue, mut requests) = super::super::ApprovalQueue::new();
+        let (queue, mut requests) = crate::approval::question::ApprovalQueue::new();
         gate.set_approver(Approver::User(queue));
         let asks = action("notes", "elicitation/create", "Which colour?", Target::Host);
         let asking = Arc::clone(&gate);

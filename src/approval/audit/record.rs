@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::action::ToolAnnotations;
+use crate::approval::action::ToolAnnotations;
 use crate::approval::provenance::Provenance;
 
 /// A record. A field is added here, and where it is used.
@@ -15,33 +15,33 @@ pub(in crate::approval) struct AuditRecord {
     #[serde(default)]
     pub(in crate::approval) session: String,
     pub(in crate::approval) event: String,
-    pub(super) number: Option<u64>,
-    pub(super) previous: Option<String>,
+    pub(in crate::approval) number: Option<u64>,
+    pub(in crate::approval) previous: Option<String>,
 
-    pub(super) version: Option<String>,
-    pub(super) face: Option<String>,
-    pub(super) workspace: Option<String>,
+    pub(in crate::approval) version: Option<String>,
+    pub(in crate::approval) face: Option<String>,
+    pub(in crate::approval) workspace: Option<String>,
 
-    pub(super) cell: Option<u64>,
-    pub(super) end: Option<String>,
+    pub(in crate::approval) cell: Option<u64>,
+    pub(in crate::approval) end: Option<String>,
 
-    pub(super) call: Option<String>,
+    pub(in crate::approval) call: Option<String>,
     pub(in crate::approval) server: Option<String>,
     pub(in crate::approval) tool: Option<String>,
-    pub(super) target: Option<String>,
-    pub(super) annotations: Option<ToolAnnotations>,
+    pub(in crate::approval) target: Option<String>,
+    pub(in crate::approval) annotations: Option<ToolAnnotations>,
     pub(in crate::approval) arguments: Option<Value>,
-    pub(super) provenance: Option<Provenance>,
+    pub(in crate::approval) provenance: Option<Provenance>,
     pub(in crate::approval) decision: Option<String>,
     pub(in crate::approval) by: Option<String>,
     pub(in crate::approval) rule: Option<String>,
-    pub(super) via: Option<String>,
+    pub(in crate::approval) via: Option<String>,
     #[serde(default)]
     pub(in crate::approval) earlier: bool,
     pub(in crate::approval) grant: Option<Value>,
-    pub(super) outcome: Option<String>,
+    pub(in crate::approval) outcome: Option<String>,
 
-    pub(super) count: Option<u64>,
+    pub(in crate::approval) count: Option<u64>,
 }
 
 /// The longest id of a session; ours have 36 characters.
@@ -55,11 +55,11 @@ impl AuditRecord {
         (record.session.len() <= LONGEST_ID).then_some(record)
     }
 
-    pub(super) fn instant(&self) -> Option<DateTime<Utc>> {
+    pub(in crate::approval) fn instant(&self) -> Option<DateTime<Utc>> {
         DateTime::parse_from_rfc3339(&self.time).ok().map(|time| time.to_utc())
     }
 
-    pub(super) fn is_accepted(&self) -> bool {
+    pub(in crate::approval) fn is_accepted(&self) -> bool {
         self.decision.as_deref() == Some("accepted")
     }
 }

@@ -5,8 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use super::action::Action;
-use super::shown;
+use crate::approval::action::{Action, as_python};
 use crate::approval::provenance::{Found, Label, Origin, Provenance};
 
 /// The number of origins that a question names, and more if they have labels that these have not.
@@ -95,9 +94,9 @@ fn line(Named { origin, rows, found }: &Named<'_>, are_rows: bool) -> String {
     let (argument, server, tool) = (&origin.argument, &origin.server, &origin.tool);
     let argument = match argument.as_str() {
         Origin::TOOL_NAME => "the name of the tool".to_owned(),
-        argument => format!("`{}`", shown::name(argument)),
+        argument => format!("`{}`", as_python::name(argument)),
     };
-    format!("{place}{argument} has {what} from {}.{}{label}", shown::name(server), shown::name(tool))
+    format!("{place}{argument} has {what} from {}.{}{label}", as_python::name(server), as_python::name(tool))
 }
 
 impl Named<'_> {
@@ -157,9 +156,9 @@ pub(crate) fn origins_in_words(known: &Provenance) -> Vec<OriginInWords> {
     let in_words = |origin: &Origin| OriginInWords {
         argument: match origin.argument.as_str() {
             Origin::TOOL_NAME => String::new(),
-            argument => shown::name(argument),
+            argument => as_python::name(argument),
         },
-        source: format!("{}.{}", shown::name(&origin.server), shown::name(&origin.tool)),
+        source: format!("{}.{}", as_python::name(&origin.server), as_python::name(&origin.tool)),
         label: origin.label,
         amount: match origin.found {
             Found::Bytes(bytes) => format!("about {}", size(bytes)),
@@ -175,7 +174,7 @@ pub(crate) fn read_in_words(known: &Provenance) -> Option<String> {
     let relevant = known.read.iter().filter(|(label, _)| **label != Label::Trusted);
     let parts: Vec<String> = relevant
         .map(|(label, servers)| {
-            let servers: Vec<String> = servers.iter().map(|server| shown::name(server)).collect();
+            let servers: Vec<String> = servers.iter().map(|server| as_python::name(server)).collect();
             format!("{} data from {}", label.word(), servers.join(", "))
         })
         .collect();
@@ -200,8 +199,8 @@ mod tests {
 
     use serde_json::{Map, Value, json};
 
-    use super::super::action::Target;
     use super::*;
+    use crate::approval::action::Target;
 
     /// A call with these origins: argument, server, label, bytes.
     fn action(origins: &[(&str, &str, Option<&str>, usize)]) -> Action {

@@ -1,15 +1,16 @@
 //! Standing answers: they replace approval requests, never a denial.
 
+mod saved;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use super::action::Action;
-use super::like::Like;
-use super::request::Answer;
-use super::saved::SavedAnswers;
+use self::saved::SavedAnswers;
+use crate::approval::action::{Action, Like};
 use crate::approval::provenance::{Label, Labels};
+use crate::approval::question::Answer;
 
 /// The answers of this session, and those that hold for good.
 #[derive(Debug, Default)]
@@ -103,8 +104,8 @@ mod tests {
 
     use serde_json::{Map, Value};
 
-    use super::super::action::{Target, ToolAnnotations};
     use super::*;
+    use crate::approval::action::{Target, ToolAnnotations};
 
     fn call(server_name: &str) -> Action {
         Action::new(server_name.to_owned(), "t".to_owned(), Map::new(), Target::Command("x".to_owned()))

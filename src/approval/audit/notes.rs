@@ -7,9 +7,10 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::action::{Action, Target};
-use super::audit::{millis, shown_json, shown_text};
-use super::decision::Decision;
+use super::event::millis;
+use super::redacted;
+use crate::approval::action::{Action, Target};
+use crate::approval::decision::Decision;
 use crate::ground::text::Redactor;
 
 /// The number of calls of a cell that are noted.
@@ -66,7 +67,7 @@ pub(crate) struct CellCalls {
 }
 
 /// A permitted call whose end is to be noted.
-pub(super) struct NotedCall {
+pub(in crate::approval) struct NotedCall {
     note: Arc<Mutex<CallNote>>,
     redactor: Redactor,
     begun: Instant,
@@ -85,7 +86,7 @@ impl Calls {
     }
 
     /// Notes a call that was decided about. Returns what notes its end, if that is to be noted.
-    pub(super) fn note(&self, action: &Action, decision: &Decision) -> Option<NotedCall> {
+    pub(in crate::approval) fn note(&self, action: &Action, decision: &Decision) -> Option<NotedCall> {
         // An action for the client is no call of code.
         if action.target == Target::Host {
             return None;
@@ -95,7 +96,7 @@ impl Calls {
             noted.left_out += 1;
             return None;
         }
-        let (arguments, bytes) = shown_json(&self.redactor, &action.tool_args);
+        let (arguments, bytes) = redacted::json(&self.redactor, &action.tool_args);
         let arguments = if noted.bytes + bytes <= MOST_BYTES {
             noted.bytes += bytes;
             arguments
@@ -125,12 +126,12 @@ impl Calls {
 
 impl NotedCall {
     /// The call begins now, and not when it was permitted.
-    pub(super) fn begin(&mut self) {
+    pub(in crate::approval) fn begin(&mut self) {
         self.begun = Instant::now();
     }
 
     /// The call has ended.
-    pub(super) fn end(&self, outcome: &'static str, error: Option<&str>) {
+    pub(in crate::approval) fn end(&self, outcome: &'static str, error: Option<&str>) {
         let mut note = self.note.lock();
         note.outcome = Some(outcome);
         note.error = error.map(|error| message(&self.redactor, error));
@@ -139,7 +140,7 @@ impl NotedCall {
 }
 
 fn message(redactor: &Redactor, text: &str) -> String {
-    crate::ground::text::shortened(&shown_text(redactor, text), MESSAGE_CHARS)
+    crate::ground::text::shortened(&redacted::text(redactor, text), MESSAGE_CHARS)
 }
 
 #[cfg(test)]
@@ -148,9 +149,12 @@ mod tests {
 
     use serde_json::{Map, json};
 
-    use super::super::standing::Standing;
-    use super::super::{Approver, Audit, Effect, Gate, Policy};
+    use super::super::Audit;
     use super::*;
+    use crate::approval::gate::Gate;
+    use crate::approval::policy::{Effect, Policy};
+    use crate::approval::question::Approver;
+    use crate::approval::standing::Standing;
 
     fn gate(effect: Effect) -> (Gate, Arc<Calls>) {
         let gate = Gate::new(Policy::always(effect), Standing::default(), Duration::ZERO, Audit::off());

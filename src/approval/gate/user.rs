@@ -7,14 +7,12 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
-use super::action::Action;
-use super::audit::OpenCall;
-use super::decision::{Consulted, DecidedBy, Decision};
-use super::denied::Denied;
-use super::gate::Gate;
-use super::policy::Effect;
-use super::queue::{ApprovalQueue, Approver, Counted};
-use super::request::{Answer, Reply, Response};
+use super::Gate;
+use crate::approval::action::Action;
+use crate::approval::audit::OpenCall;
+use crate::approval::decision::{Consulted, DecidedBy, Decision, Denied};
+use crate::approval::policy::Effect;
+use crate::approval::question::{Answer, ApprovalQueue, Approver, Counted, Reply, Response};
 
 /// A user who was sent to a page, as long as it takes.
 pub(crate) struct OnPage {

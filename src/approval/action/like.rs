@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::action::{Action, Target, ToolAnnotations};
+use super::{Action, Target, ToolAnnotations};
 use crate::approval::provenance::Label;
 
 /// The common features of alike actions.
@@ -16,7 +16,7 @@ use crate::approval::provenance::Label;
 /// registrations and installations are alike if their arguments are the same, since these determine what is
 /// done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Like {
+pub(in crate::approval) struct Like {
     server_name: String,
     tool_name: String,
     target: Target,
@@ -36,7 +36,7 @@ pub(super) struct Like {
 }
 
 impl Like {
-    pub(super) fn of(action: &Action) -> Self {
+    pub(in crate::approval) fn of(action: &Action) -> Self {
         let is_of_server = matches!(action.target, Target::Command(_) | Target::Url(_));
         Self {
             server_name: action.server_name.clone(),
@@ -51,7 +51,7 @@ impl Like {
     }
 
     /// Whether this is of the same tool of the same server, which was defined in another way.
-    pub(super) fn is_of_earlier(&self, now: &Self) -> bool {
+    pub(in crate::approval) fn is_of_earlier(&self, now: &Self) -> bool {
         self.arguments_sha256.is_none()
             && (&self.server_name, &self.tool_name, &self.target)
                 == (&now.server_name, &now.tool_name, &now.target)
@@ -59,7 +59,7 @@ impl Like {
     }
 
     /// Whether the arguments are compared.
-    pub(super) fn has_arguments(&self) -> bool {
+    pub(in crate::approval) fn has_arguments(&self) -> bool {
         self.arguments_sha256.is_some()
     }
 }

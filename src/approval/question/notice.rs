@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::action::Action;
 use super::queue::ApprovalQueue;
 use super::request::{Answer, Response};
+use crate::approval::action::Action;
 
 /// A question that somebody else is asked, or its end.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub(crate) enum Notice {
 pub(crate) type Watcher = Box<dyn Fn(Notice) + Send + Sync>;
 
 /// A question that is under way. Its end is announced when this is dropped.
-pub(super) struct Noticed<'a> {
+pub(in crate::approval) struct Noticed<'a> {
     /// `None` if those who watch are asked themselves.
     watcher: Option<&'a Watcher>,
     question: u64,
@@ -34,7 +34,11 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 impl<'a> Noticed<'a> {
     /// Announces that the user who reads `queue` is asked about `action`.
-    pub(super) fn begin(watcher: Option<&'a Watcher>, action: &Arc<Action>, queue: &ApprovalQueue) -> Self {
+    pub(in crate::approval) fn begin(
+        watcher: Option<&'a Watcher>,
+        action: &Arc<Action>,
+        queue: &ApprovalQueue,
+    ) -> Self {
         let watcher = watcher.filter(|_| !queue.asks_people(action));
         let question = next_question();
         if let Some(watcher) = watcher {
@@ -44,7 +48,7 @@ impl<'a> Noticed<'a> {
     }
 
     /// Records the decision.
-    pub(super) fn decided(&mut self, response: &Response) {
+    pub(in crate::approval) fn decided(&mut self, response: &Response) {
         self.how = how(response);
     }
 }
@@ -61,7 +65,7 @@ impl Drop for Noticed<'_> {
 pub(crate) const EXPIRED: &str = "not answered in time";
 
 /// The way a question was decided, in words.
-pub(super) fn how(response: &Response) -> &'static str {
+pub(in crate::approval) fn how(response: &Response) -> &'static str {
     match response {
         Response::Expired => EXPIRED,
         Response::Dropped => "taken back",

@@ -7,7 +7,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::approval::{ApprovalQueue, ApprovalRequest, Audit, Policy, Standing, Target};
+use crate::approval::action::Target;
+use crate::approval::audit::Audit;
+use crate::approval::policy::Policy;
+use crate::approval::question::{ApprovalQueue, ApprovalRequest};
+use crate::approval::standing::Standing;
 
 const LABELS: &str = "[labels]\nweb = 'untrusted'\nmail = 'confidential'\nnotes = 'trusted'\n";
 
@@ -198,7 +202,7 @@ async fn what_was_allowed_with_fewer_labels_is_asked_again_and_says_why() {
     let mut asked = 0;
     let again = |_: &Gate, request: &ApprovalRequest| {
         asked += 1;
-        let why = super::super::read_in_words(request.provenance().unwrap()).unwrap();
+        let why = crate::approval::question::read_in_words(request.provenance().unwrap()).unwrap();
         assert!(why.contains("You are asked again") && why.contains("untrusted data has come in"), "{why}");
     };
     let call = session.run(&mut permit, again).await.unwrap();

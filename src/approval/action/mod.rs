@@ -1,14 +1,34 @@
 //! An action: the names and arguments of a call, and the target that the server's name refers to.
 
+pub(in crate::approval) mod as_python;
+mod batch;
+mod like;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::batch::InBatch;
-use super::{ELICITATION, LOGIN, OURSELVES, REGISTER};
+pub(crate) use self::as_python::{TooLong, argument, question, question_of_ours};
+pub use self::batch::Batch;
+pub(crate) use self::batch::InBatch;
+pub(in crate::approval) use self::like::Like;
 use crate::approval::provenance::Provenance;
 use crate::ground::text::visible::line;
+
+/// The server name of ipybox's own actions: shell commands, registrations, installations and logins. No MCP server
+/// can be registered by it.
+pub(crate) const OURSELVES: &str = "ipybox";
+
+/// The tool name of a registration: its argument `server_name` is the name that the server is to have.
+pub(crate) const REGISTER: &str = "register_mcp_server";
+
+/// The tool name of a login: its argument `url` is the page that the user is sent to.
+pub(crate) const LOGIN: &str = "login";
+
+/// The tool name of a question that a server asks the user: MCP's method. Its argument `message` is the question;
+/// `requestedSchema` says what is asked for, or `url` which page to open.
+pub(crate) const ELICITATION: &str = "elicitation/create";
 
 /// An action that needs a decision before it runs.
 #[derive(Debug, Clone, PartialEq)]

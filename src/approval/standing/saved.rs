@@ -6,9 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::action::Action;
-use super::like::Like;
-use super::shown;
+use crate::approval::action::{Action, Like, as_python};
 use crate::approval::provenance::{Label, Labels};
 use crate::ground::files::StateFile;
 
@@ -38,23 +36,23 @@ struct Approval {
 pub(super) struct SavedAnswers(StateFile);
 
 impl SavedAnswers {
-    pub(super) fn new(path: PathBuf) -> Self {
+    pub(in crate::approval) fn new(path: PathBuf) -> Self {
         Self(StateFile::new(path))
     }
 
     /// Whether alike actions are always allowed. Reads the file: another process may have written it. Blocks.
-    pub(super) fn contains(&self, like: &Like) -> io::Result<bool> {
+    pub(in crate::approval) fn contains(&self, like: &Like) -> io::Result<bool> {
         let document: Document = self.0.read()?;
         Ok(document.approvals.iter().any(|approval| approval.like == *like))
     }
 
     /// The labels of servers. Blocks.
-    pub(super) fn labels(&self) -> io::Result<Labels> {
+    pub(in crate::approval) fn labels(&self) -> io::Result<Labels> {
         Ok(self.0.read::<Document>()?.labels)
     }
 
     /// Gives a server a label, or takes it away; an error leaves the file unchanged. Blocks.
-    pub(super) fn label(&self, server: &str, label: Option<Label>) -> io::Result<()> {
+    pub(in crate::approval) fn label(&self, server: &str, label: Option<Label>) -> io::Result<()> {
         if label.is_none() && self.labels()?.of(server).is_none() {
             return Ok(());
         }
@@ -68,10 +66,10 @@ impl SavedAnswers {
     }
 
     /// Always allows actions like `action` from now on; an error leaves the file unchanged. Blocks.
-    pub(super) fn add(&self, action: &Action) -> io::Result<()> {
+    pub(in crate::approval) fn add(&self, action: &Action) -> io::Result<()> {
         let like = Like::of(action);
         let shown = like.has_arguments().then(|| {
-            let call = std::fmt::from_fn(|formatter| shown::call(action, formatter)).to_string();
+            let call = std::fmt::from_fn(|formatter| as_python::call(action, formatter)).to_string();
             call.chars().take(SHOWN_CHARS).collect()
         });
         self.0.change(|document: &mut Document| {

@@ -7,7 +7,7 @@ use crate::ground::text::{Beginning, Redactor};
 
 /// The longest text or JSON value that is written whole, in bytes: enough for readers, and one write appends
 /// a line of it.
-pub(super) const LONGEST: usize = 64 * 1024;
+pub(in crate::approval) const LONGEST: usize = 64 * 1024;
 
 /// `text`, or its beginning and a mark with its length.
 pub(in crate::approval) fn text(redactor: &Redactor, text: &str) -> String {

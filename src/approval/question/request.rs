@@ -9,10 +9,8 @@ use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use super::action::{Action, Target, ToolAnnotations};
-use super::batch::{Batch, InBatch};
-use super::grant::{Grant, Granting, Grants, Outside};
-use super::shown;
+use crate::approval::action::{Action, Batch, InBatch, Target, ToolAnnotations, as_python};
+use crate::approval::grant::{Grant, Granting, Grants, Outside};
 use crate::approval::provenance::{Label, Provenance};
 
 /// A user's answer to a question.
@@ -43,7 +41,7 @@ pub(crate) enum AnswerVia {
 
 impl AnswerVia {
     /// The face as a word, as in the audit log.
-    pub(super) fn word(self) -> &'static str {
+    pub(in crate::approval) fn word(self) -> &'static str {
         match self {
             Self::Page => "page",
             Self::Prompt => "attach",
@@ -58,15 +56,15 @@ pub(crate) struct Reply {
     /// The values of a form, by their names.
     pub(crate) content: Option<Map<String, Value>>,
     /// The grant that the answer gives, or uses.
-    pub(super) granting: Option<Granting>,
+    pub(in crate::approval) granting: Option<Granting>,
     /// The label for the data of the server that is registered.
-    pub(super) label: Option<Label>,
+    pub(in crate::approval) label: Option<Label>,
     /// By which face for people it was given; `None` by the session's own.
-    pub(super) via: Option<AnswerVia>,
+    pub(in crate::approval) via: Option<AnswerVia>,
 }
 
 impl Reply {
-    pub(super) fn granting(granting: Granting) -> Self {
+    pub(in crate::approval) fn granting(granting: Granting) -> Self {
         Self { granting: Some(granting), ..Self::from(Answer::Grant) }
     }
 
@@ -83,7 +81,7 @@ impl From<Answer> for Reply {
 }
 
 /// The end of an approval request.
-pub(super) enum Response {
+pub(in crate::approval) enum Response {
     /// By a reply.
     Reply(Reply),
     /// All who were asked have dropped it.
@@ -122,16 +120,16 @@ pub struct ApprovalRequest {
 pub(crate) type Fate = Arc<OnceLock<&'static str>>;
 
 /// The gate's side of an [`ApprovalRequest`].
-pub(super) struct PendingRequest {
+pub(in crate::approval) struct PendingRequest {
     /// One for each of those who are asked. The first answer counts.
     answers: Vec<oneshot::Receiver<Reply>>,
     /// Whether somebody has it.
-    pub(super) handed_out: watch::Receiver<Option<Instant>>,
+    pub(in crate::approval) handed_out: watch::Receiver<Option<Instant>>,
     fate: Fate,
 }
 
 impl ApprovalRequest {
-    pub(super) fn new(action: Arc<Action>, grants: Arc<Grants>) -> (Self, PendingRequest) {
+    pub(in crate::approval) fn new(action: Arc<Action>, grants: Arc<Grants>) -> (Self, PendingRequest) {
         let (answer, answer_receiver) = oneshot::channel();
         let (handed_out, handed_out_receiver) = watch::channel(None);
         let fate = Fate::default();
@@ -145,7 +143,7 @@ impl ApprovalRequest {
     }
 
     /// The same request for somebody else, who is asked too. Handing out either hands out both.
-    pub(super) fn beside(&self, waiting: &mut PendingRequest) -> Self {
+    pub(in crate::approval) fn beside(&self, waiting: &mut PendingRequest) -> Self {
         let (answer, receiver) = oneshot::channel();
         waiting.answers.push(receiver);
         let (action, handed_out) = (Arc::clone(&self.action), self.handed_out.clone());
@@ -345,7 +343,7 @@ impl ApprovalRequest {
 
 impl std::fmt::Display for ApprovalRequest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        shown::call(&self.action, formatter)
+        as_python::call(&self.action, formatter)
     }
 }
 
@@ -357,7 +355,7 @@ impl std::fmt::Debug for ApprovalRequest {
 
 impl PendingRequest {
     /// The first answer; `None` once all who were asked have dropped the request. Cancellation safe.
-    pub(super) async fn answer(&mut self) -> Option<Reply> {
+    pub(in crate::approval) async fn answer(&mut self) -> Option<Reply> {
         while !self.answers.is_empty() {
             let (answer, index, _) = futures::future::select_all(self.answers.iter_mut()).await;
             match answer {
@@ -369,20 +367,20 @@ impl PendingRequest {
     }
 
     /// Has those whose answer does not count know how it was decided.
-    pub(super) fn decided(&self, how: &'static str) {
+    pub(in crate::approval) fn decided(&self, how: &'static str) {
         // There is one decision.
         self.fate.set(how).ok();
     }
 
     /// Takes no further answer. Returns one that was accepted at the last moment.
-    pub(super) fn close(&mut self) -> Option<Reply> {
+    pub(in crate::approval) fn close(&mut self) -> Option<Reply> {
         self.answers.iter_mut().for_each(oneshot::Receiver::close);
         self.answers.iter_mut().find_map(|answer| answer.try_recv().ok())
     }
 }
 
 /// Waits until somebody has had the request for all of `time`. Never resolves once the request is dropped.
-pub(super) async fn held_for(handed_out: &mut watch::Receiver<Option<Instant>>, time: Duration) {
+pub(in crate::approval) async fn held_for(handed_out: &mut watch::Receiver<Option<Instant>>, time: Duration) {
     loop {
         let since = *handed_out.borrow_and_update();
         let over = async {

@@ -1,11 +1,13 @@
 //! A decision about an action, and who made it.
 
+mod denied;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::denied::Denied;
-use super::grant::{GivenGrant, Used};
-use super::request::{Answer, AnswerVia};
+pub(crate) use self::denied::Denied;
+use crate::approval::grant::{GivenGrant, Used};
+use crate::approval::question::{Answer, AnswerVia};
 
 /// A decision and how it came about.
 #[derive(Debug)]

@@ -7,8 +7,7 @@ use std::fmt::{self, Formatter, Write};
 
 use serde_json::Value;
 
-use super::action::{Action, Target};
-use super::{OURSELVES, REGISTER};
+use super::{Action, OURSELVES, REGISTER, Target};
 use crate::ground::text::visible::{Literal, Name, Use};
 
 /// The length of a call, in characters, up to which its long texts are not shortened. Dialogs are small, and arguments may hold
@@ -37,7 +36,7 @@ pub(crate) struct TooLong;
 
 /// Writes all of `server.tool(name=value)`, the values as Python literals. Names that are no Python
 /// identifiers are quoted, since they could be misread: `server.tool(**{'odd name': value})`.
-pub(super) fn call(action: &Action, formatter: &mut Formatter<'_>) -> fmt::Result {
+pub(in crate::approval) fn call(action: &Action, formatter: &mut Formatter<'_>) -> fmt::Result {
     Writer { to: formatter, used: used(action), longest: usize::MAX }.call(action)
 }
 
@@ -72,20 +71,20 @@ pub(crate) fn argument(value: &Value, is_ours: bool, longest: usize) -> String {
 }
 
 /// A value of an action's arguments, with at most `longest` characters of each text if they may be shortened.
-pub(super) fn literal(action: &Action, value: &Value, longest: usize) -> String {
+pub(in crate::approval) fn literal(action: &Action, value: &Value, longest: usize) -> String {
     let longest = if action.server_name == OURSELVES { usize::MAX } else { longest };
     let used = used(action);
     written(used, longest, usize::MAX, |writer| writer.value(value, used))
 }
 
 /// The name of a server, tool or argument as a call shows it: unchanged if it looks like one, else quoted.
-pub(super) fn name(name: &str) -> String {
+pub(in crate::approval) fn name(name: &str) -> String {
     written(Use::Text, 100, MOST_CHARS, |writer| writer.name(name))
 }
 
 /// An argument's value as a call shows it: of texts that are longer than `longest` both ends, and of all of it the first
 /// `most` characters.
-pub(super) fn value(value: &Value, longest: usize, most: usize) -> String {
+pub(in crate::approval) fn value(value: &Value, longest: usize, most: usize) -> String {
     written(Use::Text, longest, most, |writer| writer.value(value, Use::Text))
 }
 
@@ -248,7 +247,7 @@ fn fitting(room: usize, all: usize, literal: impl Fn(usize) -> String) -> (usize
     found
 }
 
-pub(super) fn is_identifier(name: &str) -> bool {
+pub(in crate::approval) fn is_identifier(name: &str) -> bool {
     let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
     name.chars().all(is_word) && name.starts_with(|first: char| !first.is_ascii_digit())
 }
@@ -259,8 +258,8 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::ApprovalRequest;
     use super::*;
+    use crate::approval::question::ApprovalRequest;
 
     fn action(tool_args: Value) -> Action {
         let Value::Object(tool_args) = tool_args else { panic!("an object") };
