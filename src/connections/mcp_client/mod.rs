@@ -2,266 +2,42 @@
 //!
 //! It keeps no list of servers and no state on disk; it does not generate code and knows no kernel.
 //! Values that `${NAME}` placeholders were filled with are taken out of every error and log line.
+//!
+//! Its rooms, the top one first: each uses those below it, never one above.
+//!
+//! ```text
+//! connector   parameters → a live connection, or a login
+//! connection  calls and lists of one server, from the handshake to the end
+//! client      our side: what a server may ask us, and its user
+//! requests    one request and its answer, as a span
+//! transport   the process of a server, or HTTP to one
+//! results     tools, their results, resources and prompts in our own types
+//! messages    messages to and from servers: limited, and repaired where they are odd
+//! failure     why there is no answer, in words
+//! parameters  how a server is reached, as its user wrote it
+//! ```
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-mod answers;
-mod authorized;
-mod changes;
 mod client;
-mod connect;
 mod connection;
-mod diagnosis;
-mod elicitation;
-mod encoded;
-mod events;
+mod connector;
 mod failure;
-mod fields;
-mod filled;
-mod guard;
-mod handshake;
-mod http;
-mod http_failure;
-mod incoming;
-mod input;
-mod keeper;
-mod launcher;
-mod lenient;
-mod lifecycle;
-mod lists;
-mod lost_session;
-mod oauth_parameters;
-mod odd_content;
-mod odd_members;
-mod outgoing;
-mod output;
+mod messages;
 mod parameters;
-mod parameters_error;
-mod pasted;
-mod pipes;
-mod posts;
-mod repair;
 mod requests;
-mod result_kind;
-mod revisions;
-mod sse;
-mod starts;
-mod stdio;
-mod telling;
+mod results;
 #[cfg(test)]
 mod tests;
-mod texts;
-mod throttle;
-mod tool;
-mod traced_server;
+mod transport;
 
-pub(crate) use connect::{Connector, LoginError, StartProgress};
-pub(crate) use connection::{CallError, Connection, Received};
-pub(crate) use elicitation::{Asker, ElicitationQuestion, NotAnswered};
-pub(crate) use fields::kind;
-pub(crate) use guard::Guard;
-pub(crate) use http_failure::AccessRefusal;
-pub(crate) use launcher::chosen as chosen_arguments;
-pub(crate) use lists::ListKind;
-pub(crate) use output::{ResourceBody, ToolContent, ToolOutput};
-pub(crate) use parameters::{
-    HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters, TRUST_WORKSPACE,
-};
-pub(crate) use parameters_error::ParametersError;
-pub(crate) use pasted::{DISABLED, ENABLED, is_comment_entry, servers_in};
 pub(crate) use rmcp::model::{Prompt, Resource, ResourceTemplate};
-pub(crate) use stdio::LastWords;
-pub(crate) use tool::{Hints, Identity, ServerTool, is_for_apps};
 
-use crate::ground::env::{IPYBOX_DOTENV, MissingVariable};
-
-/// The placeholder for the workspace.
-const WORKSPACE: &str = "${workspace}";
-
-/// The default timeout for a server to be ready: `npx` and `uvx` may have to download it.
-pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// Why a server could not be connected to, or could not list its tools.
-///
-/// Each message is complete, its cause included: it is read by a model, and secrets are taken out of the
-/// text as a whole. So there are no `source`s, which would say the same again.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// The variable of a placeholder is not set.
-    #[error("{missing} (asked for by `{key}`)")]
-    Placeholder {
-        /// The parameter that holds the placeholder.
-        key: String,
-        /// Which variable.
-        missing: MissingVariable,
-    },
-    /// A value of `.env` would choose more than a secret. The value is not shown.
-    #[error(
-        "fill `${{{name}}}` in `{key}`: its value comes from the workspace's `.env`, which {why}\n\
-         hint: set `{name}` in ipybox's environment (`env` in the client's entry), or name it there: \
-         `{IPYBOX_DOTENV}={name}`"
-    )]
-    Untrusted {
-        /// The parameter that holds the placeholder.
-        key: String,
-        /// The variable.
-        name: String,
-        /// The reason in `.env`.
-        why: &'static str,
-    },
-    /// The parameters turned out wrong once their placeholders were filled.
-    #[error(transparent)]
-    Parameters(#[from] ParametersError),
-    /// The value of a header has characters that no header can have. The value is not shown.
-    #[error("the value of the header `{name}` has characters that a header cannot have")]
-    HeaderValue {
-        /// The header's name.
-        name: String,
-    },
-    /// There is no such program.
-    #[error("the program `{command}` was not found{}", if command.contains('/') { "" } else { " on `PATH`" })]
-    CommandNotFound {
-        /// The program, secrets redacted.
-        command: String,
-    },
-    /// The working directory of a stdio server is not a directory.
-    #[error("`{}`, its working directory, is not a directory", path.display())]
-    WorkingDirectory {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// A parameter that decides what runs leads to an exposed place.
-    #[error(
-        "`{key}` is `{value}`, which leads to `{}`: code in the sandbox can write there, or could in an earlier session, \
-         and what it writes would act outside of the sandbox\n\
-         hint: name what lies where code cannot write. The workspace itself, `${{workspace}}`, may be an argument of a server, \
-         behind the name of its program or package. With `\"trust_workspace\": true` in the parameters the server is started \
-         all the same: then code in the sandbox can run programs on this machine", place.display()
-    )]
-    Exposed {
-        /// The parameter.
-        key: String,
-        /// Its value, secrets redacted.
-        value: String,
-        /// The place that it leads to.
-        place: PathBuf,
-    },
-    /// A relative path: servers do not start in the workspace.
-    #[error(
-        "`{key}` is `{value}`, a relative path: a server starts in an empty directory of its own, not in the workspace\n\
-         hint: write an absolute path, `${{workspace}}` for the workspace, or `\"cwd\": \"${{workspace}}\"` in the parameters \
-         to start the server there"
-    )]
-    Relative {
-        /// The parameter.
-        key: String,
-        /// Its value, secrets redacted.
-        value: String,
-    },
-    /// A directory above the one that servers start in is exposed.
-    #[error(
-        "MCP servers would start in `{}`, and code in the sandbox can write `{}`, from where they may be configured\n\
-         hint: name a state directory outside of that place with `--state-dir`", directory.display(), place.display()
-    )]
-    Surrounded {
-        /// The directory.
-        directory: PathBuf,
-        /// The open place.
-        place: PathBuf,
-    },
-    /// The program could not be started.
-    #[error("the program `{command}` could not be started: {cause}")]
-    Spawn {
-        /// The program, secrets redacted.
-        command: String,
-        /// Why.
-        cause: std::io::Error,
-    },
-    /// The HTTP client could not be set up.
-    #[error("the HTTP client could not be set up: {reason}")]
-    HttpClient {
-        /// Why.
-        reason: String,
-    },
-    /// The server ended, or closed its connection, before it had answered.
-    #[error("the server ended before it had answered `{method}`{last_words}")]
-    Ended {
-        /// The method of the request.
-        method: &'static str,
-        /// The end of the server.
-        last_words: LastWords,
-    },
-    /// The server lives and does not answer.
-    #[error(
-        "the server did not answer `{method}` within {} s{last_words}\n\
-         hint: if it needs longer, set `timeout` in its parameters, in seconds",
-        after.as_secs_f32()
-    )]
-    Silent {
-        /// The method of the request.
-        method: &'static str,
-        /// The time that it was waited for.
-        after: Duration,
-        /// The output meanwhile.
-        last_words: LastWords,
-    },
-    /// The program is not ready yet, and goes on to start.
-    #[error(
-        "the server is not ready after {} s, and goes on to start in the background{last_words}\n\
-         hint: do the same again, as often as needed, to wait for it; a reset ends it. To wait longer at once, set \
-         `timeout` in its parameters, in seconds, or `--connect-timeout`",
-        after.as_secs_f32()
-    )]
-    StillStarting {
-        /// The time that it was waited for.
-        after: Duration,
-        /// The output meanwhile.
-        last_words: LastWords,
-    },
-    /// The start was ended by another caller.
-    #[error("the server had not started yet when a reset or another registration ended it")]
-    StartEnded,
-    /// The server answered with an error.
-    #[error("the server answered `{method}` with an error: {message} (code {code})")]
-    Refused {
-        /// The method of the request.
-        method: &'static str,
-        /// The code of the JSON-RPC error.
-        code: i32,
-        /// The server's message, secrets redacted.
-        message: String,
-    },
-    /// The server refuses the credentials, or a request without any.
-    #[error("{refusal}")]
-    Unauthorized {
-        /// The refusal in its answer.
-        refusal: AccessRefusal,
-    },
-    /// The server could not be reached, or its answer is not MCP.
-    #[error("`{method}` failed: {reason}{last_words}")]
-    Unusable {
-        /// The method of the request.
-        method: &'static str,
-        /// The fault, secrets redacted.
-        reason: String,
-        /// The output meanwhile.
-        last_words: LastWords,
-    },
-    /// A list does not end.
-    #[error("the list of {items} has no end: {pages} pages were read")]
-    EndlessList {
-        /// The name of the listed items.
-        items: &'static str,
-        /// The number of pages that were read.
-        pages: usize,
-    },
-    /// A list takes too much memory.
-    #[error("the list of {items} is refused: its pages would take more than {} MiB of memory", limit_bytes >> 20)]
-    LargeList {
-        /// The name of the listed items.
-        items: &'static str,
-        /// The memory that it may take.
-        limit_bytes: usize,
-    },
-}
+pub(crate) use self::client::{Asker, ElicitationQuestion, NotAnswered};
+pub(crate) use self::connection::{CallError, Connection, ListKind, Received};
+pub(crate) use self::connector::{Connector, DEFAULT_CONNECT_TIMEOUT, LoginError, StartProgress};
+pub(crate) use self::failure::{AccessRefusal, Error};
+pub(crate) use self::parameters::{
+    DISABLED, ENABLED, HttpParameters, HttpTransport, ParametersError, Reach, ServerParameters,
+    StdioParameters, TRUST_WORKSPACE, is_comment_entry, kind, servers_in,
+};
+pub(crate) use self::results::{Hints, ResourceBody, ServerTool, ToolContent, ToolOutput, is_for_apps};
+pub(crate) use self::transport::{Guard, chosen_arguments};
