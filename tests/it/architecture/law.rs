@@ -17,6 +17,8 @@ pub(super) struct Law {
     pub(super) only: BTreeMap<String, Names>,
     /// What rooms never know.
     pub(super) never: BTreeMap<String, Names>,
+    /// The rooms in a room, the top one first: each uses those below it.
+    pub(super) order: BTreeMap<String, Names>,
 }
 
 impl Law {
@@ -30,11 +32,14 @@ mod tests {
     use super::Law;
 
     #[test]
-    fn a_law_has_three_tables() {
-        let law = Law::read("[crates]\naxum = ['page']\n[only]\nkernel = []\n[never]\n'a/b' = ['c']\n");
+    fn a_law_has_four_tables() {
+        let law = Law::read(
+            "[crates]\naxum = ['page']\n[only]\nkernel = []\n[never]\n'a/b' = ['c']\n[order]\na = ['d', 'b']\n",
+        );
         assert_eq!(law.crates["axum"], ["page"]);
         assert_eq!(law.only["kernel"], [""; 0]);
         assert_eq!(law.never["a/b"], ["c"]);
+        assert_eq!(law.order["a"], ["d", "b"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod law;
 mod modules;
 mod names;
+mod order;
 mod picture;
 mod python;
 mod rooms;
@@ -96,6 +97,11 @@ fn no_room_knows_what_it_never_knows() {
 #[test]
 fn every_permission_of_the_law_is_needed() {
     check_none(&ROOMS.needless_permissions());
+}
+
+#[test]
+fn rooms_inside_a_room_use_those_below_them() {
+    check_none(ROOMS.upward());
 }
 
 #[test]

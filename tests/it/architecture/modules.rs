@@ -106,6 +106,11 @@ impl Modules {
         self.modules.keys().filter(|path| path.len() == 1)
     }
 
+    /// The modules right inside another one.
+    pub(super) fn inside(&self, path: &[String]) -> impl Iterator<Item = &Segments> {
+        self.modules.keys().filter(move |inner| inner.len() == path.len() + 1 && inner.starts_with(path))
+    }
+
     /// Whether `name`, as `Cargo.toml` writes it, is a crate that code may name.
     pub(super) fn may_name(&self, name: &str) -> bool {
         self.crates.contains(&crate_name(name))

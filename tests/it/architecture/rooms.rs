@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::law::{Law, Names};
 use super::modules::{Mention, Modules, Target, crate_name};
 use super::names::Segments;
+use super::order;
 use super::picture::Layer;
 
 /// The rooms of the picture with the code that is in them. A folder that has a rule of its own is a room in another.
@@ -15,6 +16,8 @@ pub(super) struct Rooms {
     rules: BTreeMap<Segments, Rules>,
     /// The rooms that may name a crate.
     crates: BTreeMap<String, Vec<Segments>>,
+    /// The places that name a room above theirs, in the rooms whose rooms have an order.
+    upward: Vec<String>,
     /// What is wrong with the picture and the law themselves.
     faults: Vec<String>,
 }
@@ -33,8 +36,14 @@ struct Rules {
 impl Rooms {
     pub(super) fn new(modules: Modules, layers: Vec<Layer>, law: Law) -> Self {
         let mentions = modules.mentions();
-        let (rules, crates) = (BTreeMap::new(), BTreeMap::new());
-        let mut rooms = Self { modules, mentions, rules, crates, faults: Vec::new() };
+        let mut rooms = Self {
+            modules,
+            mentions,
+            rules: BTreeMap::new(),
+            crates: BTreeMap::new(),
+            upward: Vec::new(),
+            faults: Vec::new(),
+        };
         for (number, layer) in layers.into_iter().enumerate() {
             for name in layer.rooms {
                 rooms.add(&name, number);
@@ -84,6 +93,11 @@ impl Rooms {
             let rooms = rooms.iter().map(|room| segments(room)).collect();
             self.crates.insert(crate_name(&name), rooms);
         }
+        for (name, rooms) in law.order {
+            let folder = segments(&name);
+            self.faults.extend(order::faults(&self.modules, &folder, &rooms));
+            self.upward.extend(order::upward(&self.modules, &self.mentions, &folder, &rooms));
+        }
     }
 
     /// The rules of a room which the law names: one of the picture, or a folder in one, which becomes a room by that.
@@ -109,6 +123,11 @@ impl Rooms {
     /// Where the picture or the law names what is not there, or does not name what is there.
     pub(super) fn faults(&self) -> &[String] {
         &self.faults
+    }
+
+    /// Where a room inside a room names one above it.
+    pub(super) fn upward(&self) -> &[String] {
+        &self.upward
     }
 
     /// Where a room knows what it must not.
