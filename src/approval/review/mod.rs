@@ -3,7 +3,6 @@
 //! ```text
 //! files → lines → record ┬ verify   the chain: breaks, open sessions, the head
 //!                        ├ tally    sessions, servers, tools
-//!                        ├ grants   whether they were given before they were used
 //!                        └ replay   a policy
 //!                                   → report, as text or JSON
 //! ```
@@ -13,7 +12,6 @@
 
 mod arguments;
 mod breaks;
-mod grants;
 mod lines;
 mod replay;
 mod report;
@@ -28,7 +26,6 @@ use std::io::{self, BufRead};
 use chrono::{DateTime, Utc};
 
 use self::breaks::LinePlace;
-use self::grants::GrantUses;
 use self::lines::LineReader;
 use self::replay::Replay;
 pub use self::report::AuditReport;
@@ -59,7 +56,6 @@ pub struct Review {
     names: Vec<String>,
     verifier: Verifier,
     tally: Tally,
-    grants: GrantUses,
     replay: Option<Replay>,
 }
 
@@ -80,14 +76,7 @@ impl Review {
         };
         let heads = heads.iter().map(head).collect::<Result<_, _>>()?;
         let (verifier, replay) = (Verifier::new(heads), policy.map(Replay::new));
-        Ok(Self {
-            filter,
-            names: Vec::new(),
-            verifier,
-            tally: Tally::default(),
-            grants: GrantUses::default(),
-            replay,
-        })
+        Ok(Self { filter, names: Vec::new(), verifier, tally: Tally::default(), replay })
     }
 
     /// Reads the next file, which is called `name` in the report.
@@ -105,7 +94,6 @@ impl Review {
             self.verifier.line(LinePlace { part, line: number }, &line, record.as_ref());
             if let Some(record) = &record {
                 self.tally.add(record, &self.filter);
-                self.grants.add(record);
                 if let Some(replay) = &mut self.replay {
                     replay.add(record, &self.filter);
                 }
@@ -117,7 +105,7 @@ impl Review {
     /// Ends the review.
     pub fn finish(mut self) -> AuditReport {
         self.verifier.finish();
-        AuditReport::new(self.names, self.verifier, self.tally, &self.grants, self.replay)
+        AuditReport::new(self.names, self.verifier, self.tally, self.replay)
     }
 }
 

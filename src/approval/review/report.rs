@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::breaks::Break;
-use super::grants::GrantUses;
 use super::replay::Replay;
 use super::tally::{SessionTally, Tally};
 use super::verify::{Findings, Verifier};
@@ -20,8 +19,6 @@ pub struct AuditReport {
     pub(super) breaks: Vec<Break>,
     pub(super) break_count: u64,
     pub(super) tally: Tally,
-    /// The faults in the use of grants, in words.
-    pub(super) grants: Vec<String>,
     pub(super) replay: Option<Replay>,
 }
 
@@ -61,16 +58,10 @@ struct DocumentSession<'a> {
 }
 
 impl AuditReport {
-    pub(super) fn new(
-        names: Vec<String>,
-        verifier: Verifier,
-        tally: Tally,
-        grants: &GrantUses,
-        replay: Option<Replay>,
-    ) -> Self {
+    pub(super) fn new(names: Vec<String>, verifier: Verifier, tally: Tally, replay: Option<Replay>) -> Self {
         let Verifier { findings, breaks, .. } = verifier;
         let (breaks, break_count) = (breaks.first, breaks.count);
-        Self { names, findings, breaks, break_count, tally, grants: grants.notes(), replay }
+        Self { names, findings, breaks, break_count, tally, replay }
     }
 
     /// Whether no break was found.
@@ -126,7 +117,7 @@ impl AuditReport {
     /// The remarks beside the breaks.
     pub(super) fn notes(&self) -> Vec<String> {
         let findings = &self.findings;
-        let mut notes = self.grants.clone();
+        let mut notes = Vec::new();
         if findings.records == 0 && findings.without_hash == 0 {
             notes.push("there is no record".to_owned());
         }
