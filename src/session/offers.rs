@@ -310,7 +310,7 @@ impl Status {
 impl StartServer {
     /// The action of registering it.
     fn action(&self) -> Action {
-        registration(&self.name, &self.kept.parameters.to_json())
+        registration(&self.name, self.kept.parameters.shown_json())
     }
 
     fn chosen_by(&self) -> ChosenBy {

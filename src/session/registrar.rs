@@ -40,7 +40,8 @@ impl Registrar {
             approver.map(|approver| if candidate.is_known() { &Approver::Consent } else { approver });
         let on_record = match approver {
             Some(approver) => {
-                let action = registration(name, parameters);
+                // What is asked about is what is used, not the words of the request.
+                let action = registration(candidate.name(), candidate.parameters().shown_json());
                 Some(permit(&self.gate, action, approver, ChosenBy::Trusted).await?)
             }
             None => None,
@@ -67,8 +68,9 @@ impl Registrar {
         let (refusal, error) = error.into_refusal();
         let Some(refusal) = refusal else { return Err(error) };
         progress("waiting for the user to log in");
-        let place = (candidate.name(), candidate.parameters());
-        let logging_in = servers::log_in(self.registry.connector(), &self.gate, approver, place, refusal);
+        let (connector, name, parameters) =
+            (self.registry.connector(), candidate.name(), candidate.parameters());
+        let logging_in = servers::log_in(connector, &self.gate, approver, name, parameters, refusal);
         match Box::pin(logging_in).await {
             Ok(()) => Box::pin(self.registry.register(candidate, packages, progress)).await,
             Err(refusal) => Err(error.with_refusal(refusal)),
@@ -85,8 +87,8 @@ impl Registrar {
     }
 }
 
-/// The action of registering a server.
-pub(super) fn registration(name: &str, parameters: &Map<String, Value>) -> Action {
+/// The action of registering a server by parameters that have been read.
+pub(super) fn registration(name: &str, parameters: Map<String, Value>) -> Action {
     let arguments = [("server_name", json!(name)), ("server_params", json!(parameters))];
     Action::ours(REGISTER, arguments, Target::Host)
 }

@@ -92,7 +92,8 @@ impl Local {
             Some(sandboxed) => sandboxed.start_kernel(&launch).await?,
         };
         if let Some(checkpoint) = checkpoint {
-            checkpoint.kernel_started(environment.python_version());
+            let (major, minor) = environment.python_version();
+            checkpoint.kernel_started(major, minor);
         }
         tracing::info!(python = %launch.program.python.display(), "the kernel is ready");
         Ok(kernel)

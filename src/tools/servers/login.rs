@@ -26,7 +26,8 @@ pub(crate) async fn log_in(
     connector: &Connector,
     gate: &Gate,
     approver: &Approver,
-    (name, parameters): (&str, &ServerParameters),
+    name: &str,
+    parameters: &ServerParameters,
     refusal: AccessRefusal,
 ) -> Result<(), AccessRefusal> {
     let Some(queue) = approver.page_queue().filter(|_| refusal.command.is_some()) else {

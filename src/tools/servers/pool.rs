@@ -287,7 +287,7 @@ impl Pool {
         gate: &Gate,
         refusal: AccessRefusal,
     ) -> Result<(), AccessRefusal> {
-        log_in(&self.connector, gate, &gate.approver(), (name, &server.parameters), refusal).await
+        log_in(&self.connector, gate, &gate.approver(), name, &server.parameters, refusal).await
     }
 
     /// The changes of the tools of the servers that announce them, as notes for the author of the code.

@@ -107,6 +107,25 @@ async fn a_text_in_the_users_language_is_readable() {
 }
 
 #[tokio::test]
+async fn a_registration_is_asked_about_as_it_is_used() {
+    let place = Place::new();
+    let mut ipybox = start(&place).await;
+    let probe = probe();
+    let entry = json!({"cmd": probe["command"], "arguments": probe["args"], "cwd": null, "env": {}, "disabled": false});
+    let params = json!({"mcpServers": {"other": {"command": "never-started"}, "probe": entry}});
+    let named = json!({"server_name": "probe", "server_params": params});
+    let registering = ipybox.start_call("register_mcp_server", named).await;
+    let question = ipybox.decide("allow once").await;
+    let command = format!("server_params={{'command': '{}', 'args': [", probe["command"].as_str().unwrap());
+    assert!(question.contains(&command), "{question}");
+    for unused in ["never-started", "mcpServers", "cmd", "cwd", "env", "disabled"] {
+        assert!(!question.contains(&format!("'{unused}'")), "{unused}: {question}");
+    }
+    registering.answer().await.ok();
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn whoever_calls_does_not_choose_what_is_left_out() {
     let place = Place::new();
     let mut ipybox = start(&place).await;

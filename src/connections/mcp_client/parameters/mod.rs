@@ -161,6 +161,18 @@ impl ServerParameters {
         object
     }
 
+    /// The same for people who decide about them, without what is empty.
+    pub(crate) fn shown_json(&self) -> Map<String, Value> {
+        let mut object = self.to_json();
+        let is_empty = |value: &Value| match value {
+            Value::Array(items) => items.is_empty(),
+            Value::Object(members) => members.is_empty(),
+            _ => false,
+        };
+        object.retain(|_, value| !is_empty(value));
+        object
+    }
+
     /// The names of the kept secrets that they refer to.
     pub(crate) fn secrets(&self) -> Vec<String> {
         let text = Value::Object(self.to_json()).to_string();
