@@ -19,9 +19,18 @@ async fn serve(args: ToolServerArgs) -> anyhow::Result<()> {
     let mut signals = Signals::new().context("handle signals")?;
     let token = given(env::IPYBOX_TOOL_SERVER_TOKEN)?;
     let host_token = given(env::IPYBOX_TOOL_SERVER_HOST_TOKEN)?;
-    let generated = (token.is_none(), host_token.is_none());
+    let (has_token, has_host_token) = (token.is_some(), host_token.is_some());
     let server = builder(args, token, host_token)?.start().await?;
-    announce(&server, generated).context("print the tool server's address")?;
+    let mut line = serde_json::Map::new();
+    line.insert("address".to_owned(), server.address().to_string().into());
+    // Given tokens are known.
+    if !has_token {
+        line.insert("token".to_owned(), server.token().into());
+    }
+    if !has_host_token {
+        line.insert("host_token".to_owned(), server.host_token().into());
+    }
+    announce(line).context("print the tool server's address")?;
     tokio::select! {
         () = signals.next() => tracing::info!("ending"),
         () = server.join() => {}
@@ -62,17 +71,8 @@ fn given(name: &str) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Prints the address and the generated tokens; given tokens are known, and are not printed.
-fn announce(server: &ToolServer, generated: (bool, bool)) -> std::io::Result<()> {
-    let mut line = serde_json::Map::new();
-    line.insert("address".to_owned(), server.address().to_string().into());
-    let (is_token_generated, is_host_token_generated) = generated;
-    if is_token_generated {
-        line.insert("token".to_owned(), server.token().into());
-    }
-    if is_host_token_generated {
-        line.insert("host_token".to_owned(), server.host_token().into());
-    }
+/// Prints the address and the generated tokens.
+fn announce(line: serde_json::Map<String, serde_json::Value>) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{}", serde_json::Value::Object(line))?;
     stdout.flush()

@@ -15,8 +15,8 @@ pub(crate) fn run(args: JoinArgs) -> anyhow::Result<()> {
     let runtime = multi_threaded()?;
     let (id, workspace) = (joined.id.clone(), joined.workspace.display().to_string());
     let served: anyhow::Result<()> = runtime.block_on(async {
-        let streams = joined.into_streams().context("speak to the session")?;
-        let page = Page::open(streams, Some(id.clone()), |news| print(&in_words(&news))).await?;
+        let stream = joined.into_stream().context("speak to the session")?;
+        let page = Page::open(stream, Some(id.clone()), |news| print(&in_words(&news))).await?;
         print(&format!(
             "The calls of session {id} ({}) are decided here:\n\n  page  {}\n  code  {}\n\n\
              The page asks for the code, once. Ctrl-C ends the page, and the session goes on.",

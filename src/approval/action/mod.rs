@@ -63,8 +63,17 @@ impl Action {
         tool_args: Map<String, Value>,
         target: Target,
     ) -> Self {
-        let (definition, changes, annotations, batch, known) = (None, None, None, None, None);
-        Self { server_name, tool_name, tool_args, target, definition, changes, annotations, batch, known }
+        Self {
+            server_name,
+            tool_name,
+            tool_args,
+            target,
+            definition: None,
+            changes: None,
+            annotations: None,
+            batch: None,
+            known: None,
+        }
     }
 
     /// An action of ipybox itself.

@@ -30,7 +30,13 @@ pub(super) async fn token(server: &ProtectedServer, challenge: Option<&str>) -> 
     let metadata = &resolved.metadata;
     match &server.settings.grant {
         TokenGrant::Client(MachineClient::Secret { client_id, client_secret }) => {
-            by_secret(server, &mut manager, &resolved.http, (client_id, client_secret), scopes).await
+            let config = ClientCredentialsConfig::ClientSecret {
+                client_id: client_id.clone(),
+                client_secret: client_secret.clone(),
+                scopes,
+                resource: Some(server.url.to_string()),
+            };
+            by_secret(&mut manager, &resolved.http, config).await
         }
         TokenGrant::Client(MachineClient::Key { client_id, private_key, algorithm }) => {
             let audience = metadata.issuer.as_deref().unwrap_or(&metadata.token_endpoint);
@@ -43,20 +49,12 @@ pub(super) async fn token(server: &ProtectedServer, challenge: Option<&str>) -> 
 }
 
 async fn by_secret(
-    server: &ProtectedServer,
     manager: &mut AuthorizationManager,
     http: &Http,
-    (client_id, client_secret): (&str, &str),
-    scopes: Vec<String>,
+    config: ClientCredentialsConfig,
 ) -> Result<AccessToken, Error> {
     // The tokens of a client are not kept: it can have new ones at any time.
     manager.set_credential_store(rmcp::transport::auth::InMemoryCredentialStore::new());
-    let config = ClientCredentialsConfig::ClientSecret {
-        client_id: client_id.to_owned(),
-        client_secret: client_secret.to_owned(),
-        scopes,
-        resource: Some(server.url.to_string()),
-    };
     let refused = |error| Error::Token(with_causes(&error));
     manager.validate_client_credentials_metadata(&config).map_err(refused)?;
     manager.configure_client_credentials(&config).map_err(refused)?;

@@ -97,18 +97,13 @@ impl Joined {
     ///
     /// # Errors
     /// It has failed.
-    pub fn into_streams(
-        self,
-    ) -> io::Result<(
-        impl AsyncRead + Unpin + Send + 'static + use<>,
-        impl AsyncWrite + Unpin + Send + 'static + use<>,
-    )> {
+    pub fn into_stream(self) -> io::Result<impl AsyncRead + AsyncWrite + Send + 'static + use<>> {
         // What came with the greeting.
         let first = self.hears.lines.buffer().to_vec();
         let stream = self.hears.lines.into_inner();
         stream.set_nonblocking(true)?;
         let (input, output) = tokio::net::UnixStream::from_std(stream)?.into_split();
-        Ok((AsyncReadExt::chain(io::Cursor::new(first), input), output))
+        Ok(tokio::io::join(AsyncReadExt::chain(io::Cursor::new(first), input), output))
     }
 }
 

@@ -241,7 +241,7 @@ impl McpServer {
                 show_on_stderr(&news);
             }
         };
-        let page = Page::open(tokio::io::split(its), session, on_news).await.map_err(Error::Page)?;
+        let page = Page::open(its, session, on_news).await.map_err(Error::Page)?;
         if codes == Codes::OnStderr {
             say(&format!("calls are decided at {}, which asks for the code {}", page.url(), page.code()));
         }

@@ -93,7 +93,7 @@ impl Operation {
         link: &RequestLink,
         parent: &Context,
     ) -> Self {
-        Self::begin((WorkKind::Server, Instrument::ServerOperation), method, target, link, parent)
+        Self::begin(WorkKind::Server, method, target, link, parent)
     }
 
     /// A request of ours to a server, whose span is a child of the current one.
@@ -102,8 +102,7 @@ impl Operation {
             return Self(None);
         }
         let parent = Context::current();
-        let mut operation =
-            Self::begin((WorkKind::Client, Instrument::ClientOperation), method, target, link, &parent);
+        let mut operation = Self::begin(WorkKind::Client, method, target, link, &parent);
         if method != INITIALIZE
             && let Some(call) = parent.call()
         {
@@ -113,7 +112,7 @@ impl Operation {
     }
 
     fn begin(
-        (kind, instrument): (WorkKind, Instrument),
+        kind: WorkKind,
         method: &str,
         target: RequestTarget<'_>,
         link: &RequestLink,
@@ -135,6 +134,10 @@ impl Operation {
                 format!("{method} {}", name(prompt))
             }
             RequestTarget::Resource(_) | RequestTarget::None => method.to_owned(),
+        };
+        let instrument = match kind {
+            WorkKind::Server => Instrument::ServerOperation,
+            WorkKind::Client | WorkKind::Internal => Instrument::ClientOperation,
         };
         let span = Span::begin(named, kind, parent, None, attributes.clone());
         if let RequestTarget::Resource(uri) = target {

@@ -140,7 +140,7 @@ impl Checkpoint {
     }
 
     /// A fresh kernel has started, of this version of Python. What earlier ones have saved is offered to it.
-    pub(crate) fn kernel_started(&self, (major, minor): (u32, u32)) {
+    pub(crate) fn kernel_started(&self, major: u32, minor: u32) {
         let mut state = self.state.lock();
         self.give_up_saving(&mut state);
         state.is_due = false;

@@ -15,7 +15,7 @@ fn checkpoint(state_dir: &Path) -> Arc<Checkpoint> {
 
 fn started(state_dir: &Path) -> Arc<Checkpoint> {
     let checkpoint = checkpoint(state_dir);
-    checkpoint.kernel_started(PYTHON);
+    checkpoint.kernel_started(PYTHON.0, PYTHON.1);
     checkpoint
 }
 
@@ -71,7 +71,7 @@ async fn a_later_kernel_is_offered_what_an_earlier_one_has_saved() {
     let first = started(state.path());
     save(&first, &["a", "b"], &[]).await;
     assert!(offered(&first).is_empty(), "it has them");
-    first.kernel_started(PYTHON);
+    first.kernel_started(PYTHON.0, PYTHON.1);
     assert!(first.notes().concat().contains("`a`, `b`"));
     drop(first);
     let second = started(state.path());
@@ -110,7 +110,7 @@ async fn only_what_was_asked_for_is_taken() {
     assert_eq!(values(&checkpoint), 0);
     send(&checkpoint, number, "two").await.unwrap();
     // The fresh kernel has another number.
-    checkpoint.kernel_started(PYTHON);
+    checkpoint.kernel_started(PYTHON.0, PYTHON.1);
     assert!(matches!(send(&checkpoint, number, "x").await, Err(Error::NotAsked)));
     assert!(matches!(checkpoint.end(number, report(&json!([]), &[])), Err(Error::NotAsked)));
     assert_eq!(values(&checkpoint), 0, "what had arrived is removed");
@@ -192,7 +192,7 @@ async fn a_reset_leaves_nothing() {
     let number = asked(&checkpoint);
     checkpoint.discard();
     assert!(matches!(checkpoint.end(number, report(&json!([]), &[])), Err(Error::NotAsked)));
-    checkpoint.kernel_started(PYTHON);
+    checkpoint.kernel_started(PYTHON.0, PYTHON.1);
     assert!(offered(&checkpoint).is_empty() && checkpoint.notes().is_empty());
     assert_eq!(values(&checkpoint), 0);
 }
@@ -202,16 +202,16 @@ async fn other_conditions_have_another_directory() {
     let state = tempfile::tempdir().unwrap();
     let conditions = Conditions { site: "in a sandbox (bwrap)".to_owned(), policy: "p".to_owned() };
     let sandboxed = Arc::new(Checkpoint::new(state.path(), conditions));
-    sandboxed.kernel_started(PYTHON);
+    sandboxed.kernel_started(PYTHON.0, PYTHON.1);
     save(&sandboxed, &["hostile"], &[]).await;
     let plain = started(state.path());
     let note = plain.notes().concat();
     assert!(note.contains("saved by a kernel in a sandbox (bwrap)") && !note.contains("hostile"), "{note}");
     assert!(offered(&plain).is_empty());
-    plain.kernel_started((3, 13));
+    plain.kernel_started(3, 13);
     assert!(plain.notes().is_empty(), "it is reported once");
     save(&plain, &["own"], &[]).await;
-    sandboxed.kernel_started(PYTHON);
+    sandboxed.kernel_started(PYTHON.0, PYTHON.1);
     assert_eq!(offered(&sandboxed), ["hostile"]);
 }
 

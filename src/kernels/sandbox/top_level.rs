@@ -227,7 +227,7 @@ impl State {
     fn appeared(&mut self) -> io::Result<Vec<(OsString, Option<LinkIdentity>)>> {
         let changed = self.changed();
         let found = self.unsettled()?;
-        self.seen = changed.filter(|changed| is_settled(*changed));
+        self.seen = changed.filter(|(seconds, nanoseconds)| is_settled(*seconds, *nanoseconds));
         let is_known = |name: &OsString, link: &Option<LinkIdentity>| match self.known.get(name) {
             Some(Some(before)) => *link == Some(*before),
             Some(None) => true,
@@ -257,8 +257,8 @@ impl State {
     }
 }
 
-/// Whether a change after now has another time than `changed`.
-fn is_settled((seconds, nanoseconds): (i64, i64)) -> bool {
+/// Whether a change after now has another time than one that was made at this time after 1970.
+fn is_settled(seconds: i64, nanoseconds: i64) -> bool {
     let [Ok(whole), Ok(part)] = [u64::try_from(seconds), u64::try_from(nanoseconds)] else { return false };
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(whole) + Duration::from_nanos(part);
     let tick = if part == 0 { LONG_TICK } else { TICK };

@@ -141,7 +141,7 @@ async fn read(
     check_name("name of the server", &server_name)?;
     let tool_args = Map::from_iter([("uri".to_owned(), Value::String(uri))]);
     let call = ToolCall { server_name, tool_name: READ_RESOURCE.to_owned(), tool_args };
-    Ok(resolved(&shared, call, PoolRequest::Resource, (text, form)).await)
+    Ok(resolved(&shared, call, PoolRequest::Resource, text, form).await)
 }
 
 async fn list(
@@ -153,7 +153,7 @@ async fn list(
     let (Listing { server_name, kind }, text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
     let call = ToolCall { server_name, tool_name: kind.method().to_owned(), tool_args: Map::new() };
-    Ok(resolved(&shared, call, PoolRequest::List(kind), (text, form)).await)
+    Ok(resolved(&shared, call, PoolRequest::List(kind), text, form).await)
 }
 
 async fn prompt(
@@ -169,7 +169,7 @@ async fn prompt(
     let tool_args =
         Map::from_iter([("name".to_owned(), Value::String(prompt_name)), ("arguments".to_owned(), given)]);
     let call = ToolCall { server_name, tool_name: GET_PROMPT.to_owned(), tool_args };
-    Ok(resolved(&shared, call, PoolRequest::Prompt, (text, form)).await)
+    Ok(resolved(&shared, call, PoolRequest::Prompt, text, form).await)
 }
 
 /// Resolves the name of the server, decides, and calls; the body is weighed until then.
@@ -177,7 +177,8 @@ async fn resolved(
     shared: &SharedRoutes,
     call: ToolCall,
     request: PoolRequest,
-    (text, form): (BodyText, Form),
+    text: BodyText,
+    form: Form,
 ) -> Response {
     let answer = match resolve(shared, &call.server_name, &call.tool_name, request).await {
         Ok(server) => answer(shared, server, call, request).await,

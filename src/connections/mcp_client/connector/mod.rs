@@ -157,7 +157,7 @@ impl Connector {
         let Reach::Stdio(parameters) = &parameters.reach else { return Ok(()) };
         let guard = self.guard.read().clone();
         let (filled, secrets) = FilledStdio::fill(parameters, &self.variables, &self.workspace)?;
-        ServerProcess::prepare(name, &filled, (&self.workspace, &guard), &self.variables, &secrets).map(drop)
+        guard.start(name, &filled, &self.workspace, &self.variables, &secrets).map(drop)
     }
 
     /// Whether this command exists for starting servers.
@@ -272,22 +272,14 @@ impl Connector {
     ) -> Result<Arc<ServerStart>, Error> {
         let (filled, secrets) = FilledStdio::fill(parameters, &self.variables, &self.workspace)?;
         let guard = self.guard.read().clone();
-        let place = (self.workspace.as_path(), &guard);
+        let start = guard.start(name, &filled, &self.workspace, &self.variables, &secrets)?;
         let answers = Answers::default();
-        let (process, pipes) =
-            ServerProcess::start(name, &filled, place, &self.variables, secrets.clone(), answers.clone())?;
+        let (process, pipes) = ServerProcess::start(name, &filled, start, secrets.clone(), answers.clone())?;
         let account = process.account().clone();
-        let client = self.client(name, None);
+        let starting = StartingServer { client: self.client(name, None), process, pipes, answers, secrets };
         let context = Context::current();
         Ok(self.starts.begin(name, parameters, account, |stop| {
-            context.around(start_stdio(
-                client,
-                process,
-                (pipes, answers),
-                secrets,
-                limit.max(START_LIMIT),
-                stop,
-            ))
+            context.around(starting.connect(limit.max(START_LIMIT), stop))
         }))
     }
 
@@ -435,44 +427,49 @@ async fn followed(start: &ServerStart, progress: StartProgress<'_>) {
     }
 }
 
-/// From a process that has just been started to a connection.
-async fn start_stdio(
+/// A process that has just been started, and what its connection needs.
+struct StartingServer {
     client: ClientSide,
-    mut process: ServerProcess,
-    (pipes, answers): (Pipes, Answers),
+    process: ServerProcess,
+    pipes: Pipes,
+    answers: Answers,
     secrets: Secrets,
-    limit: Duration,
-    stop_start: CancellationToken,
-) -> Result<Connection, Error> {
-    let stop = CancellationToken::new();
-    let lender = Lender::new(pipes);
-    let transport = || Throttle::new(lender.lend(), answers.clone());
-    let mut connecting = Box::pin(lifecycle::begin(&client, transport, answers.handshake(), &stop));
-    let result = tokio::select! {
-        result = timeout(limit, &mut connecting) => result.map_err(|_| Unready::Silent),
-        () = process.exited() => {
-            // As in the keeper: its children may hold its stdout.
-            process.kill();
-            Ok(timeout(EXIT_GRACE, &mut connecting).await.unwrap_or(Err(McpFailure::Closed)))
-        }
-        () = stop_start.cancelled() => Err(Unready::Unwanted),
-    };
-    drop(connecting);
-    match result {
-        Ok(Ok(service)) => {
-            process.has_started();
-            Ok(Connection::new(client, service, Some(process), secrets, stop))
-        }
-        Ok(Err(McpFailure::Closed)) => Err(error(McpFailure::Closed, &secrets, process.end().await)),
-        // We end it.
-        Ok(Err(failure)) => Err(error(failure, &secrets, process.end().await.without_status())),
-        Err(Unready::Silent) => {
-            let last_words = process.end_start().await.without_status();
-            Err(Error::Silent { method: METHOD, after: limit, last_words })
-        }
-        Err(Unready::Unwanted) => {
-            process.end_start().await;
-            Err(Error::StartEnded)
+}
+
+impl StartingServer {
+    /// Connects to the server, which may take `limit`. `stop_start` ends the start.
+    async fn connect(self, limit: Duration, stop_start: CancellationToken) -> Result<Connection, Error> {
+        let Self { client, mut process, pipes, answers, secrets } = self;
+        let stop = CancellationToken::new();
+        let lender = Lender::new(pipes);
+        let transport = || Throttle::new(lender.lend(), answers.clone());
+        let mut connecting = Box::pin(lifecycle::begin(&client, transport, answers.handshake(), &stop));
+        let result = tokio::select! {
+            result = timeout(limit, &mut connecting) => result.map_err(|_| Unready::Silent),
+            () = process.exited() => {
+                // As in the keeper: its children may hold its stdout.
+                process.kill();
+                Ok(timeout(EXIT_GRACE, &mut connecting).await.unwrap_or(Err(McpFailure::Closed)))
+            }
+            () = stop_start.cancelled() => Err(Unready::Unwanted),
+        };
+        drop(connecting);
+        match result {
+            Ok(Ok(service)) => {
+                process.has_started();
+                Ok(Connection::new(client, service, Some(process), secrets, stop))
+            }
+            Ok(Err(McpFailure::Closed)) => Err(error(McpFailure::Closed, &secrets, process.end().await)),
+            // We end it.
+            Ok(Err(failure)) => Err(error(failure, &secrets, process.end().await.without_status())),
+            Err(Unready::Silent) => {
+                let last_words = process.end_start().await.without_status();
+                Err(Error::Silent { method: METHOD, after: limit, last_words })
+            }
+            Err(Unready::Unwanted) => {
+                process.end_start().await;
+                Err(Error::StartEnded)
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::filled::FilledStdio;
 use super::launcher;
 use crate::connections::mcp_client::failure::Error;
-use crate::ground::env::{is_program, on_path};
+use crate::ground::env::{Variables, is_program, on_path};
 use crate::ground::files::create_private_directory;
 use crate::ground::text::Secrets;
 use crate::kernels::sandbox::{Exposed, Exposure};
@@ -32,10 +32,11 @@ pub(crate) struct Guard {
     exposed: Exposed,
 }
 
-/// A program and the directory that it starts in.
+/// A program, and the directory and environment that it starts in. It has no `Debug`: it holds secrets.
 pub(crate) struct ProgramStart {
-    pub(crate) program: PathBuf,
-    pub(crate) directory: PathBuf,
+    pub(super) program: PathBuf,
+    pub(super) directory: PathBuf,
+    pub(super) environment: BTreeMap<String, String>,
 }
 
 impl Guard {
@@ -55,7 +56,7 @@ impl Guard {
     }
 
     /// The part of `environment` that a server inherits, and variables that keep it safe.
-    pub(super) fn inherited(&self, environment: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    fn inherited(&self, environment: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let directory = self.directory.as_deref().unwrap_or(Path::new("/"));
         let safe = |(name, value): (String, String)| {
             self.exposed.safe_value(&name, &value, directory).map(|value| (name, value))
@@ -68,35 +69,44 @@ impl Guard {
         environment
     }
 
-    /// Checks and returns how to start a server with this environment; its `cwd` is relative to `workspace`.
+    /// Checks and returns how to start the server `name`; its `cwd` is relative to `workspace`.
     ///
     /// # Errors
-    /// It would read code or configuration from an exposed place.
+    /// It would read code or configuration from an exposed place, or its program or directory is not there.
     pub(crate) fn start(
         &self,
         name: &str,
         server: &FilledStdio,
         workspace: &Path,
-        environment: &BTreeMap<String, String>,
+        variables: &Variables,
         secrets: &Secrets,
     ) -> Result<ProgramStart, Error> {
+        let mut environment = self.inherited(variables.for_mcp_server());
+        environment.extend(server.env.clone());
         let check = Check { guard: self, secrets, workspace };
         let directory = match &server.cwd {
             Some(cwd) => workspace.join(cwd),
             None => self.directory_of(name)?,
         };
-        let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
-        if server.trusts_workspace {
-            let program = program(&server.command, &directory, path, secrets)?;
-            return Ok(ProgramStart { program, directory });
-        }
-        if let (Some(cwd), Some(place)) = (&server.cwd, self.exposed.above(&directory)) {
+        if let (Some(cwd), Some(place), false) =
+            (&server.cwd, self.exposed.above(&directory), server.trusts_workspace)
+        {
             return Err(check.refusal("cwd", &cwd.to_string_lossy(), place));
         }
-        check.all(server, &directory)?;
+        if !server.trusts_workspace {
+            check.all(server, &directory)?;
+        }
+        let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
         let program = program(&server.command, &directory, path, secrets)?;
-        check.program(&program, &server.command)?;
-        Ok(ProgramStart { program, directory })
+        if !server.trusts_workspace {
+            check.program(&program, &server.command)?;
+        }
+        if !directory.is_dir() {
+            return Err(Error::WorkingDirectory {
+                path: secrets.redact(&directory.to_string_lossy()).into(),
+            });
+        }
+        Ok(ProgramStart { program, directory, environment })
     }
 
     /// The directory of the server `name`, created if missing: servers do not share a directory.

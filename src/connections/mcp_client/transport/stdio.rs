@@ -2,9 +2,7 @@
 //!
 //! Not `TokioChildProcess`: that one hides the exit status and kills the leader alone.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +13,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::filled::FilledStdio;
-use super::guard::{Guard, ProgramStart};
+use super::guard::ProgramStart;
 use super::pipes::{Pipes, StdoutOpening};
 use crate::connections::mcp_client::failure::{Error, LastWords};
 use crate::connections::mcp_client::messages::Answers;
-use crate::ground::env::Variables;
 use crate::ground::process::{GroupLeader, Tail};
 use crate::ground::text::Secrets;
 
@@ -51,18 +48,15 @@ pub(crate) struct ServerOutput {
 }
 
 impl ServerProcess {
-    /// Starts the server `name`, in a process group of its own. `place` has the workspace, which its
-    /// `cwd` is relative to.
+    /// Starts the server `name`, in a process group of its own.
     pub(crate) fn start(
         name: &str,
         parameters: &FilledStdio,
-        place: (&Path, &Guard),
-        variables: &Variables,
+        start: ProgramStart,
         secrets: Secrets,
         answers: Answers,
     ) -> Result<(Self, Pipes), Error> {
-        let (ProgramStart { program, directory }, environment) =
-            Self::prepare(name, parameters, place, variables, &secrets)?;
+        let ProgramStart { program, directory, environment } = start;
         let mut command = Command::new(&program);
         command
             .args(&parameters.args)
@@ -90,24 +84,6 @@ impl ServerProcess {
         let pipes = Pipes::new(stdout, stdin, opening.clone(), answers);
         let account = ServerOutput { stderr, opening, secrets, variables: environment.into_keys().collect() };
         Ok((Self { leader, stderr_task, account }, pipes))
-    }
-
-    /// The command to start, and its environment.
-    pub(crate) fn prepare(
-        name: &str,
-        parameters: &FilledStdio,
-        (workspace, guard): (&Path, &Guard),
-        variables: &Variables,
-        secrets: &Secrets,
-    ) -> Result<(ProgramStart, BTreeMap<String, String>), Error> {
-        let mut environment = guard.inherited(variables.for_mcp_server());
-        environment.extend(parameters.env.clone());
-        let start = guard.start(name, parameters, workspace, &environment, secrets)?;
-        if !start.directory.is_dir() {
-            let path = secrets.redact(&start.directory.to_string_lossy()).into();
-            return Err(Error::WorkingDirectory { path });
-        }
-        Ok((start, environment))
     }
 
     /// Its output.

@@ -96,7 +96,7 @@ pub(super) fn with_headers(mut response: Response) -> Response {
 }
 
 /// A refusal.
-pub(super) fn refused((status, why): (StatusCode, &'static str)) -> Response {
+pub(super) fn refused(status: StatusCode, why: &'static str) -> Response {
     with_headers((status, why).into_response())
 }
 

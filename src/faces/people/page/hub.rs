@@ -41,17 +41,17 @@ pub(super) struct Watching {
 
 impl Hub {
     /// Hears the session until it ends, or `stop` is cancelled.
-    pub(super) fn start<R, W>(
-        (input, output): (R, W),
+    pub(super) fn start<S>(
+        stream: S,
         session: Option<String>,
         on_news: Arc<OnNews>,
         ended: CancellationToken,
         stop: CancellationToken,
     ) -> Arc<Self>
     where
-        R: AsyncRead + Unpin + Send + 'static,
-        W: AsyncWrite + Unpin + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + 'static,
     {
+        let (input, output) = tokio::io::split(stream);
         let (says, said) = mpsc::unbounded_channel();
         let (scene, browsers) = (Mutex::new(Scene::of(session)), Mutex::default());
         let hub = Arc::new(Self { scene, events: broadcast::Sender::new(EVENTS), says, browsers });

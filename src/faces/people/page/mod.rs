@@ -70,26 +70,25 @@ pub struct Page {
 }
 
 impl Page {
-    /// Serves a page for the session that speaks on these streams, on a free port of this machine. If it is a kept one, the
+    /// Serves a page for the session that speaks on `stream`, on a free port of this machine. If it is a kept one, the
     /// page shows its id, `session`. `on_news` gets new codes too, which are for the user alone.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn open<R, W>(
-        streams: (R, W),
+    pub async fn open<S>(
+        stream: S,
         session: Option<String>,
         on_news: impl Fn(PageNews) + Send + Sync + 'static,
     ) -> Result<Self, Error>
     where
-        R: AsyncRead + Unpin + Send + 'static,
-        W: AsyncWrite + Unpin + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + 'static,
     {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.map_err(Error::Listen)?;
         let address = listener.local_addr().map_err(Error::Listen)?;
         let lock = Arc::new(Lock::new().map_err(|_| Error::NoChance)?);
         let on_news: Arc<OnNews> = Arc::new(on_news);
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
-        let hub = Hub::start(streams, session, Arc::clone(&on_news), ended.clone(), stop.clone());
+        let hub = Hub::start(stream, session, Arc::clone(&on_news), ended.clone(), stop.clone());
         let router = routes::router(address, Arc::clone(&hub), Arc::clone(&lock), on_news);
         let limits = ListenerLimits::of_browsers("approval page", STOP_GRACE);
         tokio::spawn(listener::serve(listener, router, limits, stop.clone()));

@@ -107,14 +107,14 @@ pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, on_new
 
 /// Lets requests of the page itself through.
 async fn guarded(State(site): State<Site>, request: Request, next: Next) -> Response {
-    if let Some(refusal) = site.host.refusal(&request) {
-        return guard::refused(refusal);
+    if let Some((status, why)) = site.host.refusal(&request) {
+        return guard::refused(status, why);
     }
     let (head, body) = request.into_parts();
     match tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_BYTES)).await {
         Ok(Ok(body)) => guard::with_headers(next.run(Request::from_parts(head, Body::from(body))).await),
-        Ok(Err(_)) => guard::refused((StatusCode::PAYLOAD_TOO_LARGE, "The body is too long, or broke off.")),
-        Err(_) => guard::refused((StatusCode::REQUEST_TIMEOUT, "The body did not come in time.")),
+        Ok(Err(_)) => guard::refused(StatusCode::PAYLOAD_TOO_LARGE, "The body is too long, or broke off."),
+        Err(_) => guard::refused(StatusCode::REQUEST_TIMEOUT, "The body did not come in time."),
     }
 }
 

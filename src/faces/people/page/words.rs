@@ -39,8 +39,15 @@ pub(super) fn name(name: &str) -> String {
 #[cfg(test)]
 pub(super) fn call_for_tests(server: &str, arguments: Value) -> ShownCall {
     let Value::Object(arguments) = arguments else { panic!("an object") };
-    let (server, tool) = (server.to_owned(), "t".to_owned());
-    let behind = Target::Command("npx \u{202e}x".to_owned());
-    let (hints, changes, batch, origins, read) = (None, None, None, Vec::new(), None);
-    ShownCall { server, tool, arguments, behind, hints, changes, batch, origins, read }
+    ShownCall {
+        server: server.to_owned(),
+        tool: "t".to_owned(),
+        arguments,
+        behind: Target::Command("npx \u{202e}x".to_owned()),
+        hints: None,
+        changes: None,
+        batch: None,
+        origins: Vec::new(),
+        read: None,
+    }
 }
