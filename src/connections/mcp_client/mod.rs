@@ -36,8 +36,8 @@ pub(crate) use self::connection::{CallError, Connection, ListKind, Received};
 pub(crate) use self::connector::{Connector, DEFAULT_CONNECT_TIMEOUT, LoginError, StartProgress};
 pub(crate) use self::failure::{AccessRefusal, Error};
 pub(crate) use self::parameters::{
-    DISABLED, ENABLED, HttpParameters, HttpTransport, ParametersError, Reach, ServerParameters,
-    StdioParameters, TRUST_WORKSPACE, is_comment_entry, kind, servers_in,
+    HttpParameters, HttpTransport, ParametersError, Reach, ServerParameters, StdioParameters,
+    TRUST_WORKSPACE, WORKSPACE, kind, wrong_type,
 };
 pub(crate) use self::results::{Hints, ResourceBody, ServerTool, ToolContent, ToolOutput, is_for_apps};
 pub(crate) use self::transport::{Guard, chosen_arguments};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::formats::{FoundSecret, replace_secrets};
 use crate::connections::mcp_client::ServerParameters;
 use crate::ground::env::SECRET;
 use crate::ground::env::vault::Vault;
 use crate::ground::files::JournalNote;
 use crate::ground::text::quoted;
+use crate::tools::formats::{FoundSecret, replace_secrets};
 use crate::tools::registry::Registry;
 
 /// The length of the part of a secret's name that says where it was.

@@ -4,7 +4,6 @@
 //! files → formats → servers by name → kept (secrets out of them) → shown, chosen → registry
 //! ```
 
-pub(crate) mod formats;
 mod kept;
 mod register;
 mod start;
@@ -13,10 +12,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::formats::{
-    ClientDirectories, ConfigurationFile, ConfigurationReader, Directories, FileServers, KnownClient,
-    LeftOutServers, Offered, Unreadable, merge,
-};
 pub(crate) use self::kept::{KeptParameters, SecretKeeping};
 pub(crate) use self::register::AT_ONCE;
 pub use self::register::{ImportEvent, Importer};
@@ -28,6 +23,10 @@ use crate::ground::env::vault::Vault;
 use crate::ground::text::visible::{line, word};
 use crate::ground::text::{describe, nearest, one_line, shortened};
 use crate::kernels::sandbox::{self, Exposed};
+use crate::tools::formats::{
+    ClientDirectories, ConfigurationFile, ConfigurationReader, Directories, FileServers, KnownClient,
+    LeftOutServers, Offered, Unreadable, merge,
+};
 use crate::tools::registry::Registry;
 
 /// Why nothing can be imported.

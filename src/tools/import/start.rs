@@ -4,11 +4,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::formats::{ConfigurationReader, Directories, LeftOutServers, OURSELVES, merge};
 use super::{ImportLeft, KeptParameters, Unreadable, read_file};
 use crate::config::{Config, Site};
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::vault::Vault;
+use crate::tools::formats::{ConfigurationReader, Directories, LeftOutServers, OURSELVES, merge};
 
 /// Why the files cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use super::generate;
 use super::listing;
 use super::packages::Packages;
-use crate::connections::mcp_client::ServerParameters;
 use crate::ground::env::Variables;
 use crate::tools::codegen::{self, ObserveError, Observed, Options, ResourcesAndPrompts, Tool};
+use crate::tools::formats;
 use crate::tools::servers::UnusableServer;
 
 /// The source of the tools.
@@ -145,7 +145,7 @@ async fn from_server(
         |error: &dyn std::error::Error| ApigenError::Server(crate::ground::text::describe(error));
     let directory = std::env::current_dir().map_err(|error| server_error(&error))?;
     let connector = crate::config::connector_at(directory, Arc::new(variables)).in_foreground();
-    let adopted = ServerParameters::adopt(name, parameters, &|command| connector.has_program(command));
+    let adopted = formats::adopt(name, parameters, &|command| connector.has_program(command));
     let (parameters, mut notes) = adopted.map_err(|error| server_error(&UnusableServer::from(error)))?;
     let report = |what: &str| tracing::info!(server = name, "{what}");
     let listed = generate::listed_by(&connector, name, &parameters, &notes, &report).await;

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::approval::{OURSELVES, Target, ToolAnnotations};
 use crate::connections::mcp_client::{self, ParametersError, Reach, ServerParameters};
-use crate::tools::codegen;
+use crate::tools::{codegen, formats};
 
 pub(crate) use self::elicitation::ByGate;
 pub(crate) use self::login::{LOGINS, log_in};
@@ -120,7 +120,7 @@ pub(crate) fn read(
     if name == OURSELVES {
         return Err(UnusableServer::Reserved);
     }
-    Ok(ServerParameters::adopt(name, parameters, has_program)?)
+    Ok(formats::adopt(name, parameters, has_program)?)
 }
 
 #[cfg(test)]

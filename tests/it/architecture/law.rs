@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// Names of rooms, of modules in rooms and of crates.
 pub(super) type Names = Vec<String>;
 
-/// The rules, by rooms or by crates. A room is written as a path below `src/`: `kernel`, `import/formats`.
+/// The rules, by rooms or by crates. A room is written as a path below `src/`: `kernel`, `registry/search`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Law {

@@ -84,7 +84,7 @@ fn text(key: &str, value: &Value) -> Result<String, ParametersError> {
     }
 }
 
-pub(super) fn wrong_type(key: &str, expected: &'static str, value: &Value) -> ParametersError {
+pub(crate) fn wrong_type(key: &str, expected: &'static str, value: &Value) -> ParametersError {
     ParametersError::WrongType { key: key.to_owned(), expected, found: kind(value) }
 }
 

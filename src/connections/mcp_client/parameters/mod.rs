@@ -5,7 +5,6 @@
 mod fields;
 mod oauth_parameters;
 mod parameters_error;
-mod pasted;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,18 +12,16 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use self::fields::Fields;
-pub(crate) use self::fields::kind;
+pub(crate) use self::fields::{kind, wrong_type};
 pub(super) use self::oauth_parameters::{GrantKind, Login};
 use self::parameters_error::LONGEST_TIMEOUT_SECS;
 pub(crate) use self::parameters_error::ParametersError;
-use self::pasted::Adopted;
-pub(crate) use self::pasted::{DISABLED, ENABLED, is_comment_entry, servers_in};
 use crate::ground::env::SECRET;
 use crate::ground::text::visible::{line, word};
 use crate::ground::text::without_user;
 
 /// The placeholder for the workspace.
-pub(super) const WORKSPACE: &str = "${workspace}";
+pub(crate) const WORKSPACE: &str = "${workspace}";
 
 /// The parameters of an MCP server; `${NAME}` placeholders are unfilled.
 #[derive(Clone, PartialEq, Eq)]
@@ -107,26 +104,6 @@ impl ServerParameters {
             (false, true) => Reach::Http(parse_http(&fields)?),
         };
         Ok(Self { reach, timeout: parse_timeout(&fields)? })
-    }
-
-    /// Reads what the user may have copied from another client's configuration. Returns notes on parts that
-    /// were left out or reinterpreted. `name` is the server's name, `has_program` says whether a command
-    /// exists.
-    ///
-    /// # Errors
-    /// As for [`parse`](Self::parse), and for contradictions.
-    pub(crate) fn adopt(
-        name: &str,
-        object: &Map<String, Value>,
-        has_program: &dyn Fn(&str) -> bool,
-    ) -> Result<(Self, Vec<String>), ParametersError> {
-        let Adopted { mut object, notes, has_any_transport } = pasted::adopt(name, object, has_program)?;
-        let url = object.get("url").and_then(Value::as_str);
-        let is_undecided = url.is_some_and(|url| HttpTransport::from_url(url).is_none());
-        if has_any_transport && is_undecided {
-            object.entry("type").or_insert_with(|| json!(HttpTransport::Streamable.name()));
-        }
-        Ok((Self::parse(&object)?, notes))
     }
 
     /// The object that [`parse`](Self::parse) reads as these parameters.

@@ -1,36 +1,34 @@
 //! The configuration of a server as other MCP clients write it → our own keys, and notes on what is left out: pure.
 
 mod command;
-mod entry;
 mod keys;
+mod login;
+#[cfg(test)]
+mod tests;
+mod wrapped;
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::entry::all as servers_in;
-pub(crate) use self::keys::{DISABLED, ENABLED, is_comment_entry};
+pub(super) use self::keys::{DISABLED, ENABLED, is_comment_entry};
 use self::keys::{EntryKey, Ignored};
-use super::parameters_error::ParametersError;
-use super::{WORKSPACE, oauth_parameters};
+pub(super) use self::wrapped::all as servers_in;
+use crate::connections::mcp_client::{
+    HttpTransport, ParametersError, ServerParameters, WORKSPACE, wrong_type,
+};
 use crate::ground::text::{backticked, nearest};
 
-/// A configuration in our own keys.
-pub(super) struct Adopted {
-    /// The object that `ServerParameters::parse` reads.
-    pub(crate) object: Map<String, Value>,
-    /// Parts that were left out or reinterpreted, a sentence each.
-    pub(super) notes: Vec<String>,
-    /// Whether the transport is named by a word that means all of them.
-    pub(super) has_any_transport: bool,
-}
-
-/// Reads the configuration of the server `name`; `has_program` says whether a command exists.
-pub(super) fn adopt(
+/// Reads parameters that a user may have copied from another client's configuration. Returns notes on parts that were left out
+/// or reinterpreted, too. `name` is the server's name, `has_program` says whether a command exists.
+///
+/// # Errors
+/// As for [`ServerParameters::parse`], and for contradictions.
+pub(crate) fn adopt(
     name: &str,
     object: &Map<String, Value>,
     has_program: &dyn Fn(&str) -> bool,
-) -> Result<Adopted, ParametersError> {
+) -> Result<(ServerParameters, Vec<String>), ParametersError> {
     let mut adopting = Adopting::default();
-    let entry = entry::find(name, object, &mut adopting.ignored)?;
+    let entry = wrapped::find(name, object, &mut adopting.ignored)?;
     adopting.take_all(entry)?;
     command::adopt(&mut adopting.object, has_program, &mut adopting.notes)?;
     for (key, value) in &mut adopting.object {
@@ -38,7 +36,9 @@ pub(super) fn adopt(
     }
     adopting.leave_out_empty();
     adopting.literals();
-    Ok(adopting.finish())
+    adopting.settle_transport();
+    adopting.note_ignored();
+    Ok((ServerParameters::parse(&adopting.object)?, adopting.notes))
 }
 
 /// Values of `auth` that say how to log in, or that nobody does. Others are tokens, as FastMCP has it.
@@ -158,7 +158,7 @@ impl Adopting {
                     Some((name.clone(), json!(format!("${{{}}}", variable.as_str()?))))
                 })
                 .collect(),
-            other => return Err(super::fields::wrong_type(key, "a list of names of variables", other)),
+            other => return Err(wrong_type(key, "a list of names of variables", other)),
         };
         self.merge(own, key, Value::Object(filled))
     }
@@ -166,7 +166,7 @@ impl Adopting {
     /// The name of the variable that has the token, or the token.
     fn take_bearer(&mut self, key: &str, value: &Value) -> Result<(), ParametersError> {
         let Some(text) = value.as_str() else {
-            return Err(super::fields::wrong_type(key, "a string", value));
+            return Err(wrong_type(key, "a string", value));
         };
         let token = if key.ends_with("var") { format!("${{{text}}}") } else { text.trim().to_owned() };
         if token.is_empty() {
@@ -180,7 +180,7 @@ impl Adopting {
 
     fn take_timeout(&mut self, key: &str, value: &Value, per_second: f64) -> Result<(), ParametersError> {
         let Some(number) = value.as_f64() else {
-            return Err(super::fields::wrong_type(key, "a number", value));
+            return Err(wrong_type(key, "a number", value));
         };
         self.put("timeout", key, json!(number / per_second))
     }
@@ -209,7 +209,7 @@ impl Adopting {
     /// in.
     fn take_login(&mut self, key: &str, value: &Value) -> Result<(), ParametersError> {
         let mut ignored = Vec::new();
-        match oauth_parameters::adopt(value, &mut ignored) {
+        match login::adopt(value, &mut ignored) {
             Value::String(word) if key != "auth" || LOGIN_WORDS.contains(&word.to_lowercase().as_str()) => {}
             Value::String(token) => self.take_bearer(key, &json!(token))?,
             Value::Object(mut login) => {
@@ -290,7 +290,16 @@ impl Adopting {
         }
     }
 
-    fn finish(mut self) -> Adopted {
+    /// A word that means all transports leaves the newer one, unless the URL decides.
+    fn settle_transport(&mut self) {
+        let url = self.object.get("url").and_then(Value::as_str);
+        let is_undecided = url.is_some_and(|url| HttpTransport::from_url(url).is_none());
+        if self.has_any_transport && is_undecided {
+            self.object.entry("type").or_insert_with(|| json!(HttpTransport::Streamable.name()));
+        }
+    }
+
+    fn note_ignored(&mut self) {
         for why in Ignored::ALL {
             let keys = self.ignored.iter().filter(|(_, reason)| *reason == why);
             let keys = backticked(keys.map(|(key, _)| key));
@@ -298,7 +307,6 @@ impl Adopting {
                 self.notes.push(format!("Ignored: {keys}{}.", why.words()));
             }
         }
-        Adopted { object: self.object, notes: self.notes, has_any_transport: self.has_any_transport }
     }
 }
 
@@ -328,6 +336,3 @@ fn translate_placeholders(key: &str, value: &mut Value) -> Result<(), Parameters
         _ => Ok(()),
     }
 }
-
-#[cfg(test)]
-mod tests;

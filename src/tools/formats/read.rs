@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::adapt::{self, Adapted, EntrySetting};
+use super::entry::{is_comment_entry, servers_in};
 use super::placeholders::Inputs;
 use super::secrets::hide;
 use super::{ConfigurationFile, KnownClient};
 use super::{FileServers, LeftOutServers, Offered, document, names, ourselves};
-use crate::connections::mcp_client::{Reach, ServerParameters, is_comment_entry, kind, servers_in};
+use crate::connections::mcp_client::{Reach, kind};
 use crate::ground::files::small;
 use crate::ground::text::{listed, one_line};
 
@@ -197,7 +198,7 @@ impl ConfigurationReader<'_> {
             .ok_or("no letter or digit of its name can be in the name of a Python package")?;
         let entry = entry.as_object().ok_or_else(|| format!("it is {} instead of an object", kind(entry)))?;
         let Adapted { entry, file_variables, env_file, mut notes } = adapt::adapt(entry, setting)?;
-        let adopted = ServerParameters::adopt(name, &entry, self.has_program);
+        let adopted = super::adopt(name, &entry, self.has_program);
         let (mut parameters, more) = adopted.map_err(|error| one_line(&error.to_string()))?;
         if ourselves::is_ipybox(&package, &parameters) {
             return Err(ourselves::OURSELVES.to_owned());

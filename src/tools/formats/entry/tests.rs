@@ -1,9 +1,8 @@
-use super::super::ServerParameters;
 use super::*;
 
 fn adopt_as(name: &str, value: &Value) -> Result<(ServerParameters, Vec<String>), ParametersError> {
     let has_program = |command: &str| command == "/opt/My App/server";
-    ServerParameters::adopt(name, value.as_object().unwrap(), &has_program)
+    adopt(name, value.as_object().unwrap(), &has_program)
 }
 
 /// Checks what is made of a configuration, and the beginnings of the notes on it.

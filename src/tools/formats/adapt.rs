@@ -1,4 +1,4 @@
-//! One server as a client writes it → what `ServerParameters::adopt` reads. Pure, but for `envFile`.
+//! One server as a client writes it → what `entry` reads. Pure, but for `envFile`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::ConfigurationFile;
 use super::KnownClient;
+use super::entry::{DISABLED, ENABLED};
 use super::placeholders::{self, Inputs};
-use crate::connections::mcp_client::{DISABLED, ENABLED, HttpTransport};
+use crate::connections::mcp_client::HttpTransport;
 use crate::ground::env::dotenv_variables;
 use crate::ground::files::small;
 use crate::ground::text::one_line;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::parameters_error::ParametersError;
+use crate::connections::mcp_client::ParametersError;
 use crate::ground::text::quoted;
 
 /// Operators that only a shell understands.

@@ -1,10 +1,16 @@
-//! The servers in the configuration files of other MCP clients.
+//! Reads the configurations of other MCP clients: their files, and single servers as they write them.
 //!
-//! It reads files and starts nothing; its callers decide how servers are registered.
+//! It reads files and starts nothing; its callers decide how servers are registered. `ground/clients` knows where the files are.
+//!
+//! ```text
+//! file → document → read → entries ─→ adapt (by client) ─→ entry (any client's keys → ours) ─→ ServerParameters
+//!                                     a registration ────────┘
+//! ```
 
 mod adapt;
 mod client;
 mod document;
+mod entry;
 mod merge;
 mod names;
 mod ourselves;
@@ -14,6 +20,7 @@ mod secrets;
 
 use std::path::PathBuf;
 
+pub(crate) use self::entry::adopt;
 pub(crate) use self::merge::{Directories, merge};
 pub(crate) use self::ourselves::OURSELVES;
 pub(crate) use self::read::{ConfigurationReader, Unreadable};

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::super::parameters_error::ParametersError;
 use super::keys::{self, EntryKey, Ignored};
+use crate::connections::mcp_client::{ParametersError, wrong_type};
 
 /// The keys under which clients have their servers by name.
 const WRAPPERS: &[&str] =
@@ -88,7 +88,7 @@ fn choose<'a>(
         let found = entries.iter().map(|(entry, _)| (*entry).to_owned()).collect();
         return Err(ParametersError::NotOneServer { wrapper: wrapper.to_owned(), found });
     };
-    let wrong = || super::super::fields::wrong_type(&format!("{wrapper}.{entry}"), "an object", value);
+    let wrong = || wrong_type(&format!("{wrapper}.{entry}"), "an object", value);
     value.as_object().ok_or_else(wrong)
 }
 
