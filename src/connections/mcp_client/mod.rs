@@ -11,7 +11,7 @@
 //! client      our side: what a server may ask us, and its user
 //! requests    one request and its answer, as a span
 //! transport   the process of a server, or HTTP to one
-//! results     tools, their results, resources and prompts in our own types
+//! results     results of tools, contents of resources and prompts in our own types
 //! messages    messages to and from servers: limited, and repaired where they are odd
 //! failure     why there is no answer, in words
 //! parameters  how a server is reached, as its user wrote it
@@ -29,7 +29,7 @@ mod results;
 mod tests;
 mod transport;
 
-pub(crate) use rmcp::model::{Prompt, Resource, ResourceTemplate};
+pub(crate) use rmcp::model::{Prompt, Resource, ResourceTemplate, Tool as ServerTool};
 
 pub(crate) use self::client::{Asker, ElicitationQuestion, NotAnswered};
 pub(crate) use self::connection::{CallError, Connection, ListKind, Received};
@@ -39,5 +39,5 @@ pub(crate) use self::parameters::{
     HttpParameters, HttpTransport, ParametersError, Reach, ServerParameters, StdioParameters,
     TRUST_WORKSPACE, WORKSPACE, kind, wrong_type,
 };
-pub(crate) use self::results::{Hints, ResourceBody, ServerTool, ToolContent, ToolOutput, is_for_apps};
+pub(crate) use self::results::{ResourceBody, ToolContent, ToolOutput};
 pub(crate) use self::transport::{Guard, chosen_arguments};

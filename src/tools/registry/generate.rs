@@ -1,10 +1,16 @@
 //! Lists what a server has, and reports on the package generated from it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::Error;
 use crate::approval::ToolAnnotations;
-use crate::connections::mcp_client::{self, Connection, Connector, Hints, ServerParameters, StartProgress};
+use crate::connections::mcp_client::{
+    self, Connection, Connector, ServerParameters, ServerTool, StartProgress,
+};
 use crate::ground::text::{describe, one_line};
 use crate::tools::codegen::{self, Package, PromptArgument, ResourcesAndPrompts, Tool};
 
@@ -46,9 +52,9 @@ pub(super) async fn listed_by(
     progress("listing its tools");
     match connection.list_tools().await {
         Ok(tools) => {
-            let (for_apps, tools): (Vec<_>, Vec<_>) = tools.into_iter().partition(|tool| tool.is_for_apps);
-            let for_apps = for_apps.into_iter().map(|tool| tool.name).collect();
-            let annotations = tools.iter().map(|tool| (tool.name.clone(), annotations(tool.hints))).collect();
+            let (tools, for_apps): (Vec<_>, Vec<_>) = tools.into_iter().partition(is_for_code);
+            let for_apps = for_apps.into_iter().map(|tool| tool.name.into_owned()).collect();
+            let annotations = tools.iter().map(|tool| (tool.name.to_string(), annotations(tool))).collect();
             let (others, notes) = others(&connection).await;
             Ok(Listed {
                 tools: tools.into_iter().map(to_codegen).collect(),
@@ -67,9 +73,25 @@ pub(super) async fn listed_by(
 }
 
 /// A server's hints on a tool, for those who decide about its calls.
-fn annotations(hints: Hints) -> ToolAnnotations {
-    let Hints { read_only, destructive, idempotent, open_world } = hints;
-    ToolAnnotations { read_only, destructive, idempotent, open_world }
+fn annotations(tool: &ServerTool) -> ToolAnnotations {
+    let Some(hints) = &tool.annotations else { return ToolAnnotations::default() };
+    ToolAnnotations {
+        read_only: hints.read_only_hint,
+        destructive: hints.destructive_hint,
+        idempotent: hints.idempotent_hint,
+        open_world: hints.open_world_hint,
+    }
+}
+
+/// Whether code may call a tool, and not the server's own user interface alone.
+pub(super) fn is_for_code(tool: &ServerTool) -> bool {
+    !is_for_apps(tool.meta.as_ref().and_then(|meta| meta.0.get("ui")))
+}
+
+/// Whether a tool with this `_meta.ui` is for apps only. Without `visibility` it is for models too (MCP Apps, SEP-1865).
+pub(super) fn is_for_apps(ui: Option<&Value>) -> bool {
+    let visibility = ui.and_then(|ui| ui["visibility"].as_array());
+    visibility.is_some_and(|visible| !visible.is_empty() && !visible.iter().any(|to| to == "model"))
 }
 
 /// The resources and prompts of a server, and notes on what it could not list. Without them its tools can be used all
@@ -166,13 +188,13 @@ pub(super) fn warnings(package: &Package) -> Vec<String> {
     spots.map(|(name, spot)| one_line(&format!("{name} ({}): {}", spot.path, spot.what))).collect()
 }
 
-pub(super) fn to_codegen(tool: mcp_client::ServerTool) -> Tool {
+pub(super) fn to_codegen(tool: ServerTool) -> Tool {
     Tool {
-        name: tool.name,
-        title: tool.title,
-        description: tool.description,
-        input_schema: tool.input_schema,
-        output_schema: tool.output_schema,
+        name: tool.name.into_owned(),
+        title: tool.title.or_else(|| tool.annotations?.title),
+        description: tool.description.map(Cow::into_owned),
+        input_schema: Arc::unwrap_or_clone(tool.input_schema),
+        output_schema: tool.output_schema.map(Arc::unwrap_or_clone),
         observed: None,
     }
 }

@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::generate::left_out;
-use crate::connections::mcp_client::is_for_apps;
+use super::generate::{is_for_apps, left_out};
 use crate::tools::codegen::Tool;
 
 /// The tools of a file, and warnings about skipped ones.
@@ -29,7 +28,7 @@ pub(super) fn read(text: &str) -> Result<Listing, Error> {
     let mut listing = Listing { tools: Vec::with_capacity(listed.len()), problems: Vec::new() };
     for (index, tool) in listed.iter().enumerate() {
         match read_tool(tool) {
-            Ok(Tool { name, .. }) if is_for_apps(&tool["_meta"]) => {
+            Ok(Tool { name, .. }) if is_for_apps(tool["_meta"].get("ui")) => {
                 listing.problems.extend(left_out([&name]));
             }
             Ok(tool) => listing.tools.push(tool),

@@ -62,8 +62,8 @@ impl ServerLookup for Lookup {
         else {
             return Vec::new();
         };
-        let tools: Vec<_> =
-            tools.into_iter().filter(|tool| !tool.is_for_apps).map(generate::to_codegen).collect();
+        let tools = tools.into_iter().filter(generate::is_for_code);
+        let tools: Vec<_> = tools.map(generate::to_codegen).collect();
         drift::changes(&registered.annotations, &known.tools, &tools)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rmcp::model::{
     ClientRequest, ListPromptsRequest, ListPromptsResult, ListResourceTemplatesRequest,
     ListResourceTemplatesResult, ListResourcesRequest, ListResourcesResult, ListToolsRequest,
-    ListToolsResult, PaginatedRequestParams, Prompt, Resource, ResourceTemplate, ServerResult,
+    ListToolsResult, PaginatedRequestParams, Prompt, Resource, ResourceTemplate, ServerResult, Tool,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,7 +16,7 @@ use super::{CallError, Connection, Received};
 use crate::connections::mcp_client::failure::{Error, LastWords};
 use crate::connections::mcp_client::messages::ResultKind;
 use crate::connections::mcp_client::requests::{ExpectedAnswer, McpFailure, request};
-use crate::connections::mcp_client::results::{ServerTool, ToolOutput};
+use crate::connections::mcp_client::results::ToolOutput;
 use crate::ground::budget::{ANSWERS, Lease, apart};
 
 /// The time that all pages of a list may take together.
@@ -143,9 +143,8 @@ impl Connection {
     ///
     /// # Errors
     /// [`Error`] when the server is gone, does not answer in time, or answers with an error.
-    pub(crate) async fn list_tools(&self) -> Result<Vec<ServerTool>, Error> {
-        let tools = self.list::<ListToolsResult>(LIST_TIMEOUT).await?;
-        Ok(tools.into_iter().map(ServerTool::from_rmcp).collect())
+    pub(crate) async fn list_tools(&self) -> Result<Vec<Tool>, Error> {
+        self.list::<ListToolsResult>(LIST_TIMEOUT).await
     }
 
     /// The templates of the server's resources.

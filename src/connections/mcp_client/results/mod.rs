@@ -1,8 +1,8 @@
 //! Tool results and resource contents, in our own types. Pure.
 
 mod encoded;
+mod identity;
 mod texts;
-mod tool;
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use self::encoded::{Encoded, UNKNOWN};
-pub(crate) use self::tool::{Hints, Identity, ServerTool, is_for_apps};
+pub(crate) use self::identity::Identity;
 use crate::connections::mcp_client::messages::ROLES;
 
 /// The content that a tool returned, or a resource holds.

@@ -73,9 +73,9 @@ async fn a_server_says_who_it_is_and_lists_all_pages_of_its_tools() {
     assert_eq!(connection.identity().version, "1.2");
     assert_eq!(connection.identity().instructions.as_deref(), Some("be kind"));
     let tools = connection.list_tools().await.unwrap();
-    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
     assert_eq!(names, ["echo", "fail", "die", "sleep", "cancelled", "huge", "where", "ask"]);
-    assert_eq!(tools[0].hints.read_only, Some(true));
+    assert_eq!(tools[0].annotations.as_ref().unwrap().read_only_hint, Some(true));
     assert!(connection.is_alive());
     connection.close().await;
     assert!(!connection.is_alive());
@@ -84,7 +84,7 @@ async fn a_server_says_who_it_is_and_lists_all_pages_of_its_tools() {
 #[tokio::test]
 async fn a_repeated_empty_cursor_is_the_end_of_a_list() {
     let tools = connect("empty-cursor").await.list_tools().await.unwrap();
-    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
     assert_eq!(names, ["echo", "fail", "die"]);
 }
 
@@ -96,7 +96,7 @@ async fn a_cursor_that_does_not_advance_ends_the_list() {
         ("deaf-to-cursors", &["echo"]),
     ] {
         let tools = connect(mode).await.list_tools().await.unwrap();
-        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
         assert_eq!(names, expected, "{mode}");
     }
 }
