@@ -1,7 +1,7 @@
 //! The requests of a client follow their calls: to the end, to a question, or until they stop waiting.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rmcp::model::{CallToolRequestParams, CallToolResponse, JsonObject};
 use rmcp::service::RequestContext;
@@ -9,15 +9,11 @@ use rmcp::{ErrorData, RoleServer};
 use tokio_util::sync::CancellationToken;
 
 use super::arrivals::{Arrival, ArrivalTurn};
-use super::asking::{AskVia, Leave, WaitingRequest, has_tasks};
-use super::left_calls::LOOK_INTERVAL;
-use super::ongoing_call::{CallSubject, FollowedCall, OngoingCall};
+use super::asking::{AskVia, Leave, WaitingRequest, follow, has_tasks, rounds, tasks};
+use super::ledger::{AwaitedCall, CallSubject, FollowedCall, name_of};
 use super::progress::{self, ProgressListener, ProgressNotifier};
-use super::queue::{SETTLING, SessionQueue};
-use super::unfetched_answers::name_of;
-use super::{
-    Call, Handler, McpServer, execute, reply, reset, resources, traced_handler, uploads, views, wait,
-};
+use super::queue::SessionQueue;
+use super::{Call, Handler, execute, reply, reset, resources, traced_handler, uploads, views, wait};
 use crate::ground::telemetry::Operation;
 
 /// The queue in which a call waits; `None` for a tool whose calls do not wait.
@@ -25,17 +21,6 @@ pub(super) fn queue_of(request: &CallToolRequestParams) -> Option<SessionQueue> 
     let handle = request.arguments.as_ref().and_then(|arguments| arguments.get("session")?.as_str());
     let is_queued = [execute::NAME, reset::NAME].contains(&&*request.name);
     SessionQueue::of_session(handle).filter(|_| is_queued)
-}
-
-impl McpServer {
-    /// Waits, not for long, until the cells that came before a request in its queue are done, as it is.
-    pub(super) async fn settle(&self, queue: &SessionQueue, arrived: Instant) {
-        let deadline = Instant::now() + SETTLING;
-        let is_open = || self.left.is_open_in(queue) || self.parking.is_open_in(queue, arrived);
-        while is_open() && Instant::now() < deadline {
-            tokio::time::sleep(LOOK_INTERVAL).await;
-        }
-    }
 }
 
 impl Handler {
@@ -64,14 +49,13 @@ impl Handler {
         let listener = ProgressListener::of(context);
         let cancelled = CancellationToken::new();
         let is_long = self.server.has_long_cells && request.name == execute::NAME;
-        let cell = is_long.then(|| (self.server.left.number(), execute::unread_for(&arguments)));
+        let cell = is_long.then(|| (self.server.ledger.new_cell(), execute::unread_for(&arguments)));
         let about = CallSubject {
             call: name_of(&request.name, request.arguments.as_ref()),
             begun: Arrival::of(&context.extensions).at,
             queue: queue_of(request),
             cell: cell.clone(),
             limit: execute::limit_of(&arguments),
-            task: None,
         };
         let may_come_later = is_long || matches!(ask_via, AskVia::Rounds { .. });
         let call = Call {
@@ -97,9 +81,9 @@ impl Handler {
             traced_handler::done(&server, &mut operation, &result);
             result
         });
-        let ongoing = OngoingCall::start(work, questions, cancelled, listener, about);
+        let call = self.server.ledger.begin(work, questions, cancelled, listener, about);
         let leave = self.leave_after(wait);
-        self.follow(ongoing, request, context, self.waiting(&context.ct, &leave)).await
+        self.follow(call, request, context, self.waiting(&context.ct, &leave)).await
     }
 
     /// Waits for a cell that was left. Unlike that of a cell, the cancellation of this request ends the waiting alone.
@@ -117,19 +101,19 @@ impl Handler {
         };
         traced_handler::about_cell(operation, Some(wait.cell));
         let given_up = context.ct.child_token();
-        let (ongoing, _awaited) = match self.server.left.take(wait.cell, &given_up).await {
-            Ok(taken) => taken,
+        let call = match self.server.ledger.take(wait.cell, &given_up).await {
+            Ok(call) => call,
             Err(refusal) => {
-                let fetched = self.server.left.fetched(wait.cell);
+                let fetched = self.server.ledger.fetched(wait.cell);
                 return Ok(fetched.unwrap_or_else(|| reply::failure(refusal)).into());
             }
         };
         if wait.interrupt {
-            ongoing.interrupt();
+            call.handle.interrupt();
         }
-        ongoing.send_progress_to(progress::listener_of(context));
+        call.handle.send_progress_to(progress::listener_of(context));
         let leave = Leave { given_up, ..self.leave_after(Some(wait.timeout)) };
-        self.follow(ongoing, request, context, self.waiting(&CancellationToken::new(), &leave)).await
+        self.follow(call, request, context, self.waiting(&CancellationToken::new(), &leave)).await
     }
 
     /// Goes on with a call whose client has come back with answers.
@@ -150,7 +134,11 @@ impl Handler {
             (context.ct.clone(), self.leave_after(execute::wait_of(&arguments)))
         };
         let waiting = self.waiting(&cancelled, &leave);
-        self.followed(request, context, self.server.parking.resume(state, request, context, waiting).await)
+        let mut resumed = self.server.ledger.resume(state, request)?;
+        resumed.call.handle.attend(true);
+        resumed.call.handle.send_progress_to(progress::listener_of(context));
+        resumed.sent.answer(request.input_responses.as_ref());
+        self.followed(request, context, rounds::go_on(resumed, request, waiting).await)
     }
 
     /// Leaves a call, or answers the request: the answer is kept if it is that of a cell which was waited for.
@@ -162,7 +150,7 @@ impl Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let answer = match followed {
             FollowedCall::Answered(answer) => answer,
-            FollowedCall::Left(ongoing) => return self.leave(*ongoing),
+            FollowedCall::Left(call) => return self.leave(call),
         };
         // What comes after a cancellation goes into the next answer.
         if request.name == wait::NAME
@@ -170,7 +158,7 @@ impl Handler {
             && let Ok(CallToolResponse::Complete(result)) = &answer
             && let Ok(wait) = wait::read(request.arguments.clone().unwrap_or_default())
         {
-            self.server.left.note_fetched(wait.cell, result);
+            self.server.ledger.note_fetched(wait.cell, result);
         }
         answer
     }
@@ -178,28 +166,30 @@ impl Handler {
     /// Follows a call until its end, until its client must ask its user, or until it is time to leave.
     async fn follow(
         &self,
-        ongoing: OngoingCall,
+        call: AwaitedCall,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
         waiting: WaitingRequest<'_>,
     ) -> Result<CallToolResponse, ErrorData> {
         let may_be_task = has_tasks(context) && request.name != wait::NAME;
         let followed = match AskVia::of(context) {
-            _ if may_be_task => self.server.tasks.work(ongoing, self.connection.number, waiting).await,
-            AskVia::Rounds { .. } => self.server.parking.work(ongoing, request, waiting).await,
-            AskVia::Elicitation { .. } => ongoing.elicit(Some(&context.peer), waiting).await.map(Into::into),
-            AskVia::None => ongoing.elicit(None, waiting).await.map(Into::into),
+            _ if may_be_task => tasks::follow(call, self.connection.number, waiting).await,
+            AskVia::Rounds { .. } => rounds::follow(call, request, waiting).await,
+            AskVia::Elicitation { .. } => {
+                follow::by_elicitation(call, Some(&context.peer), waiting).await.map(Into::into)
+            }
+            AskVia::None => follow::by_elicitation(call, None, waiting).await.map(Into::into),
         };
         self.followed(request, context, followed)
     }
 
     /// Lets a call go on without a request.
-    fn leave(&self, mut ongoing: OngoingCall) -> Result<CallToolResponse, ErrorData> {
+    fn leave(&self, call: AwaitedCall) -> Result<CallToolResponse, ErrorData> {
         if self.connection.closed.is_cancelled() {
             // Dropping it cancels the work.
             let why = match &self.connection.outlived_by {
                 Some(session) => {
-                    self.server.left.put(ongoing);
+                    call.leave();
                     if session.is_cancelled() {
                         "the session was ended, and this call with it"
                     } else {
@@ -210,16 +200,16 @@ impl Handler {
             };
             return Err(ErrorData::internal_error(why, None));
         }
-        if let Some(done) = ongoing.take_done() {
+        if let Some(done) = call.take_answer() {
             return done.map(Into::into);
         }
-        let answer = wait::still_running(&ongoing);
-        self.server.left.put(ongoing);
+        let answer = wait::still_running(&call.handle);
+        call.leave();
         Ok(answer.into())
     }
 
     fn waiting<'a>(&'a self, cancelled: &'a CancellationToken, leave: &'a Leave) -> WaitingRequest<'a> {
-        WaitingRequest { cancelled, leave, left: &self.server.left, together: &self.server.together }
+        WaitingRequest { cancelled, leave, turns: &self.server.asking_turns }
     }
 
     fn leave_after(&self, time: Option<Duration>) -> Leave {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolRequestParams, CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -117,6 +117,12 @@ Run what takes longer than your client waits in a task or thread, and look at it
 
 const LONG_CELLS: &str = "\n\n\
 For code that may take longer than a minute, pass `wait` (30 is a good value).";
+
+/// Whether a model requests the last answers again, by a cell without code.
+pub(super) fn is_recall(request: &CallToolRequestParams) -> bool {
+    let code = request.arguments.as_ref().and_then(|arguments| arguments.get("code")?.as_str());
+    request.name == NAME && code.is_some_and(|code| code.trim().is_empty())
+}
 
 /// The time that the code of a request may run.
 pub(super) fn limit_of(arguments: &JsonObject) -> Duration {
@@ -256,7 +262,7 @@ fn check_options(server: &McpServer, wait: Option<f64>, if_busy: Option<IfBusy>)
 
 /// The refusal while another cell runs.
 fn busy(server: &McpServer) -> String {
-    let cells = server.left.summary().join("\n");
+    let cells = server.ledger.summary().join("\n");
     format!("Not run: another cell has not ended.\n{cells}").trim_end().to_owned()
 }
 
@@ -289,5 +295,16 @@ mod tests {
     #[test]
     fn an_answer_fits_into_memory_whatever_is_asked_for() {
         assert_eq!([0.0, 5000.0, 1e300].map(output_chars), [0, 5000, MOST_OUTPUT_CHARS]);
+    }
+
+    #[test]
+    fn only_a_cell_without_code_asks() {
+        let asks = |name: &str, arguments: serde_json::Value| {
+            is_recall(&serde_json::from_value(json!({"name": name, "arguments": arguments})).unwrap())
+        };
+        assert!(asks("execute_ipython_cell", json!({"code": " \n"})));
+        assert!(!asks("execute_ipython_cell", json!({"code": "1"})));
+        assert!(!asks("execute_ipython_cell", json!({})));
+        assert!(!asks("reset", json!({})));
     }
 }

@@ -7,15 +7,13 @@ mod arrivals;
 mod asking;
 mod attached;
 mod calls;
-mod deliveries;
 mod execute;
 mod icons;
 mod install;
 mod instructions;
-mod left_calls;
+mod ledger;
 mod line_transport;
 mod methods;
-mod ongoing_call;
 mod pictures;
 mod progress;
 mod questions;
@@ -31,7 +29,6 @@ mod sessions;
 mod skills;
 mod stdio;
 mod traced_handler;
-mod unfetched_answers;
 mod uploads;
 mod views;
 mod wait;
@@ -58,12 +55,12 @@ use tokio_util::task::TaskTracker;
 
 use self::answer_news::OnceNews;
 use self::arrivals::{Arrival, ArrivalTurn};
-use self::asking::{Parking, Tasks, Together};
+use self::asking::AskingTurns;
 use self::attached::Attached;
 use self::calls::queue_of;
-use self::deliveries::{CallId, Deliveries};
-use self::left_calls::LeftCalls;
-use self::ongoing_call::bug;
+use self::ledger::{
+    CallId, CallLedger, OutgoingAnswer, UndeliveredReason, UnderWay, UnfetchedAnswer, bug, name_of, text_of,
+};
 use self::progress::ProgressNotifier;
 pub(crate) use self::receipt::receipt;
 use self::resources::Shelf;
@@ -73,7 +70,6 @@ use self::sessions::ClientSessions;
 use self::skills::Skills;
 pub(crate) use self::stdio::end_on_signals;
 pub use self::stdio::serve_stdio;
-use self::unfetched_answers::{Earlier, UndeliveredReason, UnfetchedAnswer, name_of, text_of};
 pub use crate::approval::Answer as PromptAnswer;
 use crate::approval::Approver;
 use crate::config::{Config, Images, ResourceLinks};
@@ -87,15 +83,9 @@ pub(crate) struct McpServer {
     sessions: ClientSessions,
     /// The people at prompts of `ipybox attach`.
     attached: Attached,
-    /// Calls that wait for the client's answer to an approval request.
-    parking: Parking,
-    /// Calls whose clients ask about them as tasks.
-    tasks: Tasks,
-    /// Calls for which no request waits.
-    left: LeftCalls,
-    together: Together,
-    /// Answers that may not have reached the client.
-    deliveries: Deliveries,
+    /// The calls of clients, and the answers that may not have reached them.
+    ledger: Arc<CallLedger>,
+    asking_turns: AskingTurns,
     /// The news at the beginning of the next answers.
     news: OnceNews,
     /// The form of images in a cell's reply.
@@ -158,11 +148,8 @@ impl McpServer {
         Self {
             attached: Attached::new(Arc::clone(session.audience()), config.approval.timeout),
             sessions: ClientSessions::new(session, config),
-            parking: Parking::default(),
-            tasks: Tasks::default(),
-            left: LeftCalls::default(),
-            together: Together::default(),
-            deliveries: Deliveries::default(),
+            ledger: Arc::default(),
+            asking_turns: AskingTurns::default(),
             news: OnceNews::default(),
             images: config.images,
             resource_links: config.resource_links,
@@ -179,14 +166,6 @@ impl McpServer {
         &self.sessions.own().session
     }
 
-    /// Keeps what a client that is gone waited for.
-    fn put_aside(&self, connection: u64, was_read: bool) {
-        for call in self.parking.abandon().into_iter().chain(self.tasks.abandon(connection)) {
-            self.left.put(call);
-        }
-        self.deliveries.disconnected(connection, was_read);
-    }
-
     /// Adds news, and earlier answers that may not have reached the client, to an answer.
     async fn deliver(
         &self,
@@ -197,24 +176,25 @@ impl McpServer {
     ) -> CallToolResult {
         let queue = queue_of(request);
         if let Some(queue) = &queue {
-            self.settle(queue, arrived).await;
+            self.ledger.settle(call, queue, arrived).await;
         }
-        let done = self.parking.done_meanwhile().into_iter().chain(self.left.done_meanwhile());
-        for UnfetchedAnswer { call, text, why, after } in done.chain(self.tasks.done_meanwhile(&self.left)) {
-            self.deliveries.keep(Earlier::with_file(&call, &text, why, after, self.session()).await);
-        }
+        self.ledger.keep_unfetched(self.session()).await;
         self.news.add_all(self.attached.news());
         let news = self.news.take(queue.is_some()).await;
-        self.deliveries.answer(request, call, self.session(), result, news).await
+        let name = name_of(&request.name, request.arguments.as_ref());
+        let answer = OutgoingAnswer { call: name, result, news, is_recall: execute::is_recall(request) };
+        self.ledger.answer(call, answer, self.session()).await
     }
 
     /// Keeps an answer whose client is gone, for the next one.
     async fn keep(&self, request: &CallToolRequestParams, result: &CallToolResult) {
-        let call = name_of(&request.name, request.arguments.as_ref());
-        let (text, session) = (text_of(result), self.session());
-        let answer =
-            Earlier::with_file(&call, &text, UndeliveredReason::ClientGone, Duration::ZERO, session).await;
-        self.deliveries.keep(answer);
+        let answer = UnfetchedAnswer {
+            call: name_of(&request.name, request.arguments.as_ref()),
+            text: text_of(result),
+            why: UndeliveredReason::ClientGone,
+            after: Duration::ZERO,
+        };
+        self.ledger.keep(answer, self.session()).await;
     }
 
     async fn dispatch(
@@ -345,7 +325,7 @@ impl ServerHandler for Handler {
         }
         let call = CallId { connection: self.connection.number, id: context.id.clone() };
         let arrived = Arrival::of(&context.extensions).at;
-        self.server.deliveries.begin(&request, &call, &context);
+        self.server.ledger.arrive(&call, UnderWay::new(queue_of(&request), &context));
         self.server.ask_kernel_if_due().await;
         let answer = async {
             match &request.request_state {
@@ -357,7 +337,7 @@ impl ServerHandler for Handler {
             Ok(CallToolResponse::Complete(result))
                 if self.connection.outlived_by.is_some() && self.connection.closed.is_cancelled() =>
             {
-                self.server.deliveries.forget(&call);
+                self.server.ledger.forget(&call);
                 self.server.keep(&request, &result).await;
                 Err(ErrorData::internal_error("the client is gone", None))
             }
@@ -365,7 +345,7 @@ impl ServerHandler for Handler {
                 Ok(self.server.deliver(&request, &call, arrived, result).await.into())
             }
             other => {
-                self.server.deliveries.forget(&call);
+                self.server.ledger.forget(&call);
                 other
             }
         }
@@ -376,9 +356,7 @@ impl ServerHandler for Handler {
         request: GetTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let server = &self.server;
-        let task = server.tasks.get(&request.task_id, self.connection.number, &server.left)?;
-        Ok(GetTaskResult::new(task))
+        self.server.ledger.task(&request.task_id, self.connection.number).map(GetTaskResult::new)
     }
 
     async fn update_task(
@@ -386,7 +364,7 @@ impl ServerHandler for Handler {
         request: UpdateTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.server.tasks.update(&request.task_id, &request.input_responses, &self.server.left)
+        self.server.ledger.update_task(&request.task_id, &request.input_responses)
     }
 
     async fn cancel_task(
@@ -394,7 +372,7 @@ impl ServerHandler for Handler {
         request: CancelTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.server.tasks.cancel(&request.task_id, &self.server.left)
+        self.server.ledger.cancel_task(&request.task_id)
     }
 
     async fn on_cancelled(
@@ -403,7 +381,7 @@ impl ServerHandler for Handler {
         _context: NotificationContext<RoleServer>,
     ) {
         if let Some(id) = notification.request_id {
-            self.server.deliveries.cancelled(&CallId { connection: self.connection.number, id });
+            self.server.ledger.cancelled(&CallId { connection: self.connection.number, id });
         }
     }
 }

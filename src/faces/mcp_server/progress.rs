@@ -9,7 +9,7 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, interval_at};
 
 use crate::faces::people::page::Page;
 use crate::kernels::kernel::plain;
@@ -35,7 +35,8 @@ pub(super) struct ProgressNotifier {
     page: Option<Arc<Page>>,
     sent: f64,
     begun: Instant,
-    last_sent: Instant,
+    /// Ticks when nothing has been sent for [`HEARTBEAT`].
+    silence: Interval,
 }
 
 /// The client that gets the notifications, and its progress token; without one no notification is sent.
@@ -76,8 +77,9 @@ impl ProgressNotifier {
         if !may_come_later {
             listener.get()?;
         }
-        let now = Instant::now();
-        Some(Self { listener, page, sent: 0.0, begun: now, last_sent: now })
+        let begun = Instant::now();
+        let silence = interval_at(begun + HEARTBEAT, HEARTBEAT);
+        Some(Self { listener, page, sent: 0.0, begun, silence })
     }
 
     /// Runs `work` and meanwhile sends each new value of `phases`, and that calls wait for approval, which
@@ -90,15 +92,13 @@ impl ProgressNotifier {
     ) -> T {
         let Some(mut progress) = progress else { return work.await };
         let reporting = async {
+            let (mut ticks, mut unsent) = (ticks(), None);
             loop {
                 tokio::select! {
-                    Ok(()) = phases.changed() => {
-                        let phase = phases.borrow_and_update().clone();
-                        progress.send(phase).await;
-                        tokio::time::sleep(INTERVAL).await;
-                    }
+                    Ok(()) = phases.changed() => unsent = Some(phases.borrow_and_update().clone()),
+                    _ = ticks.tick(), if unsent.is_some() => progress.send(unsent.take().unwrap_or_default()).await,
                     Ok(()) = questions.changed() => progress.send_waiting(&mut questions).await,
-                    () = progress.silence() => progress.beat().await,
+                    _ = progress.silence.tick() => progress.beat().await,
                 }
             }
         };
@@ -117,8 +117,7 @@ impl ProgressNotifier {
         mut chunks: mpsc::Receiver<String>,
     ) {
         let mut unsent = String::new();
-        let mut ticks = tokio::time::interval(INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = ticks();
         phase.mark_changed();
         servers.mark_unchanged();
         let mut of_servers = None;
@@ -141,11 +140,13 @@ impl ProgressNotifier {
                 Ok(()) = servers.changed() => {
                     of_servers = Some(servers.borrow_and_update().clone());
                 }
-                () = tokio::time::sleep_until(self.last_sent + INTERVAL), if of_servers.is_some() => {
-                    self.send(of_servers.take().unwrap_or_default()).await;
+                _ = ticks.tick(), if !unsent.is_empty() || of_servers.is_some() => {
+                    self.send_output(&std::mem::take(&mut unsent)).await;
+                    if let Some(words) = of_servers.take() {
+                        self.send(words).await;
+                    }
                 }
-                _ = ticks.tick(), if !unsent.is_empty() => self.send_output(&std::mem::take(&mut unsent)).await,
-                () = self.silence() => self.beat().await,
+                _ = self.silence.tick() => self.beat().await,
             }
         }
         self.send_output(&unsent).await;
@@ -158,11 +159,6 @@ impl ProgressNotifier {
         if !shown.trim().is_empty() {
             self.send(newest(shown, MESSAGE_CHARS).to_owned()).await;
         }
-    }
-
-    /// Waits until nothing has been sent for [`HEARTBEAT`].
-    fn silence(&self) -> impl Future<Output = ()> + use<> {
-        tokio::time::sleep_until(self.last_sent + HEARTBEAT)
     }
 
     /// Sends that the request is still running.
@@ -188,7 +184,7 @@ impl ProgressNotifier {
     /// Sends one notification.
     pub(super) async fn send(&mut self, message: String) {
         self.sent += 1.0;
-        self.last_sent = Instant::now();
+        self.silence.reset();
         let Some((peer, token)) = self.listener.get() else { return };
         let notification = ProgressNotificationParam::new(token, self.sent).with_message(message);
         if let Err(error) = pin!(peer.notify_progress(notification)).await {
@@ -196,6 +192,13 @@ impl ProgressNotifier {
             tracing::debug!(%error, "could not notify of progress");
         }
     }
+}
+
+/// Ticks at once, and then no faster than what is sent may follow each other.
+fn ticks() -> Interval {
+    let mut ticks = interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 /// Appends `chunk` and keeps at least the last [`UNSENT_CHARS`].

@@ -139,7 +139,7 @@ impl Serving {
             if tokio::time::timeout(PUT_ASIDE, calls.wait()).await.is_err() {
                 tracing::warn!("calls of a client that is gone are still under way");
             }
-            self.server.put_aside(number, receipt.is_complete());
+            self.server.ledger.put_aside(number, receipt.is_complete());
         }
         ended
     }
@@ -156,7 +156,7 @@ impl Serving {
 
     /// Whether a client has called a tool, or a person has run a cell.
     pub(crate) fn has_worked(&self) -> bool {
-        self.server.deliveries.has_begun() || self.server.attached.has_worked()
+        self.server.ledger.has_begun() || self.server.attached.has_worked()
     }
 
     /// Serves a person at a prompt until that person leaves or `closed` is cancelled.
@@ -187,7 +187,7 @@ impl Serving {
             duration(self.begun.elapsed()),
             duration(alone_for)
         );
-        let cells = server.left.summary();
+        let cells = server.ledger.summary();
         let mut cells = if cells.is_empty() { String::new() } else { format!("\n- {}", cells.join("\n- ")) };
         let others = server.sessions.others();
         if !others.is_empty() {
@@ -201,7 +201,7 @@ impl Serving {
         Activity {
             seconds: self.begun.elapsed().as_secs(),
             open_cells: self.server.sessions.open_cells(),
-            left: self.server.left.summary(),
+            left: self.server.ledger.summary(),
         }
     }
 

@@ -23,14 +23,16 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let closed = CancellationToken::new();
     end_on_signals(&closed).map_err(Error::Signals)?;
     let serving = Serving::open(&config, Codes::OnStderr).await?;
-    let stopping = async {
-        closed.cancelled().await;
-        serving.stop().await;
-        tokio::time::sleep(DRAIN_GRACE).await;
-    };
-    let served = tokio::select! {
-        served = serving.client(stdio_pipes(), closed.clone(), None) => served,
-        () = stopping => Ok(()),
+    let served = {
+        let mut served = std::pin::pin!(serving.client(stdio_pipes(), closed.clone(), None));
+        let stopped = async {
+            closed.cancelled().await;
+            serving.stop().await;
+        };
+        tokio::select! {
+            served = &mut served => served,
+            () = stopped => tokio::time::timeout(DRAIN_GRACE, served).await.unwrap_or(Ok(())),
+        }
     };
     // After the work of calls has ended, so that the record is complete.
     serving.close().await;

@@ -7,8 +7,8 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, Service};
 use rmcp::{ErrorData, RoleServer};
 
-use super::unfetched_answers::text_of;
-use super::{Handler, McpServer, execute, install, left_calls, register, reset, wait};
+use super::ledger::{self, text_of};
+use super::{Handler, McpServer, execute, install, register, reset, wait};
 use crate::ground::telemetry::{Context, Operation, RequestTarget};
 
 /// The tools, by which spans are named: a client may ask for any.
@@ -92,7 +92,7 @@ fn begin(
 
 /// It is about this cell.
 pub(super) fn about_cell(operation: &Operation, cell: Option<u64>) {
-    operation.is_about_cell(|| cell.map(left_calls::id));
+    operation.is_about_cell(|| cell.map(ledger::id));
 }
 
 /// A call is done.

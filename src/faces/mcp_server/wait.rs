@@ -6,8 +6,8 @@ use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::ongoing_call::OngoingCall;
-use super::{left_calls, number, parse, reply, schema};
+use super::ledger::CallHandle;
+use super::{ledger, number, parse, reply, schema};
 
 pub(super) const NAME: &str = "wait_for_cell";
 
@@ -56,7 +56,7 @@ ended.";
 /// Reads the arguments. The error is a text for the model.
 pub(super) fn read(arguments: JsonObject) -> Result<Wait, String> {
     let Arguments { cell, timeout, interrupt } = parse(arguments)?;
-    let number = left_calls::number_in(&cell)
+    let number = ledger::number_in(&cell)
         .ok_or_else(|| format!("the argument `cell` cannot be used: `{cell}` is no id such as `cell-3`"))?;
     let seconds = timeout.unwrap_or(DEFAULT_WAIT_SECS);
     if seconds.is_nan() || seconds < 0.0 {
@@ -67,14 +67,14 @@ pub(super) fn read(arguments: JsonObject) -> Result<Wait, String> {
 }
 
 /// The answer about a cell that goes on.
-pub(super) fn still_running(ongoing: &OngoingCall) -> CallToolResult {
-    let about = ongoing.about();
+pub(super) fn still_running(call: &CallHandle) -> CallToolResult {
+    let about = &call.about;
     let Some((cell, unread)) = &about.cell else {
         return reply::failure("The call goes on; its answer comes with a later one.");
     };
-    let id = left_calls::id(*cell);
+    let id = ledger::id(*cell);
     let seconds = about.begun.elapsed().as_secs();
-    let state = match (ongoing.is_asking(), unread.has_begun()) {
+    let state = match (call.is_asking(), unread.has_begun()) {
         (true, _) => {
             format!("`{id}` waits for approval: the user is asked while `{NAME}` waits for the cell")
         }

@@ -1,8 +1,7 @@
 //! The output of a running cell that no answer has reported yet.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::excerpt::Excerpt;
 use crate::kernels::kernel::plain;
@@ -11,7 +10,7 @@ use crate::kernels::kernel::plain;
 #[derive(Debug)]
 pub(crate) struct Unread {
     limit: usize,
-    has_begun: AtomicBool,
+    has_begun: watch::Sender<bool>,
     state: Mutex<State>,
 }
 
@@ -25,17 +24,23 @@ impl Unread {
     /// Keeps `limit` characters: the beginning and the end of what is longer.
     pub(crate) fn new(limit: usize) -> Self {
         let state = Mutex::new(State { text: Excerpt::new(limit), was_taken: false });
-        Self { limit, has_begun: AtomicBool::new(false), state }
+        Self { limit, has_begun: watch::Sender::new(false), state }
     }
 
     /// Notes that the cell's code is with the kernel.
     pub(crate) fn begin(&self) {
-        self.has_begun.store(true, Ordering::Relaxed);
+        self.has_begun.send_replace(true);
     }
 
     /// Whether the cell's code is with the kernel.
     pub(crate) fn has_begun(&self) -> bool {
-        self.has_begun.load(Ordering::Relaxed)
+        *self.has_begun.borrow()
+    }
+
+    /// Waits until the cell's code is with the kernel.
+    pub(crate) async fn begun(&self) {
+        // `self` owns the sender, so this cannot fail.
+        self.has_begun.subscribe().wait_for(|has_begun| *has_begun).await.ok();
     }
 
     /// Appends text.

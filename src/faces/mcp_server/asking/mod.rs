@@ -6,10 +6,10 @@
 
 mod asking_turn;
 mod elicit;
-mod follow;
+pub(super) mod follow;
 mod invite;
-mod parking;
-mod tasks;
+pub(super) mod rounds;
+pub(super) mod tasks;
 mod waiting;
 
 use std::sync::Arc;
@@ -18,12 +18,10 @@ use rmcp::RoleServer;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::RequestContext;
 
-pub(super) use self::asking_turn::Together;
-pub(super) use self::parking::Parking;
-pub(super) use self::tasks::Tasks;
+pub(super) use self::asking_turn::AskingTurns;
 pub(super) use self::waiting::{Leave, WaitingRequest};
 use super::attached::Attached;
-use super::ongoing_call::CallQuestions;
+use super::ledger::CallQuestions;
 use crate::approval::{ApprovalQueue, Approver};
 
 /// Whether the call of a request may become a task. In a handshake of earlier revisions the extension may be declared by

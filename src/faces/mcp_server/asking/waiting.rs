@@ -3,8 +3,7 @@
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::asking_turn::Together;
-use crate::faces::mcp_server::left_calls::LeftCalls;
+use super::asking_turn::AskingTurns;
 
 /// A request that waits for a call.
 #[derive(Clone, Copy)]
@@ -12,10 +11,8 @@ pub(in crate::faces::mcp_server) struct WaitingRequest<'a> {
     /// Cancelled when the client cancels the call.
     pub(in crate::faces::mcp_server) cancelled: &'a CancellationToken,
     pub(in crate::faces::mcp_server) leave: &'a Leave,
-    /// Other calls, whose questions the request asks too.
-    pub(in crate::faces::mcp_server) left: &'a LeftCalls,
-    /// Other calls, whose questions are asked with those of this one.
-    pub(in crate::faces::mcp_server) together: &'a Together,
+    /// The turns to ask the user by elicitation.
+    pub(in crate::faces::mcp_server) turns: &'a AskingTurns,
 }
 
 /// When a request stops waiting for its work, which goes on.
@@ -32,16 +29,15 @@ pub(in crate::faces::mcp_server) struct Leave {
 impl Leave {
     /// Waits until it is time to leave.
     pub(in crate::faces::mcp_server) async fn come(&self) {
-        let time = async {
-            match self.at {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
+        let given_up = async {
+            tokio::select! {
+                () = self.closed.cancelled() => {}
+                () = self.given_up.cancelled() => {}
             }
         };
-        tokio::select! {
-            () = self.closed.cancelled() => {}
-            () = self.given_up.cancelled() => {}
-            () = time => {}
+        match self.at {
+            Some(at) => drop(tokio::time::timeout_at(at, given_up).await),
+            None => given_up.await,
         }
     }
 }

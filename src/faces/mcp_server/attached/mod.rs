@@ -11,7 +11,7 @@ use rmcp::model::Implementation;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(super) use self::person::serve;
-use super::questions::{GATHER, Sheet, complete_batches, for_prompt, scope};
+use super::questions::{GATHER, Sheet, complete_batches, for_prompt, gather_for, scope};
 use crate::approval::provenance::Label;
 use crate::approval::{
     Answer, AnswerVia, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, grant_choice, next_question,
@@ -224,7 +224,7 @@ async fn ask_all(
     let mut waiting = VecDeque::new();
     while let Some(first) = requests.recv().await {
         waiting.push_back(first);
-        tokio::time::sleep(GATHER).await;
+        gather_for(GATHER, &mut requests, &mut waiting).await;
         // Whether more can come is asked above.
         complete_batches(&mut requests, &mut waiting).await;
         while let Some(sheet) = Sheet::next(&mut waiting) {

@@ -168,8 +168,7 @@ impl Person {
             let pending = person.session().execute(cell).await;
             let taken_out = async {
                 given_up.cancelled().await;
-                tokio::time::sleep(BEGINNING).await;
-                if unread.has_begun() {
+                if tokio::time::timeout(BEGINNING, unread.begun()).await.is_ok() {
                     std::future::pending().await
                 }
             };

@@ -38,11 +38,22 @@ pub(in crate::faces::mcp_server) async fn complete_batches(
     }
 }
 
-/// Takes all approval requests that have come.
-pub(in crate::faces::mcp_server) fn gather(
+/// Takes the approval requests that come in this time.
+pub(in crate::faces::mcp_server) async fn gather_for(
+    time: Duration,
     requests: &mut mpsc::Receiver<ApprovalRequest>,
     waiting: &mut VecDeque<ApprovalRequest>,
 ) {
+    let coming = async {
+        while let Some(request) = requests.recv().await {
+            waiting.push_back(request);
+        }
+    };
+    tokio::time::timeout(time, coming).await.ok();
+}
+
+/// Takes all approval requests that have come.
+fn gather(requests: &mut mpsc::Receiver<ApprovalRequest>, waiting: &mut VecDeque<ApprovalRequest>) {
     while let Ok(request) = requests.try_recv() {
         waiting.push_back(request);
     }

@@ -3,8 +3,10 @@
 
 mod gathering;
 mod question;
+mod sent_sheets;
 mod sheet;
 
-pub(super) use self::gathering::{GATHER, complete_batches, gather};
+pub(super) use self::gathering::{GATHER, complete_batches, gather_for};
 pub(super) use self::question::{for_prompt, scope};
+pub(super) use self::sent_sheets::{SentSheets, unguessable};
 pub(super) use self::sheet::{AskedRequests, Given, Sheet, ended};

@@ -27,7 +27,7 @@ const SUBJECT_CHARS: usize = 60;
 
 /// Why an answer may not have reached the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum UndeliveredReason {
+pub(in crate::faces::mcp_server) enum UndeliveredReason {
     /// It probably has; the model may request it again anyway.
     Sent,
     /// The client cancelled the request, and ignores its answer.
@@ -62,11 +62,11 @@ pub(super) struct Earlier {
 }
 
 /// An answer that no request will fetch.
-pub(super) struct UnfetchedAnswer {
-    pub(super) call: String,
-    pub(super) text: String,
-    pub(super) why: UndeliveredReason,
-    pub(super) after: Duration,
+pub(in crate::faces::mcp_server) struct UnfetchedAnswer {
+    pub(in crate::faces::mcp_server) call: String,
+    pub(in crate::faces::mcp_server) text: String,
+    pub(in crate::faces::mcp_server) why: UndeliveredReason,
+    pub(in crate::faces::mcp_server) after: Duration,
 }
 
 impl Earlier {
@@ -187,7 +187,7 @@ fn shown_chars(why: UndeliveredReason) -> Option<usize> {
 }
 
 /// The name of a call: its tool, and the beginning of its code, or its server or package.
-pub(super) fn name_of(tool: &str, arguments: Option<&JsonObject>) -> String {
+pub(in crate::faces::mcp_server) fn name_of(tool: &str, arguments: Option<&JsonObject>) -> String {
     let text_of = |value: &Value| match value {
         Value::Array(items) => Some(items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")),
         value => value.as_str().map(str::to_owned),
@@ -206,7 +206,7 @@ pub(super) fn name_of(tool: &str, arguments: Option<&JsonObject>) -> String {
 }
 
 /// The text of an answer.
-pub(super) fn text_of(result: &CallToolResult) -> String {
+pub(in crate::faces::mcp_server) fn text_of(result: &CallToolResult) -> String {
     let texts: Vec<&str> =
         result.content.iter().filter_map(|block| block.as_text()).map(|block| block.text.as_str()).collect();
     texts.join("\n")

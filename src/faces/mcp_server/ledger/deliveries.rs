@@ -4,25 +4,20 @@
 //! that gives up without a cancellation (the Python SDK 1.x does after its timeout) looks like one that
 //! waits, but for two signs: it sends another call while the first is still running, or it has waited long.
 //! Both are also true of clients that do get their answers. After the first sign a short excerpt is repeated,
-//! after the second a line names the file with the answer. [`State::judge`] has the signs of a client that
+//! after the second a line names the file with the answer. [`Deliveries::judge`] has the signs of a client that
 //! waits. For all other cases, a cell without code returns the last answers again.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use rmcp::RoleServer;
-use rmcp::model::{CallToolRequestParams, CallToolResult, ProtocolVersion, RequestId};
+use rmcp::model::{ProtocolVersion, RequestId};
 use rmcp::service::RequestContext;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::arrivals::Arrival;
-use super::calls::queue_of;
-use super::execute;
-use super::queue::{SETTLING, SessionQueue};
-use super::unfetched_answers::{Earlier, UndeliveredReason, name_of, prepend, text_of};
-use crate::session::Session;
+use super::unfetched_answers::{Earlier, UndeliveredReason};
+use crate::faces::mcp_server::arrivals::Arrival;
+use crate::faces::mcp_server::queue::SessionQueue;
 
 /// A call that arrives this long after another one means that the client may have given up on the first:
 /// parallel calls are sent at once, and no client gives up as fast.
@@ -47,21 +42,14 @@ const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// A call: requests of different connections may have the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct CallId {
-    pub(super) connection: u64,
-    pub(super) id: RequestId,
+pub(in crate::faces::mcp_server) struct CallId {
+    pub(in crate::faces::mcp_server) connection: u64,
+    pub(in crate::faces::mcp_server) id: RequestId,
 }
 
-/// The answers of one session.
+/// The requests under way, and the answers of a session that may not have reached its clients.
 #[derive(Default)]
 pub(super) struct Deliveries {
-    state: Mutex<State>,
-    /// Notified when a request is no longer under way.
-    settled: Notify,
-}
-
-#[derive(Default)]
-struct State {
     under_way: HashMap<CallId, UnderWay>,
     /// The answers that the next one repeats, oldest first.
     kept: VecDeque<Kept>,
@@ -81,7 +69,7 @@ struct Kept {
 }
 
 /// A request that is being worked on.
-struct UnderWay {
+pub(in crate::faces::mcp_server) struct UnderWay {
     arrival: Arrival,
     /// The queue in which it waits for the cells before it, if it does.
     queue: Option<SessionQueue>,
@@ -95,63 +83,54 @@ struct UnderWay {
 }
 
 /// An answer that was sent, with the earlier ones that it repeated.
-struct Sent {
-    id: CallId,
-    at: Instant,
-    own: Earlier,
-    carried: Vec<Earlier>,
-    /// Whether it answered a recall, see [`is_recall`].
-    is_recall: bool,
+pub(super) struct Sent {
+    pub(super) id: CallId,
+    pub(super) at: Instant,
+    pub(super) own: Earlier,
+    pub(super) carried: Vec<Earlier>,
+    /// Whether its model requested the last answers again.
+    pub(super) is_recall: bool,
+}
+
+impl UnderWay {
+    /// The request with this context, in its queue, if it has one.
+    pub(in crate::faces::mcp_server) fn new(
+        queue: Option<SessionQueue>,
+        context: &RequestContext<RoleServer>,
+    ) -> Self {
+        let version = context.protocol_version();
+        Self {
+            arrival: Arrival::of(&context.extensions),
+            queue,
+            cancelled: context.ct.clone(),
+            must_cancel: version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28),
+            has_progress: context.meta.get_progress_token().is_some(),
+            is_overtaken: false,
+        }
+    }
 }
 
 impl Deliveries {
-    /// Records a request that has arrived.
-    pub(super) fn begin(
-        &self,
-        request: &CallToolRequestParams,
-        id: &CallId,
-        context: &RequestContext<RoleServer>,
-    ) {
-        let call = UnderWay {
-            arrival: Arrival::of(&context.extensions),
-            queue: queue_of(request),
-            cancelled: context.ct.clone(),
-            must_cancel: context
-                .protocol_version()
-                .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28),
-            has_progress: context.meta.get_progress_token().is_some(),
-            is_overtaken: false,
-        };
-        self.state.lock().begin(id.clone(), call);
+    /// Whether there has been a call.
+    pub(super) fn has_begun(&self) -> bool {
+        self.newest.is_some()
     }
 
     /// Removes a request that is answered with something else than a result.
-    pub(super) fn forget(&self, id: &CallId) {
-        self.state.lock().under_way.remove(id);
-        self.settled.notify_waiters();
-    }
-
-    /// Handles a cancellation after the answer. [`answer`](Self::answer) handles one that comes before.
-    pub(super) fn cancelled(&self, id: &CallId) {
-        self.state.lock().cancelled(id, Instant::now());
-    }
-
-    /// Whether there has been a call.
-    pub(super) fn has_begun(&self) -> bool {
-        self.state.lock().newest.is_some()
+    pub(super) fn forget(&mut self, id: &CallId) {
+        self.under_way.remove(id);
     }
 
     /// Ends a connection: unless all `was_read`, what was sent on it after the last request may not have been. Its client
     /// may have been stopped long before its end, as by a sleeping machine.
-    pub(super) fn disconnected(&self, connection: u64, was_read: bool) {
-        let mut state = self.state.lock();
-        state.under_way.retain(|call, _| call.connection != connection);
-        state.patience.remove(&connection);
+    pub(super) fn disconnected(&mut self, connection: u64, was_read: bool) {
+        self.under_way.retain(|call, _| call.connection != connection);
+        self.patience.remove(&connection);
         if was_read {
             return;
         }
-        let newest = state.newest;
-        for kept in &mut state.kept {
+        let newest = self.newest;
+        for kept in &mut self.kept {
             let is_own = |(call, at): &(CallId, Instant)| call.connection == connection && Some(*at) > newest;
             if kept.sent.as_ref().is_some_and(is_own) {
                 kept.earlier.lose();
@@ -159,83 +138,23 @@ impl Deliveries {
         }
         let is_last = |sent: &Sent| sent.id.connection == connection && Some(sent.at) > newest;
         let last: Vec<CallId> =
-            state.sent.iter().filter(|sent| is_last(sent)).map(|sent| sent.id.clone()).collect();
-        for sent in state.sent.iter_mut().filter(|sent| last.contains(&sent.id)) {
+            self.sent.iter().filter(|sent| is_last(sent)).map(|sent| sent.id.clone()).collect();
+        for sent in self.sent.iter_mut().filter(|sent| last.contains(&sent.id)) {
             sent.own.doubt(sent.at.elapsed() > LAST_MOMENT);
             // The client has probably read it, and what it repeated.
             sent.carried.retain_mut(Earlier::is_to_be_repeated);
         }
         for id in last {
-            state.take_back(&id);
+            self.take_back(&id);
         }
     }
 
     /// Keeps an answer whose client has not come back for it.
-    pub(super) fn keep(&self, earlier: Earlier) {
-        self.state.lock().keep(Kept { earlier, sent: None });
+    pub(super) fn keep(&mut self, earlier: Earlier) {
+        self.keep_for_next(Kept { earlier, sent: None });
     }
 
-    /// Adds the answers that may not have reached the client to the answer to a request, and keeps this
-    /// answer if it may not reach the client either.
-    pub(super) async fn answer(
-        &self,
-        request: &CallToolRequestParams,
-        id: &CallId,
-        session: &Session,
-        mut result: CallToolResult,
-        news: Vec<String>,
-    ) -> CallToolResult {
-        // After the timeout, a later answer repeats the missing ones.
-        tokio::time::timeout(SETTLING, self.earlier_cells(id)).await.ok();
-        let call = name_of(&request.name, request.arguments.as_ref());
-        // If it is lost, so are the news.
-        let text = news
-            .iter()
-            .map(String::as_str)
-            .chain([text_of(&result).as_str()])
-            .collect::<Vec<_>>()
-            .join("\n\n");
-        let (why, after) = self.state.lock().judge(id, Instant::now());
-        let mut own = match why {
-            UndeliveredReason::Sent => Earlier::new(&call, &text, why, after),
-            _ => Earlier::with_file(&call, &text, why, after, session).await,
-        };
-        own.has_failed = result.is_error == Some(true);
-        let answer = Sent {
-            id: id.clone(),
-            at: Instant::now(),
-            own,
-            carried: Vec::new(),
-            is_recall: is_recall(request),
-        };
-        let repeated = self.state.lock().send(why, answer);
-        prepend(&repeated, &mut result);
-        prepend(&news, &mut result);
-        self.settled.notify_waiters();
-        result
-    }
-
-    /// Waits for the answers of earlier cells that this one should repeat.
-    async fn earlier_cells(&self, id: &CallId) {
-        loop {
-            let mut settled = std::pin::pin!(self.settled.notified());
-            settled.as_mut().enable();
-            if !self.state.lock().has_to_wait(id) {
-                return;
-            }
-            settled.await;
-        }
-    }
-}
-
-/// Whether a model requests the last answers again, by a cell without code.
-fn is_recall(request: &CallToolRequestParams) -> bool {
-    let code = request.arguments.as_ref().and_then(|arguments| arguments.get("code")?.as_str());
-    request.name == execute::NAME && code.is_some_and(|code| code.trim().is_empty())
-}
-
-impl State {
-    fn begin(&mut self, id: CallId, call: UnderWay) {
+    pub(super) fn begin(&mut self, id: CallId, call: UnderWay) {
         // Agents beside each other have cells in different sessions at the same time.
         let is_beside = |earlier: &UnderWay| {
             earlier.queue.as_ref().zip(call.queue.as_ref()).is_some_and(|(earlier, own)| earlier != own)
@@ -263,7 +182,7 @@ impl State {
     }
 
     /// Whether an earlier cell whose answer may be lost is still under way.
-    fn has_to_wait(&self, id: &CallId) -> bool {
+    pub(super) fn has_to_wait(&self, id: &CallId) -> bool {
         let Some(own) = self.under_way.get(id) else { return false };
         let is_lost = |call: &UnderWay| call.cancelled.is_cancelled() || call.is_overtaken;
         let is_before =
@@ -274,7 +193,7 @@ impl State {
     /// Why the answer to a request may not reach the client, and how long it took. A client waits if it has to cancel
     /// what it gives up on, or has waited longer for another call before it cancelled that. One that gets progress
     /// notifications probably waits.
-    fn judge(&self, id: &CallId, now: Instant) -> (UndeliveredReason, Duration) {
+    pub(super) fn judge(&self, id: &CallId, now: Instant) -> (UndeliveredReason, Duration) {
         let Some(call) = self.under_way.get(id) else { return (UndeliveredReason::Sent, Duration::ZERO) };
         let after = now.duration_since(call.arrival.at);
         let has_patience = self.patience.get(&id.connection).is_some_and(|patience| *patience >= after);
@@ -294,11 +213,11 @@ impl State {
 
     /// Records an answer that is sent now, unless its request was cancelled. Returns the texts of earlier
     /// answers to send with it.
-    fn send(&mut self, why: UndeliveredReason, mut answer: Sent) -> Vec<String> {
+    pub(super) fn send(&mut self, why: UndeliveredReason, mut answer: Sent) -> Vec<String> {
         let call = self.under_way.remove(&answer.id);
         // It may have been cancelled since `judge`; later cancellations go to `take_back`.
         if why == UndeliveredReason::Cancelled || call.is_some_and(|call| call.cancelled.is_cancelled()) {
-            self.keep(Kept { earlier: answer.own, sent: None });
+            self.keep_for_next(Kept { earlier: answer.own, sent: None });
             return Vec::new();
         }
         let carried = std::mem::take(&mut self.kept);
@@ -321,7 +240,7 @@ impl State {
                 self.remember_alone(sent, kept.earlier);
             }
         }
-        self.keep(Kept { earlier: answer.own, sent: Some((answer.id, answer.at)) });
+        self.keep_for_next(Kept { earlier: answer.own, sent: Some((answer.id, answer.at)) });
         repeated
     }
 
@@ -344,7 +263,7 @@ impl State {
     }
 
     /// Handles a cancellation, which may come after the answer.
-    fn cancelled(&mut self, id: &CallId, now: Instant) {
+    pub(super) fn cancelled(&mut self, id: &CallId, now: Instant) {
         if let Some(call) = self.under_way.get(id) {
             let waited = now.duration_since(call.arrival.at);
             let patience = self.patience.entry(id.connection).or_default();
@@ -367,10 +286,10 @@ impl State {
         for earlier in carried.into_iter().rev() {
             self.kept.push_front(Kept { earlier, sent: None });
         }
-        self.keep(Kept { earlier: own, sent: None });
+        self.keep_for_next(Kept { earlier: own, sent: None });
     }
 
-    fn keep(&mut self, kept: Kept) {
+    fn keep_for_next(&mut self, kept: Kept) {
         self.kept.push_back(kept);
         while self.kept.len() > KEPT {
             self.kept.pop_front();

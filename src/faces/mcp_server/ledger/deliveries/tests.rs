@@ -2,7 +2,7 @@ use super::*;
 
 /// A session whose clock is set by hand.
 struct Play {
-    state: State,
+    state: Deliveries,
     now: Instant,
     must_cancel: bool,
     has_progress: bool,
@@ -15,7 +15,7 @@ fn call(id: i64) -> CallId {
 
 impl Play {
     fn new() -> Self {
-        let (state, now) = (State::default(), Instant::now());
+        let (state, now) = (Deliveries::default(), Instant::now());
         Self { state, now, must_cancel: false, has_progress: false, is_recall: false }
     }
 
@@ -24,11 +24,9 @@ impl Play {
     }
 
     fn begin_in(&mut self, session: &str, id: i64) {
-        let arguments = serde_json::Map::from_iter([("session".to_owned(), session.into())]);
-        let request = CallToolRequestParams::new(execute::NAME).with_arguments(arguments);
         let under_way = UnderWay {
             arrival: Arrival { number: id as u64, at: self.now },
-            queue: queue_of(&request),
+            queue: SessionQueue::of_session(Some(session)),
             cancelled: CancellationToken::new(),
             must_cancel: self.must_cancel,
             has_progress: self.has_progress,
@@ -332,17 +330,6 @@ fn a_model_gets_the_last_answers_again_when_it_asks() {
     play.is_recall = false;
     play.begin(9);
     play.repeats(9, &[]);
-}
-
-#[test]
-fn only_a_cell_without_code_asks() {
-    let asks = |name: &str, arguments: serde_json::Value| {
-        is_recall(&serde_json::from_value(serde_json::json!({"name": name, "arguments": arguments})).unwrap())
-    };
-    assert!(asks("execute_ipython_cell", serde_json::json!({"code": " \n"})));
-    assert!(!asks("execute_ipython_cell", serde_json::json!({"code": "1"})));
-    assert!(!asks("execute_ipython_cell", serde_json::json!({})));
-    assert!(!asks("reset", serde_json::json!({})));
 }
 
 #[test]
