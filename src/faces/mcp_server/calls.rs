@@ -1,31 +1,106 @@
 //! The requests of a client follow their calls: to the end, to a question, or until they stop waiting.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rmcp::model::{CallToolRequestParams, CallToolResponse, JsonObject};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, JsonObject};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use tokio_util::sync::CancellationToken;
 
 use super::arrivals::{Arrival, ArrivalTurn};
 use super::asking::{AskVia, Leave, WaitingRequest, follow, has_tasks, rounds, tasks};
-use super::ledger::{AwaitedCall, CallSubject, FollowedCall, name_of};
+use super::call_context::CallContext;
+use super::execute::CellArguments;
+use super::handler::{Handler, answer_panics};
+use super::ledger::{
+    AwaitedCall, CallId, CallSubject, FollowedCall, OutgoingAnswer, UndeliveredReason, UnderWay,
+    UnfetchedAnswer, name_of, text_of,
+};
 use super::progress::{self, ProgressListener, ProgressNotifier};
 use super::queue::SessionQueue;
-use super::{Call, Handler, execute, reply, reset, resources, traced_handler, uploads, views, wait};
+use super::server::McpServer;
+use super::tools::RequestedTool;
+use super::{execute, reply, reset, resources, traced_handler, uploads, views, wait};
 use crate::ground::telemetry::Operation;
 
 /// The queue in which a call waits; `None` for a tool whose calls do not wait.
-pub(super) fn queue_of(request: &CallToolRequestParams) -> Option<SessionQueue> {
+fn queue_of(request: &CallToolRequestParams) -> Option<SessionQueue> {
     let handle = request.arguments.as_ref().and_then(|arguments| arguments.get("session")?.as_str());
     let is_queued = [execute::NAME, reset::NAME].contains(&&*request.name);
     SessionQueue::of_session(handle).filter(|_| is_queued)
 }
 
+impl McpServer {
+    /// Adds news, and earlier answers that may not have reached the client, to an answer.
+    async fn deliver(
+        &self,
+        request: &CallToolRequestParams,
+        call: &CallId,
+        arrived: Instant,
+        result: CallToolResult,
+    ) -> CallToolResult {
+        let queue = queue_of(request);
+        if let Some(queue) = &queue {
+            self.ledger.settle(call, queue, arrived).await;
+        }
+        self.ledger.keep_unfetched(self.session()).await;
+        self.news.add_all(self.attached.news());
+        let news = self.news.take(queue.is_some()).await;
+        let name = name_of(&request.name, request.arguments.as_ref());
+        let answer = OutgoingAnswer { call: name, result, news, is_recall: execute::is_recall(request) };
+        self.ledger.answer(call, answer, self.session()).await
+    }
+
+    /// Keeps an answer whose client is gone, for the next one.
+    async fn keep(&self, request: &CallToolRequestParams, result: &CallToolResult) {
+        let answer = UnfetchedAnswer {
+            call: name_of(&request.name, request.arguments.as_ref()),
+            text: text_of(result),
+            why: UndeliveredReason::ClientGone,
+            after: Duration::ZERO,
+        };
+        self.ledger.keep(answer, self.session()).await;
+    }
+}
+
 impl Handler {
+    /// Answers a call of a tool.
+    pub(super) async fn call(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let call = CallId { connection: self.connection.number, id: context.id.clone() };
+        let arrived = Arrival::of(&context.extensions).at;
+        self.server.ledger.arrive(&call, UnderWay::new(queue_of(&request), &context));
+        self.server.ask_kernel_if_due().await;
+        let answer = async {
+            match &request.request_state {
+                Some(state) => self.resume(state, &request, &context).await,
+                None => self.begin(&request, &context).await,
+            }
+        };
+        match answer_panics(answer).await {
+            Ok(CallToolResponse::Complete(result))
+                if self.connection.outlived_by.is_some() && self.connection.closed.is_cancelled() =>
+            {
+                self.server.ledger.forget(&call);
+                self.server.keep(&request, &result).await;
+                Err(ErrorData::internal_error("the client is gone", None))
+            }
+            Ok(CallToolResponse::Complete(result)) => {
+                Ok(self.server.deliver(&request, &call, arrived, result).await.into())
+            }
+            other => {
+                self.server.ledger.forget(&call);
+                other
+            }
+        }
+    }
+
     /// Begins a call, and runs it until it is done, the client must ask its user, or the request does not wait longer.
-    pub(super) async fn begin(
+    async fn begin(
         &self,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
@@ -33,7 +108,7 @@ impl Handler {
         let arguments = request.arguments.clone().unwrap_or_default();
         let mut operation = traced_handler::call(&self.server, request, context);
         if request.name == wait::NAME && self.server.has_long_cells {
-            let answer = self.wait_for_cell(arguments, request, context, &operation).await;
+            let answer = self.wait_for_cell(&arguments, request, context, &operation).await;
             traced_handler::answered(&self.server, &mut operation, &answer);
             return answer;
         }
@@ -44,21 +119,32 @@ impl Handler {
             operation.tool_fails();
             return Ok(reply::failure(refusal).into());
         }
+        let has_long_cells = self.server.has_long_cells;
+        let tool_call = match RequestedTool::read(&request.name, &arguments, has_long_cells) {
+            Ok(call) => call,
+            Err(refusal) => {
+                drop(ArrivalTurn::of(&context.extensions));
+                let refused = refusal.into();
+                traced_handler::done(&self.server, &mut operation, &refused);
+                return refused.map(Into::into);
+            }
+        };
         let ask_via = AskVia::of(context);
         let (approver, questions) = ask_via.approver(&self.server.attached);
         let listener = ProgressListener::of(context);
         let cancelled = CancellationToken::new();
-        let is_long = self.server.has_long_cells && request.name == execute::NAME;
-        let cell = is_long.then(|| (self.server.ledger.new_cell(), execute::unread_for(&arguments)));
+        let long_cell = tool_call.long_cell(has_long_cells);
+        let (limit, wait) = long_cell.map(|cell| (cell.timeout, cell.wait)).unwrap_or_default();
+        let cell = long_cell.map(|cell| (self.server.ledger.new_cell(), cell.unread()));
         let about = CallSubject {
             call: name_of(&request.name, request.arguments.as_ref()),
             begun: Arrival::of(&context.extensions).at,
             queue: queue_of(request),
             cell: cell.clone(),
-            limit: execute::limit_of(&arguments),
+            limit,
         };
-        let may_come_later = is_long || matches!(ask_via, AskVia::Rounds { .. });
-        let call = Call {
+        let may_come_later = cell.is_some() || matches!(ask_via, AskVia::Rounds { .. });
+        let call_context = CallContext {
             turn: ArrivalTurn::of(&context.extensions),
             progress: ProgressNotifier::wanted_by(
                 listener.clone(),
@@ -71,13 +157,12 @@ impl Handler {
             has_links: resources::are_wanted(self.server.resource_links, context),
             has_views: self.server.has_views && views::are_shown_by(context),
         };
-        let (server, name) = (Arc::clone(&self.server), request.name.to_string());
-        let wait = execute::wait_of(&arguments).filter(|_| is_long);
+        let server = Arc::clone(&self.server);
         traced_handler::about_cell(&operation, about.cell.as_ref().map(|(number, _)| *number));
         let span = operation.context();
         // The cell may outlive this request, and the span is that of the cell.
         let work = span.around(async move {
-            let result = Arc::clone(&server).dispatch(&name, arguments, call).await;
+            let result = Ok(tool_call.run(Arc::clone(&server), call_context).await);
             traced_handler::done(&server, &mut operation, &result);
             result
         });
@@ -89,7 +174,7 @@ impl Handler {
     /// Waits for a cell that was left. Unlike that of a cell, the cancellation of this request ends the waiting alone.
     async fn wait_for_cell(
         &self,
-        arguments: JsonObject,
+        arguments: &JsonObject,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
         operation: &Operation,
@@ -117,7 +202,7 @@ impl Handler {
     }
 
     /// Goes on with a call whose client has come back with answers.
-    pub(super) async fn resume(
+    async fn resume(
         &self,
         state: &str,
         request: &CallToolRequestParams,
@@ -127,11 +212,12 @@ impl Handler {
         drop(ArrivalTurn::of(&context.extensions));
         let arguments = request.arguments.clone().unwrap_or_default();
         let (cancelled, leave) = if request.name == wait::NAME {
-            let timeout = wait::read(arguments).map(|wait| wait.timeout).ok();
+            let timeout = wait::read(&arguments).map(|wait| wait.timeout).ok();
             let given_up = context.ct.clone();
             (CancellationToken::new(), Leave { given_up, ..self.leave_after(timeout) })
         } else {
-            (context.ct.clone(), self.leave_after(execute::wait_of(&arguments)))
+            let cell = CellArguments::read(&arguments, self.server.has_long_cells);
+            (context.ct.clone(), self.leave_after(cell.ok().and_then(|cell| cell.wait)))
         };
         let waiting = self.waiting(&cancelled, &leave);
         let mut resumed = self.server.ledger.resume(state, request)?;
@@ -156,7 +242,7 @@ impl Handler {
         if request.name == wait::NAME
             && !context.ct.is_cancelled()
             && let Ok(CallToolResponse::Complete(result)) = &answer
-            && let Ok(wait) = wait::read(request.arguments.clone().unwrap_or_default())
+            && let Ok(wait) = wait::read(&request.arguments.clone().unwrap_or_default())
         {
             self.server.ledger.note_fetched(wait.cell, result);
         }

@@ -8,8 +8,11 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use super::arguments::{number, parse, schema};
+use super::call_context::CallContext;
+use super::server::McpServer;
 use super::sessions::ChosenSession;
-use super::{Call, McpServer, number, number_in, parse, pictures, reply, schema, views, wait};
+use super::{pictures, reply, views, wait};
 use crate::config::Images;
 use crate::kernels::output::Unread;
 use crate::session::{Author, Cell, DEFAULT_TIMEOUT, Outcome};
@@ -30,6 +33,7 @@ const LONGEST_TIMEOUT_SECS: f64 = 30.0 * 24.0 * 3600.0;
 /// The number of chunks of output that may wait to be sent as progress before the kernel has to wait.
 const CHUNKS_CAPACITY: usize = 64;
 
+/// The arguments as a request has them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -41,6 +45,18 @@ struct Arguments {
     session: Option<String>,
     #[serde(default, deserialize_with = "number")]
     wait: Option<f64>,
+    if_busy: Option<IfBusy>,
+}
+
+/// The arguments of a call, which can be used.
+pub(super) struct CellArguments {
+    code: String,
+    /// The time that the code may run.
+    pub(super) timeout: Duration,
+    max_output_chars: usize,
+    session: Option<String>,
+    /// The time that the request waits for the cell, if it says so.
+    pub(super) wait: Option<Duration>,
     if_busy: Option<IfBusy>,
 }
 
@@ -124,12 +140,6 @@ pub(super) fn is_recall(request: &CallToolRequestParams) -> bool {
     request.name == NAME && code.is_some_and(|code| code.trim().is_empty())
 }
 
-/// The time that the code of a request may run.
-pub(super) fn limit_of(arguments: &JsonObject) -> Duration {
-    let number = |name| arguments.get(name).and_then(number_in);
-    number("timeout").map_or_else(|| default_timeout(number("wait").is_some()), timeout_of)
-}
-
 fn default_timeout(has_wait: bool) -> Duration {
     if has_wait { LONG_TIMEOUT } else { DEFAULT_TIMEOUT }
 }
@@ -138,20 +148,24 @@ fn timeout_of(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_TIMEOUT_SECS))
 }
 
-/// The time that a request waits for its cell, if it says so.
-pub(super) fn wait_of(arguments: &JsonObject) -> Option<Duration> {
-    let seconds = number_in(arguments.get("wait")?)?;
-    Duration::try_from_secs_f64(seconds.min(wait::LONGEST_WAIT_SECS)).ok()
-}
-
-/// Keeps what the cell prints, for requests that do not wait until it ends.
-pub(super) fn unread_for(arguments: &JsonObject) -> Arc<Unread> {
-    let limit = arguments.get("max_output_chars").and_then(number_in);
-    Arc::new(Unread::new(limit.map_or(DEFAULT_MAX_OUTPUT_CHARS, output_chars)))
-}
-
 fn output_chars(asked_for: f64) -> usize {
     (asked_for as usize).min(MOST_OUTPUT_CHARS)
+}
+
+impl CellArguments {
+    /// Reads the arguments. The error is a text for the model.
+    pub(super) fn read(arguments: &JsonObject, has_long_cells: bool) -> Result<Self, String> {
+        let arguments: Arguments = parse(arguments)?;
+        let (timeout, max_output_chars) = (arguments.timeout()?, arguments.max_output_chars()?);
+        let wait = arguments.wait(has_long_cells)?;
+        let Arguments { code, session, if_busy, .. } = arguments;
+        Ok(Self { code, timeout, max_output_chars, session, wait, if_busy })
+    }
+
+    /// Keeps what the cell prints, for requests that do not wait until it ends.
+    pub(super) fn unread(&self) -> Arc<Unread> {
+        Arc::new(Unread::new(self.max_output_chars))
+    }
 }
 
 impl Arguments {
@@ -175,19 +189,37 @@ impl Arguments {
             )),
         }
     }
+
+    /// Checks the arguments that only long cells have.
+    fn wait(&self, has_long_cells: bool) -> Result<Option<Duration>, String> {
+        let name = match (self.wait, self.if_busy) {
+            (Some(_), _) => "wait",
+            (None, Some(_)) => "if_busy",
+            (None, None) => return Ok(None),
+        };
+        if !has_long_cells {
+            return Err(format!(
+                "the argument `{name}` cannot be used: ipybox was started without `--long-cells`"
+            ));
+        }
+        if let Some(seconds) = self.wait.filter(|seconds| seconds.is_nan() || *seconds <= 0.0) {
+            return Err(format!(
+                "the argument `wait` cannot be used: {seconds} is not a positive number of seconds"
+            ));
+        }
+        Ok(self.wait.map(|seconds| Duration::from_secs_f64(seconds.min(wait::LONGEST_WAIT_SECS))))
+    }
 }
 
 pub(super) async fn call(
     server: &McpServer,
-    arguments: JsonObject,
-    mut call: Call,
+    arguments: CellArguments,
+    mut call: CallContext,
 ) -> Result<CallToolResult, String> {
-    let arguments: Arguments = parse(arguments)?;
-    let (timeout, max_output_chars) = (arguments.timeout()?, arguments.max_output_chars()?);
-    check_options(server, arguments.wait, arguments.if_busy)?;
-    let ChosenSession { open, note } = server.sessions.choose(arguments.session.as_deref()).await?;
+    let CellArguments { code, timeout, max_output_chars, session, if_busy, .. } = arguments;
+    let ChosenSession { open, note } = server.sessions.choose(session.as_deref()).await?;
     let _open = open.cells.token();
-    if arguments.if_busy == Some(IfBusy::Refuse) && open.cells.len() > 1 {
+    if if_busy == Some(IfBusy::Refuse) && open.cells.len() > 1 {
         return Err(busy(server));
     }
     let (chunks, progress) = match call.progress {
@@ -206,7 +238,7 @@ pub(super) async fn call(
     };
     let cancelled = call.cancelled.clone();
     let cell = Cell {
-        code: arguments.code,
+        code,
         timeout,
         max_output_chars,
         cancel: call.cancelled,
@@ -240,26 +272,6 @@ pub(super) async fn call(
     })
 }
 
-/// Checks the arguments that only long cells have.
-fn check_options(server: &McpServer, wait: Option<f64>, if_busy: Option<IfBusy>) -> Result<(), String> {
-    let name = match (wait, if_busy) {
-        (Some(_), _) => "wait",
-        (None, Some(_)) => "if_busy",
-        (None, None) => return Ok(()),
-    };
-    if !server.has_long_cells {
-        return Err(format!(
-            "the argument `{name}` cannot be used: ipybox was started without `--long-cells`"
-        ));
-    }
-    if let Some(seconds) = wait.filter(|seconds| seconds.is_nan() || *seconds <= 0.0) {
-        return Err(format!(
-            "the argument `wait` cannot be used: {seconds} is not a positive number of seconds"
-        ));
-    }
-    Ok(())
-}
-
 /// The refusal while another cell runs.
 fn busy(server: &McpServer) -> String {
     let cells = server.ledger.summary().join("\n");
@@ -283,12 +295,12 @@ mod tests {
     #[test]
     fn a_cell_that_is_left_may_run_longer() {
         for (arguments, seconds) in [
-            (json!({}), 120.0),
-            (json!({"wait": 20}), 3_600.0),
-            (json!({"wait": "20", "timeout": "7.5"}), 7.5),
-            (json!({"timeout": -1}), 0.0),
+            (json!({"code": ""}), 120.0),
+            (json!({"code": "", "wait": 20}), 3_600.0),
+            (json!({"code": "", "wait": "20", "timeout": "7.5"}), 7.5),
         ] {
-            assert_eq!(limit_of(arguments.as_object().unwrap()).as_secs_f64(), seconds, "{arguments}");
+            let cell = CellArguments::read(arguments.as_object().unwrap(), true).unwrap();
+            assert_eq!(cell.timeout.as_secs_f64(), seconds, "{arguments}");
         }
     }
 

@@ -1,18 +1,23 @@
 //! The tool `install_package`.
 
-use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{Call, McpServer, ProgressNotifier, parse, reply, schema};
+use super::arguments::schema;
+use super::call_context::CallContext;
+use super::progress::ProgressNotifier;
+use super::reply;
+use super::server::McpServer;
 use crate::session::{self, Client, InstallError};
 
 pub(super) const NAME: &str = "install_package";
 
+/// The arguments of a call.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+pub(super) struct InstallArguments {
     #[serde(deserialize_with = "session::packages")]
     package_name: Vec<String>,
 }
@@ -39,25 +44,21 @@ Returns what was installed.";
 
 pub(super) async fn call(
     server: &McpServer,
-    arguments: JsonObject,
-    call: Call,
-) -> Result<CallToolResult, String> {
+    arguments: InstallArguments,
+    call: CallContext,
+) -> CallToolResult {
     drop(call.turn);
-    let arguments: Arguments = parse(arguments)?;
     let (phase, phases) = watch::channel(String::new());
     let report = |words: &str| drop(phase.send_replace(words.to_owned()));
     let client = Client { approver: &call.approver, cancelled: &call.cancelled };
     let installing = server.session().install(&arguments.package_name, Some(client), &report);
-    Ok(
-        match ProgressNotifier::report_while(call.progress, phases, call.approver.waiting(), installing).await
-        {
-            Ok(output) => {
-                server.sessions.refresh_others(None).await;
-                reply::success(output)
-            }
-            Err(InstallError::Denied(denied)) => reply::denied(&denied),
-            Err(InstallError::Cancelled) => reply::failure("Installation was cancelled."),
-            Err(error) => reply::error(&error),
-        },
-    )
+    match ProgressNotifier::report_while(call.progress, phases, call.approver.waiting(), installing).await {
+        Ok(output) => {
+            server.sessions.refresh_others(None).await;
+            reply::success(output)
+        }
+        Err(InstallError::Denied(denied)) => reply::denied(&denied),
+        Err(InstallError::Cancelled) => reply::failure("Installation was cancelled."),
+        Err(error) => reply::error(&error),
+    }
 }

@@ -5,16 +5,21 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{Call, McpServer, ProgressNotifier, parse, reply, schema};
+use super::arguments::schema;
+use super::call_context::CallContext;
+use super::progress::ProgressNotifier;
+use super::reply;
+use super::server::McpServer;
 use crate::approval::REGISTER;
 use crate::kernels::kernel::plain;
 use crate::session::{Client, RegisterError};
 
 pub(super) const NAME: &str = REGISTER;
 
+/// The arguments of a call.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+pub(super) struct RegisterArguments {
     server_name: String,
     #[serde(deserialize_with = "object_or_json")]
     server_params: JsonObject,
@@ -61,27 +66,22 @@ or searched if they are many. Lasts over `reset` and restarts; registering a nam
 
 pub(super) async fn call(
     server: &McpServer,
-    arguments: JsonObject,
-    call: Call,
-) -> Result<CallToolResult, String> {
+    arguments: RegisterArguments,
+    call: CallContext,
+) -> CallToolResult {
     drop(call.turn);
-    let arguments: Arguments = parse(arguments)?;
-    let Arguments { server_name: name, server_params } = &arguments;
+    let RegisterArguments { server_name: name, server_params } = &arguments;
     let (phase, phases) = watch::channel(String::new());
     let report = |what: &str| drop(phase.send_replace(format!("MCP server `{name}`: {}", plain(what))));
     let client = Client { approver: &call.approver, cancelled: &call.cancelled };
     let registering = server.session().register(name, server_params, Some(client), &report);
-    Ok(
-        match ProgressNotifier::report_while(call.progress, phases, call.approver.waiting(), registering)
-            .await
-        {
-            Ok(registration) => {
-                server.sessions.refresh_others(registration.changed(name)).await;
-                reply::texts(registration.texts(name))
-            }
-            Err(RegisterError::Denied(denied)) => reply::denied(&denied),
-            Err(RegisterError::Cancelled) => reply::failure("Registration was cancelled."),
-            Err(error) => reply::error(&error),
-        },
-    )
+    match ProgressNotifier::report_while(call.progress, phases, call.approver.waiting(), registering).await {
+        Ok(registration) => {
+            server.sessions.refresh_others(registration.changed(name)).await;
+            reply::texts(registration.texts(name))
+        }
+        Err(RegisterError::Denied(denied)) => reply::denied(&denied),
+        Err(RegisterError::Cancelled) => reply::failure("Registration was cancelled."),
+        Err(error) => reply::error(&error),
+    }
 }

@@ -1,19 +1,24 @@
 //! The tool `reset`.
 
-use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::arguments::schema;
+use super::call_context::CallContext;
+use super::progress::ProgressNotifier;
+use super::reply;
+use super::server::McpServer;
 use super::sessions::{ChosenSession, NEW};
-use super::{Call, McpServer, ProgressNotifier, parse, reply, schema};
 use crate::session::Exit;
 
 pub(super) const NAME: &str = "reset";
 
+/// The arguments of a call.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+pub(super) struct ResetArguments {
     session: Option<String>,
 }
 
@@ -40,10 +45,10 @@ ended, and what they had not written is lost.";
 
 pub(super) async fn call(
     server: &McpServer,
-    arguments: JsonObject,
-    mut call: Call,
+    arguments: ResetArguments,
+    mut call: CallContext,
 ) -> Result<CallToolResult, String> {
-    let Arguments { session } = parse(arguments)?;
+    let ResetArguments { session } = arguments;
     if session.as_deref() == Some(NEW) {
         return Err("the argument `session` cannot be used: a new session needs no reset".to_owned());
     }

@@ -15,11 +15,12 @@ use tokio_util::task::TaskTracker;
 use super::answer_news::{note_on_policy, notes_on_dotenv};
 use super::arrivals::Arrivals;
 use super::attached;
+use super::handler::{ClientConnection, Handler};
 use super::line_transport::LineTransport;
 use super::receipt::Receipt;
+use super::server::McpServer;
 use super::sessions::open_session;
 use super::traced_handler::TracedHandler;
-use super::{ClientConnection, Handler, McpServer};
 use crate::config::Config;
 use crate::faces::people::page::{self, Page, PageNews};
 use crate::ground::telemetry;
@@ -171,7 +172,8 @@ impl Serving {
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        attached::serve(&self.server, streams, can_answer, closed).await
+        let server = &self.server;
+        attached::serve(&server.attached, server.sessions.own().clone(), streams, can_answer, closed).await
     }
 
     /// Has the next answer say this first.
@@ -248,7 +250,15 @@ impl McpServer {
         self.attached.keep_page(page);
         let server = Arc::clone(self);
         tokio::spawn(async move {
-            if let Err(error) = attached::serve(&server, tokio::io::split(ours), true, ended).await {
+            if let Err(error) = attached::serve(
+                &server.attached,
+                server.sessions.own().clone(),
+                tokio::io::split(ours),
+                true,
+                ended,
+            )
+            .await
+            {
                 tracing::warn!(%error, "the approval page is cut off from its session");
             }
         });

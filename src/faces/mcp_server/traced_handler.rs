@@ -7,8 +7,10 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, Service};
 use rmcp::{ErrorData, RoleServer};
 
+use super::handler::Handler;
 use super::ledger::{self, text_of};
-use super::{Handler, McpServer, execute, install, register, reset, wait};
+use super::server::McpServer;
+use super::{execute, install, register, reset, wait};
 use crate::ground::telemetry::{Context, Operation, RequestTarget};
 
 /// The tools, by which spans are named: a client may ask for any.

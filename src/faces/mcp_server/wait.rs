@@ -6,8 +6,9 @@ use rmcp::model::{CallToolResult, JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::arguments::{number, parse, schema};
 use super::ledger::CallHandle;
-use super::{ledger, number, parse, reply, schema};
+use super::{ledger, reply};
 
 pub(super) const NAME: &str = "wait_for_cell";
 
@@ -54,7 +55,7 @@ Wait for a cell that runs on after `wait`, or interrupt it. Returns what it has 
 ended.";
 
 /// Reads the arguments. The error is a text for the model.
-pub(super) fn read(arguments: JsonObject) -> Result<Wait, String> {
+pub(super) fn read(arguments: &JsonObject) -> Result<Wait, String> {
     let Arguments { cell, timeout, interrupt } = parse(arguments)?;
     let number = ledger::number_in(&cell)
         .ok_or_else(|| format!("the argument `cell` cannot be used: `{cell}` is no id such as `cell-3`"))?;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Attached;
 use crate::approval::{GivenGrant, GrantLife, PastDecision, question};
-use crate::faces::mcp_server::McpServer;
+use crate::faces::mcp_server::sessions::OpenSession;
 use crate::faces::people::{CellAuthor, GrantOffer, Granted, Heard, Said, ShownCall};
 use crate::ground::text::{describe, readable};
 use crate::kernels::kernel::{Inquiry, Insight, PythonError};
@@ -41,7 +41,8 @@ const NOBODY: &str = "nobody is at the prompt of `ipybox attach`";
 
 /// Serves a person until they leave, are too slow, or `closed` is cancelled.
 pub(in crate::faces::mcp_server) async fn serve<R, W>(
-    server: &Arc<McpServer>,
+    attached: &Arc<Attached>,
+    own: OpenSession,
     (input, output): (R, W),
     can_answer: bool,
     closed: CancellationToken,
@@ -50,12 +51,13 @@ where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let (presence, open) = server.attached.arrive(can_answer);
-    let mailbox = server.attached.audience.join();
+    let (presence, open) = attached.arrive(can_answer);
+    let mailbox = attached.audience.join();
     open.into_iter().for_each(|question| mailbox.put(question));
     let (answers, answered) = mpsc::channel(ANSWERS);
     let person = Arc::new(Person {
-        server: Arc::clone(server),
+        attached: Arc::clone(attached),
+        own,
         number: presence.number,
         running: Mutex::default(),
         answers,
@@ -71,7 +73,9 @@ where
 }
 
 struct Person {
-    server: Arc<McpServer>,
+    attached: Arc<Attached>,
+    /// The session of the client, and its cells.
+    own: OpenSession,
     number: u64,
     /// Ends the person's cell, as long as there is one.
     running: Mutex<Option<CancellationToken>>,
@@ -81,11 +85,7 @@ struct Person {
 
 impl Person {
     fn session(&self) -> &Session {
-        self.server.session()
-    }
-
-    fn attached(&self) -> &Attached {
-        &self.server.attached
+        &self.own.session
     }
 
     async fn read(self: Arc<Self>, input: impl AsyncRead + Unpin) -> io::Result<()> {
@@ -97,7 +97,7 @@ impl Person {
                 Said::Interrupt => self.interrupt(),
                 Said::Answer { question, answer, label } => {
                     // How it was decided is reported to all, this person included.
-                    self.attached().answer(question, answer, label, self.number);
+                    self.attached.answer(question, answer, label, self.number);
                 }
                 Said::Complete { id, code, cursor } => {
                     let inquiry = Inquiry::Completions { code, cursor };
@@ -111,8 +111,8 @@ impl Person {
                         tracing::debug!(grant, "a grant was to be revoked that has ended");
                     }
                 }
-                Said::AskAll => self.attached().ask_all(self.number),
-                Said::Look { is_looking } => self.attached().look(self.number, is_looking),
+                Said::AskAll => self.attached.ask_all(self.number),
+                Said::Look { is_looking } => self.attached.look(self.number, is_looking),
                 Said::History => {
                     let decisions = self.session().decisions().await;
                     // Fails only if the person has left.
@@ -151,7 +151,7 @@ impl Person {
         }
         let person = Arc::clone(self);
         tokio::spawn(async move {
-            let _open = person.server.sessions.own().cells.token();
+            let _open = person.own.cells.token();
             let (given_up, unread) = (cancel.clone(), Arc::new(Unread::new(0)));
             let cell = Cell {
                 code,
@@ -161,7 +161,7 @@ impl Person {
                 chunks: None,
                 // Says whether it has begun.
                 unread: Some(Arc::clone(&unread)),
-                approver: person.attached().approver(NOBODY),
+                approver: person.attached.approver(NOBODY),
                 has_views: false,
                 author: Author::Person(person.number),
             };
@@ -180,7 +180,7 @@ impl Person {
             if let Ok(outcome) = &outcome
                 && !matches!(outcome.end, End::NotRun)
             {
-                person.attached().ran(outcome);
+                person.attached.ran(outcome);
             }
             *person.running.lock() = None;
             // Fails only if the person has left.
@@ -264,10 +264,10 @@ async fn write(
     mailbox: &Mailbox,
     mut answers: mpsc::Receiver<Heard>,
 ) -> io::Result<()> {
-    let number = person.attached().audience.last_number();
+    let number = person.attached.audience.last_number();
     let mut changes = person.session().changes_of_grants();
     changes.mark_changed();
-    let mut clients = person.attached().client.subscribe();
+    let mut clients = person.attached.client.subscribe();
     clients.mark_changed();
     let (mut next, mut sent) = (Some(Heard::Ready { number }), Vec::new());
     loop {

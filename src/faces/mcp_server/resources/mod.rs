@@ -22,7 +22,9 @@ pub(super) use self::links::are_wanted;
 use self::media::media_type;
 pub(super) use self::shelf::Shelf;
 use super::resource_address::{Address, AddressRefusal, Part};
-use super::{McpServer, views};
+use super::skills::Skills;
+use super::views;
+use crate::session::Session;
 
 /// The number of resources that one answer lists.
 const PAGE: usize = 50;
@@ -35,22 +37,24 @@ static TURNSTILE: Mutex<()> = Mutex::const_new(());
 
 /// One page of the resources: skills, the notebook, what answers have named, the overviews of generated packages.
 pub(super) fn list(
-    server: &McpServer,
+    session: &Session,
+    skills: &Skills,
+    shelf: &Shelf,
     request: Option<PaginatedRequestParams>,
 ) -> Result<ListResourcesResult, ErrorData> {
-    let packages = server.session().servers();
+    let packages = session.servers();
     let packages = packages.iter().filter_map(|(name, tools)| {
         let address = Address::parse(&format!("ipybox://mcptools/{name}/__init__.py")).ok()?.0;
         let resource = Resource::new(address.uri(), format!("mcptools.{name}"));
         let title = format!("Python package of `{name}`, with {tools} tools");
         Some(resource.with_title(title).with_mime_type(media_type(address.name())))
     });
-    let notebook = server.session().notebook().filter(|file| file.exists()).map(|_| {
+    let notebook = session.notebook().filter(|file| file.exists()).map(|_| {
         let address = Address::Notebook;
         let resource = Resource::new(address.uri(), address.name());
         resource.with_title("Notebook of this session").with_mime_type(media_type(address.name()))
     });
-    let all = server.skills.resources().into_iter().chain(notebook).chain(server.shelf.all()).chain(packages);
+    let all = skills.resources().into_iter().chain(notebook).chain(shelf.all()).chain(packages);
     page(all.collect(), request.and_then(|request| request.cursor))
 }
 
@@ -101,17 +105,18 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
 
 /// Reads a resource.
 pub(super) async fn read(
-    server: &McpServer,
+    session: &Session,
+    skills: &Skills,
     uri: &str,
     context: &RequestContext<RoleServer>,
 ) -> Result<ReadResourceResult, ErrorData> {
     let is_cacheable =
         context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-    if let Some(content) = server.skills.read(uri).or_else(|| views::page(uri)) {
+    if let Some(content) = skills.read(uri).or_else(|| views::page(uri)) {
         return Ok(result(content, is_cacheable.then_some((FRESH_MS, CacheScope::Private))));
     }
     let (address, part) = Address::parse(uri).map_err(|refusal| refused(uri, &refusal))?;
-    let place = address.place(server.session().places(), server.session().notebook());
+    let place = address.place(session.places(), session.notebook());
     let (root, path) = place.ok_or_else(|| refused(uri, &AddressRefusal::Unknown))?;
     let is_lasting = address.is_lasting() && part == Part::Whole;
     let turn = TURNSTILE.lock().await;

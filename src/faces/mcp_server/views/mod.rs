@@ -18,8 +18,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
+use super::arguments::{parse, schema};
+use super::reply;
 use super::resource_address::Address;
-use super::{parse, reply, schema};
 use crate::kernels::output::{Library, Places};
 
 /// The tool by which the page reads.
@@ -148,7 +149,7 @@ fn definition() -> Tool {
 }
 
 /// Reads a part of a view.
-pub(super) async fn read(places: &Places, arguments: JsonObject) -> Result<CallToolResult, String> {
+pub(super) async fn read(places: &Places, arguments: &JsonObject) -> Result<CallToolResult, String> {
     let Arguments { view, library, from, rows, sort, filters, summary } = parse(arguments)?;
     let name = match (view, library) {
         (None, Some(library)) => return part::of_library(library, from).map(answer),
@@ -216,7 +217,7 @@ mod tests {
 
     #[test]
     fn only_the_page_calls_the_tool_for_reading() {
-        let tools = add_to(super::super::definitions(true), &["execute_ipython_cell"]);
+        let tools = add_to(crate::faces::mcp_server::tools::definitions(true), &["execute_ipython_cell"]);
         let seen: Vec<_> = tools
             .iter()
             .map(|tool| (tool.name.as_ref(), tool.meta.as_ref().unwrap().0["ui"]["visibility"][0].as_str()))
@@ -237,7 +238,7 @@ mod tests {
             (json!({"view": "0a1b2c3d-table.jsonl", "sort": 1}), "sort"),
         ] {
             let Value::Object(arguments) = arguments else { unreachable!() };
-            let result = read(&places, arguments).await.unwrap_or_else(reply::failure);
+            let result = read(&places, &arguments).await.unwrap_or_else(reply::failure);
             let result = serde_json::to_value(result).unwrap();
             let text = result["content"][0]["text"].as_str().unwrap();
             assert!(result["isError"] == true && text.contains(expected), "{text}");
