@@ -6,17 +6,14 @@ struct Readme;
 #[doc = include_str!("../docs/api-generation.md")]
 struct ApiGeneration;
 
-#[doc = include_str!("../docs/code-execution.md")]
-struct CodeExecution;
-
 #[doc = include_str!("../docs/migration.md")]
 struct Migration;
 
-#[doc = include_str!("../docs/quickstart.md")]
-struct Quickstart;
-
 #[doc = include_str!("../docs/remote-kernels.md")]
 struct RemoteKernels;
+
+#[doc = include_str!("../docs/rust.md")]
+struct RustLibrary;
 
 #[doc = include_str!("../docs/sandbox.md")]
 struct Sandbox;

@@ -53,7 +53,7 @@
 //! | know whether a session would work on this machine | [`doctor::examine`] |
 //! | be the MCP server `ipybox` | [`serve_stdio`] with a [`Config`] made of [`Settings`] |
 //!
-//! The user guide is in `docs/`, with `docs/quickstart.md` to begin with; `examples/` has programs to run.
+//! The user guide is in `docs/`, with `docs/rust.md` to begin with; `examples/` has programs to run.
 //!
 //! # Features
 //!

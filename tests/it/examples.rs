@@ -25,7 +25,7 @@ fn examples_print_what_the_documentation_shows() {
 
 #[test]
 fn the_quickstart_page_shows_the_example_as_it_is() {
-    let page = read("docs/quickstart.md");
+    let page = read("docs/rust.md");
     let example = read("examples/quickstart.rs");
     let (_, program) = example.split_once("\n\nuse ").unwrap();
     assert!(page.contains(&format!("```rust,no_run\nuse {program}```\n")), "copy `examples/quickstart.rs`");
