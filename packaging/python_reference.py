@@ -215,11 +215,13 @@ class Reference:
 
     def entry(self, entry, level):
         """The section of a class, function or other name."""
-        code = f"{NOTE}```python\n{entry.source}\n```\n"
+        is_short = "\n" not in entry.source
+        block = f"{NOTE}```python\n{entry.source}\n```\n"
+        code = f"`{entry.source}`\n" if is_short else block
         parts = [f"{level} {entry.name}\n", code, self.prose(entry.text, entry)]
         constructor = constructor_of(entry.node)
         if constructor and (text := ast.get_docstring(constructor)):
-            parts.append(self.prose(text, entry))
+            parts.append(self.prose(text.removeprefix("Sets the options."), entry))
         parts += [self.entry(one, level + "#") for one in entry.members]
         return "\n".join(parts)
 

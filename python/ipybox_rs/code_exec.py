@@ -100,13 +100,13 @@ class CodeExecutor(Started):
         kernel_gateway_ca: str | os.PathLike[str] | None = None,
         kernel_name: str | None = None,
     ) -> None:
-        """Sets the options; `start`, or `async with`, starts the executor.
+        """Sets the options.
 
         Args:
             tool_server_host: The host that the tool server listens on, a loopback address.
-            tool_server_port: The port that the tool server listens on; `None` for a free one.
-            kernel_gateway_host: Has no effect: the kernel is started without a kernel gateway.
-            kernel_gateway_port: Has no effect: the kernel is started without a kernel gateway.
+            tool_server_port: Its port; `None` for a free one.
+            kernel_gateway_host: Has no effect.
+            kernel_gateway_port: Has no effect.
             kernel_env: Variables for the kernel, which inherits nothing but what every program needs (`PATH`, `HOME`,
                 the locale, certificates). Servers that were registered for a directory of `PYTHONPATH` in it are known
                 to the executor.
@@ -295,20 +295,12 @@ class CodeExecutor(Started):
 
     @property
     def working_dir(self) -> Path:
-        """The real path of the kernel's working directory.
-
-        Raises:
-            RuntimeError: The executor has not been started.
-        """
+        """The real path of the working directory of an executor that has been started."""
         return self._running().working_dir
 
     @property
     def notebook(self) -> Path | None:
-        """The file of the notebook, which is there after the first code; `None` without one.
-
-        Raises:
-            RuntimeError: The executor has not been started.
-        """
+        """The notebook of an executor that has been started: a file, from the first code on; `None` without one."""
         return self._running().notebook
 
     def _running(self) -> Session:
@@ -380,7 +372,7 @@ class CodeExecutor(Started):
         Raises:
             CodeExecutionError: As for `execute`; also after a rejected or unanswered request, if the code does not
                 catch the exception of its call.
-            TimeoutError: The code exceeded its timeout; it is a `CodeExecutionTimeout`.
+            TimeoutError: As for `execute`.
         """
         params = {
             "code": _checks.text("code", code),
@@ -411,11 +403,7 @@ class CodeExecutor(Started):
         await self._running().request("reset")
 
     async def grants(self) -> list[GivenGrant]:
-        """The grants that answers have given and that have not ended, in their order.
-
-        Returns:
-            The grants, those among them that are used up.
-        """
+        """The grants that answers have given and that have not ended, used up or not, in their order."""
         given = await self._running().request("grants")
         return [
             GivenGrant(
@@ -425,14 +413,7 @@ class CodeExecutor(Started):
         ]
 
     async def revoke_grant(self, id: int) -> bool:
-        """Ends a grant: calls that it covers are asked about again.
-
-        Args:
-            id: Its number.
-
-        Returns:
-            Whether there was one.
-        """
+        """Ends the grant of this number, if there is one: calls that it covers are asked about again."""
         return bool(
             await self._running().request("revoke_grant", id=_checks.count("id", id))
         )

@@ -39,9 +39,9 @@ async def examine(
     """Tries everything that an executor with these options needs. Takes about two seconds, and leaves nothing behind.
 
     Args:
-        working_dir: The working directory, as for `CodeExecutor`.
-        python: The interpreter of the kernel, as for `CodeExecutor`.
-        state_dir: Where state is kept, as for `CodeExecutor`.
+        working_dir: As for `CodeExecutor`.
+        python: As for `CodeExecutor`.
+        state_dir: As for `CodeExecutor`.
 
     Returns:
         The findings. `print` shows them, with the commands that fix what is missing.

@@ -70,38 +70,18 @@ class Grant:
     text: str | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, request: ToolCall, count: int) -> Grant:
-        """A grant for calls with exactly the arguments of this request, in its cell.
-
-        Args:
-            request: The `ApprovalRequest`.
-            count: How many calls it allows, that of the request among them.
-
-        Returns:
-            The grant.
-        """
+    def of(cls, request: ApprovalRequest, count: int) -> Grant:
+        """A grant for `count` calls with exactly the arguments of this request, in its cell, that of the request among them."""
         fixed = {name: {"equal": value} for name, value in request.tool_args.items()}
         return cls(request.server_name, request.tool_name, fixed, count)
 
     def argument(self, name: str, pattern: Mapping[str, Any]) -> Grant:
-        """The grant, with this pattern for an argument.
-
-        Args:
-            name: The argument.
-            pattern: The values that it may have.
-
-        Returns:
-            A grant of its own.
-        """
+        """A copy of the grant, with this pattern for an argument."""
         pattern = dict(_checks.mapping("pattern", pattern))
         return replace(self, arguments={**self.arguments, name: pattern}, text=None)
 
     def for_session(self) -> Grant:
-        """The grant, which ends with the executor and not with the cell.
-
-        Returns:
-            A grant of its own.
-        """
+        """A copy of the grant, which ends with the executor and not with the cell."""
         return replace(self, life="session", text=None)
 
     def __str__(self) -> str:
@@ -128,7 +108,7 @@ class GivenGrant:
     Attributes:
         id: Its number, by which the audit log names it.
         left: How many more calls it allows.
-        grant: The grant.
+        grant: What it allows.
     """
 
     id: int

@@ -51,17 +51,16 @@ class KernelClient(Connected):
         token: str | None = None,
         kernel_name: str | None = None,
     ) -> None:
-        """Sets the options; `connect`, or `async with`, starts the kernel.
+        """Sets the options.
 
         Args:
             host: The host of the gateway.
             port: The port of the gateway.
             images_dir: Where images are saved; default: `images` in the current directory.
-            ping_interval: Has no effect: connections are kept alive in any case.
+            ping_interval: Has no effect.
             kernel_init_timeout: How long the kernel may take to start, in seconds.
-            python: The interpreter that runs the kernel, as for `CodeExecutor`. Has no effect on a server of
-                Jupyter's.
-            state_dir: Where state is kept, as for `CodeExecutor`.
+            python: As for `CodeExecutor`. Has no effect on a server of Jupyter's.
+            state_dir: As for `CodeExecutor`.
             token: The token of a server of Jupyter's.
             kernel_name: The kernel spec on a server of Jupyter's.
         """
@@ -192,11 +191,7 @@ class KernelClient(Connected):
         return self._session
 
     async def execute(self, code: str, timeout: float | None = 120) -> ExecutionResult:
-        """Runs code to its end.
-
-        Args:
-            code: Python code.
-            timeout: How long it may run, in seconds, before it is interrupted; `None`: no limit.
+        """Runs code to its end, as `CodeExecutor.execute` does.
 
         Raises:
             ExecutionError: The code raised an exception, or its kernel was lost.
@@ -208,16 +203,7 @@ class KernelClient(Connected):
     def stream(
         self, code: str, timeout: float | None = 120
     ) -> CodeExecution[str | ExecutionResult]:
-        """Runs code, and yields its output as it is produced, and its result.
-
-        Args:
-            code: Python code.
-            timeout: How long it may run, in seconds, before it is interrupted; `None`: no limit.
-
-        Raises:
-            ExecutionError: The code raised an exception, or its kernel was lost.
-            TimeoutError: The code exceeded its timeout.
-        """
+        """Runs code, and yields its output as it is produced, and its result. Otherwise as `execute`."""
         params = {
             "code": _checks.text("code", code),
             "timeout": _checks.seconds("timeout", timeout),

@@ -20,12 +20,6 @@ class KernelGateway(Started):
 
     ipybox starts kernels itself. So a gateway is no server, and nothing listens on its port: the clients of this
     process find it by the port.
-
-    ```python
-    async with KernelGateway(port=8888, sandbox=True):
-        async with KernelClient(port=8888) as client:
-            print((await client.execute("1 + 1")).text)
-    ```
     """
 
     def __init__(
@@ -40,15 +34,15 @@ class KernelGateway(Started):
         *,
         working_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Sets the options; `start`, or `async with`, lets clients find it.
+        """Sets the options.
 
         Args:
-            host: Has no effect: nothing listens.
+            host: Has no effect.
             port: The port by which clients find it.
             sandbox: Whether kernels run in a sandbox.
             sandbox_config: What code in the sandbox may do, as for `CodeExecutor`.
             log_level: The least severe messages that go to the logger `ipybox_rs`.
-            log_to_stderr: Has no effect: messages go to the logger `ipybox_rs`.
+            log_to_stderr: Has no effect.
             env: Variables for the kernels, which inherit nothing but what every program needs.
             working_dir: The working directory of kernels; default: the current directory.
         """

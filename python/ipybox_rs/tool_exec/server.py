@@ -19,14 +19,6 @@ class ToolServer(Started):
     not approve its own calls.
 
     MCP servers start when one of their tools is called first, each in an empty directory of its own.
-
-    ```python
-    server_params = {"command": "uvx", "args": ["mcp-server-fetch"]}
-
-    async with ToolServer(port=8900):
-        runner = ToolRunner("fetch", server_params, port=8900)
-        result = await runner.run("fetch", {"url": "https://example.com"})
-    ```
     """
 
     def __init__(
@@ -43,7 +35,7 @@ class ToolServer(Started):
         token: str | None = None,
         host_token: str | None = None,
     ) -> None:
-        """Sets the options; `start`, or `async with`, starts the server.
+        """Sets the options.
 
         Args:
             host: The host to listen on, a loopback address.
@@ -51,7 +43,7 @@ class ToolServer(Started):
             approval_required: Whether every call needs approval.
             approval_timeout: How long an approval request waits for its answer, in seconds; `None`: no limit.
             connect_timeout: How long a call waits for an MCP server to start, in seconds.
-            log_to_stderr: Has no effect: messages go to the logger `ipybox_rs`.
+            log_to_stderr: Has no effect.
             log_level: The least severe messages that go to the logger `ipybox_rs`.
             approval_policy: Decides which calls need approval, which run and which are denied; replaces
                 `approval_required`.

@@ -148,6 +148,9 @@ class ApprovalRequest:
     exactly the call that is shown. `str(request)` writes it as Python would, `server.tool(name='value')`, and escapes
     characters that could mislead a reader on a terminal.
 
+    Answers return whether they came in time: it is too late if the request has expired or was answered already, or its
+    code no longer waits.
+
     Attributes:
         server_name: The name under which the MCP server is registered. `ipybox` is ipybox itself: its tools are
             `shell` and `shell_magic`, with the argument `cmd`.
@@ -170,14 +173,7 @@ class ApprovalRequest:
         tool_args: dict[str, Any],
         respond: Callable[[bool], Awaitable[None]],
     ) -> None:
-        """Makes a request of your own; those that ipybox yields have been made.
-
-        Args:
-            server_name: The server's name.
-            tool_name: The tool's name.
-            tool_args: The arguments.
-            respond: Is called with the decision.
-        """
+        """Makes a request of your own; `respond` is called with the decision."""
         self.server_name = server_name
         self.tool_name = tool_name
         self.tool_args = tool_args
@@ -239,12 +235,7 @@ class ApprovalRequest:
                 )
 
     async def accept(self) -> bool:
-        """Lets the call run.
-
-        Returns:
-            Whether the answer came in time: it is too late if the request has expired or was answered already, or its
-            code no longer waits.
-        """
+        """Lets the call run."""
         return await self._answer("accept")
 
     async def accept_for_session(self) -> bool:
@@ -252,28 +243,15 @@ class ApprovalRequest:
 
         Calls of the same tool of the same server are similar, whatever their arguments. To a shell command, only the
         same command is similar.
-
-        Returns:
-            Whether the answer came in time.
         """
         return await self._answer("accept_for_session")
 
     async def accept_always(self) -> bool:
-        """As `accept_for_session`, and in later executors of the same working directory too.
-
-        Returns:
-            Whether the answer came in time.
-        """
+        """As `accept_for_session`, and in later executors of the same working directory too."""
         return await self._answer("accept_always")
 
     async def grant(self, grant: Grant) -> bool:
         """Lets the call run, and those that a grant covers: as many as it says, this one among them.
-
-        Args:
-            grant: The grant. It needs not be the proposed one.
-
-        Returns:
-            Whether the answer came in time.
 
         Raises:
             OutsideGrantError: The grant does not cover this call, or cannot be given. The call is rejected then.
@@ -300,11 +278,7 @@ class ApprovalRequest:
         return bool(in_time)
 
     async def reject(self) -> bool:
-        """Makes the call fail, in the code, with `ApprovalRejectedError`.
-
-        Returns:
-            Whether the answer came in time.
-        """
+        """Makes the call fail, in the code, with `ApprovalRejectedError`."""
         return await self._answer("reject")
 
     async def accept_with(self, content: dict[str, Any]) -> bool:
@@ -313,9 +287,6 @@ class ApprovalRequest:
         Args:
             content: The values that `tool_args["requestedSchema"]` asks for, by their names. Those that have defaults may be
                 left out.
-
-        Returns:
-            Whether the answer came in time.
         """
         return await self._answer("accept_with", content)
 
@@ -406,13 +377,13 @@ class ApprovalClient(Connected):
         *,
         host_token: str | None = None,
     ) -> None:
-        """Sets what to connect to; `connect`, or `async with`, connects.
+        """Sets what to connect to.
 
         Args:
             callback: An async function that is called with each request. One that it leaves unanswered is rejected.
             host: The host of the tool server.
-            port: The port of the tool server.
-            host_token: The tool server's host token. Default: that of the server of this process on the port, else
+            port: Its port.
+            host_token: Its host token. Default: that of the server of this process on the port, else
                 the variable `IPYBOX_TOOL_SERVER_HOST_TOKEN`.
         """
         if not callable(callback):
