@@ -12,7 +12,7 @@ again, and then all has to be old or all new:
 - the vault has the secrets that registrations name, and no others;
 - a change that was reported as done is there, and one that was reported as failed has left the old state, or the new one.
 
-Prints a table for docs/reliability.md, and ends with 1 if there is a violation. Linux only (`faults.py`).
+Prints a table for tests/README.md, and ends with 1 if there is a violation. Linux only (`faults.py`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::{kernel_python, repository};
 
-/// How many changes to files are passed over after each that is tried. `docs/reliability.md` has the command that tries all.
+/// How many changes to files are passed over after each that is tried. `tests/README.md` has the command that tries all.
 const EVERY: &str = "9";
 
 #[test]
