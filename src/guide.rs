@@ -6,9 +6,6 @@ struct Readme;
 #[doc = include_str!("../docs/api-generation.md")]
 struct ApiGeneration;
 
-#[doc = include_str!("../docs/migration.md")]
-struct Migration;
-
 #[doc = include_str!("../docs/remote-kernels.md")]
 struct RemoteKernels;
 
