@@ -107,16 +107,14 @@ class CodeExecutor(Started):
             tool_server_port: Its port; `None` for a free one.
             kernel_gateway_host: Has no effect.
             kernel_gateway_port: Has no effect.
-            kernel_env: Variables for the kernel, which inherits nothing but what every program needs (`PATH`, `HOME`,
-                the locale, certificates). Servers that were registered for a directory of `PYTHONPATH` in it are known
-                to the executor.
+            kernel_env: Variables for the kernel, which inherits only what every program needs. Servers that were registered for a
+                directory of `PYTHONPATH` in it are known to the executor.
             images_dir: Where images are saved; default: `images` in the working directory.
             approval_timeout: How long an approval request waits for its answer, in seconds; `None`: no limit. After
                 that the call raises `ApprovalTimeoutError` in the code.
-            connect_timeout: How long a tool call waits for an MCP server to start, in seconds. Its start
-                goes on after that, and the next call waits for it.
-            sandbox: Whether the kernel runs in a sandbox. Without `sandbox_config` it can read everything but secrets,
-                write its working directory and nothing else, and has no network; tool calls work as usual.
+            connect_timeout: How long a tool call waits for an MCP server to start, in seconds. The start goes on after that.
+            sandbox: Whether the kernel runs in a sandbox: without secrets and network, and with write access to its working
+                directory only. Tool calls work as usual.
             sandbox_config: What code in the sandbox may do: a JSON file in the settings format of sandbox-runtime.
             log_level: The least severe messages of the host process that go to the logger `ipybox_rs` (`DEBUG`,
                 `INFO`, `WARNING`, `ERROR`, `CRITICAL`).
@@ -125,36 +123,31 @@ class CodeExecutor(Started):
             kernel_init_timeout: How long a kernel may take to start, in seconds.
             approve_tool_calls: Whether tool calls of `stream` need approval. Without it they run. An
                 `approval_policy` replaces it.
-            approve_shell_cmds: Whether shell commands of `stream` (`!command`, `%%bash` and the like) need approval.
-                The request's server is `ipybox`, its tool `shell` or `shell_magic`, its argument `cmd`. Code can
-                get around it: only a sandbox is a boundary.
-            require_shell_escape: Whether Python's own functions that start programs are blocked, so that only shell
-                commands start them. Needs `approve_shell_cmds`.
-            approval_policy: Decides which calls need approval, which run and which are denied. Denied calls are denied
-                in `execute` too.
+            approve_shell_cmds: Whether shell commands of `stream` (`!command`, `%%bash`) need approval: tool `shell` or `shell_magic` of
+                the server `ipybox`, with the argument `cmd`. Only a sandbox is a boundary.
+            require_shell_escape: Whether Python's own functions that start programs are blocked. Needs `approve_shell_cmds`.
+            approval_policy: Decides which calls need approval, which run and which are denied, in `execute` too.
             audit: A log of cells, tool calls and decisions; default: none.
             python: The interpreter that runs the kernel, or its virtual environment; packages are installed into it.
                 Default: the interpreter of this process. `"managed"`: an environment that is made for the working
                 directory.
-            state_dir: Where state is kept that outlives the executor: registered servers, environments, answers
-                of `accept_always`. Default: `ipybox` in the platform's data directory.
+            state_dir: Where registered servers, environments and lasting answers are kept. Default: `ipybox` in the platform's
+                data directory.
             registry: The MCP servers whose tools code can call; default: those registered for the working directory.
             sandbox_backend: The program that makes the sandbox: sandbox-runtime, or bubblewrap directly (Linux).
-            checkpoint: Whether variables are saved after each piece of code, so that a later kernel can have them back
-                by `ipybox_checkpoint.restore()`. Excludes `kernel_gateway_url`.
-            notebook: The Jupyter notebook to which code is appended, with what it shows and calls: a file that ends with
-                `.ipynb`, relative to the working directory, or `"auto"` for a new one in the state directory.
-            sandbox_workspace_config: Whether `sandbox-config.json` in the working directory is added to the default policy, if
-                it is there. What it opens has to be allowed once by `ipybox sandbox-policy`.
+            checkpoint: Whether variables are saved after each piece of code, for `ipybox_checkpoint.restore()`. Excludes
+                `kernel_gateway_url`.
+            notebook: The Jupyter notebook to which code is appended: a file that ends with `.ipynb`, relative to the working
+                directory, or `"auto"` for a new one in the state directory.
+            sandbox_workspace_config: Whether `sandbox-config.json` in the working directory is added to the default policy. What it
+                opens has to be allowed once by `ipybox sandbox-policy`.
             allow_home_workspace: Whether the working directory may be the home directory, or contain it, in a sandbox.
-            sandbox_install_domains: Domains that packages may be installed from in the sandbox, beside those that uv and pip
-                are configured for: `example.com`, `*.example.com`, with a port or without.
-            kernel_memory_limit: How much memory the kernel, and each process that it starts, may use, in bytes; Linux
-                only. Default: no limit.
-            kernel_max_processes: How many processes and threads the kernel may add to those that its user runs; Linux
-                only. Default: no limit.
-            kernel_max_file_size: The size in bytes to which a file that the kernel writes can grow; Linux only.
-                Default: no limit, and 16 GiB in a sandbox.
+            sandbox_install_domains: Domains that packages may be installed from in the sandbox, beside those that uv and pip are
+                configured for.
+            kernel_memory_limit: Memory of the kernel, and of each process that it starts, in bytes; Linux only. Default: no limit.
+            kernel_max_processes: Processes and threads that the kernel may add to those that its user runs; Linux only. Default:
+                no limit.
+            kernel_max_file_size: The size in bytes to which a file can grow; Linux only. Default: no limit, and 16 GiB in a sandbox.
             kernel_gateway_url: Runs the kernel on the Jupyter Server, Kernel Gateway or Enterprise Gateway at this URL.
                 Excludes a sandbox and `python`.
             kernel_gateway_token: The token of that server, or with a blank in it (`Bearer …`) the whole value of the
