@@ -82,6 +82,15 @@ class Entry:
     source: str
     text: str
     members: list["Entry"] = field(default_factory=list)
+    arguments: dict[str, str] = field(default_factory=dict)
+    """Where a signature has several lines: its parameters as they are written, by name, with `*` among them."""
+
+    @property
+    def constructor_text(self):
+        """The docstring of the `__init__` of a class."""
+        constructor = constructor_of(self.node)
+        text = (constructor and ast.get_docstring(constructor)) or ""
+        return text.removeprefix("Sets the options.")
 
 
 class Module:
@@ -165,10 +174,13 @@ class Reference:
         self.described[where, name] = exported
         file = self._file(where)
         entry = Entry(exported, node, signature(file, node, exported), text)
+        entry.arguments = arguments_of(entry, written_arguments(file, node))
         if isinstance(node, ast.ClassDef):
             for one in filter(is_public_method, node.body):
                 source, text = signature(file, one, one.name), ast.get_docstring(one)
-                entry.members.append(Entry(f"{exported}.{one.name}", one, source, text))
+                member = Entry(f"{exported}.{one.name}", one, source, text)
+                member.arguments = arguments_of(member, written_arguments(file, one))
+                entry.members.append(member)
         self.entries[module].append(entry)
 
     def _check(self):
@@ -215,13 +227,9 @@ class Reference:
 
     def entry(self, entry, level):
         """The section of a class, function or other name."""
-        is_short = "\n" not in entry.source
-        block = f"{NOTE}```python\n{entry.source}\n```\n"
-        code = f"`{entry.source}`\n" if is_short else block
-        parts = [f"{level} {entry.name}\n", code, self.prose(entry.text, entry)]
-        constructor = constructor_of(entry.node)
-        if constructor and (text := ast.get_docstring(constructor)):
-            parts.append(self.prose(text.removeprefix("Sets the options."), entry))
+        parts = [f"{level} {entry.name}\n", shown(entry), self.prose(entry.text, entry)]
+        if entry.constructor_text:
+            parts.append(self.prose(entry.constructor_text, entry))
         parts += [self.entry(one, level + "#") for one in entry.members]
         return "\n".join(parts)
 
@@ -246,7 +254,8 @@ class Reference:
         return filled(self.linked(text, entry)) + "\n"
 
     def item(self, name, what, entry):
-        name = f"`{name.strip('`')}`"
+        name = name.strip("`")
+        name = f"`{entry.arguments.get(name, name) if entry else name}`"
         # A parameter may have the name of a method.
         name = self.linked(name, entry) if name[1].isupper() else name
         return filled(f"- {name}: {self.linked(what, entry)}", "  ")
@@ -285,6 +294,48 @@ def signature(file, node, name):
         return f"{name}:{returns.removeprefix(' ->')}"
     keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
     return laid_out(f"{keyword} {name}", parameters(file, node), returns)
+
+
+def written_arguments(file, node):
+    """The parameters of a class or function as they are written."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return parameters(file, node)
+    if isinstance(node, ast.ClassDef) and not is_exception(node):
+        constructor = constructor_of(node)
+        return (
+            parameters(file, constructor)
+            if constructor
+            else dataclass_fields(file, node)
+        )
+    return []
+
+
+def arguments_of(entry, written):
+    """Those of a signature of several lines, if each of them is described: then the descriptions have their types."""
+    described = {
+        name.strip("`")
+        for text in (entry.text, entry.constructor_text)
+        for section, body in sections(text)
+        if section in ("Args", "Attributes")
+        for name, _what in listed(body)
+    }
+    named = {one.split(":")[0]: one for one in written}
+    is_described = all(name in described for name in named if name != "*")
+    return named if "\n" in entry.source and is_described else {}
+
+
+def shown(entry):
+    """The signature, without the parameters that are described below it."""
+    if "\n" not in entry.source:
+        return f"`{entry.source}`\n"
+    if not entry.arguments:
+        return f"{NOTE}```python\n{entry.source}\n```\n"
+    before, after = entry.source.split("(")[0], entry.source.rpartition(")")[2]
+    names = list(entry.arguments)
+    by_name = ""
+    if "*" in names:
+        by_name = f" By name only: from `{names[names.index('*') + 1]}` on."
+    return f"`{before}(…){after}`{by_name}\n"
 
 
 def rank(entry):

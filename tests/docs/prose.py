@@ -243,7 +243,6 @@ NOT_IN_THE_SOURCE = {
     "Permission denied",
     "/ipybox: No such file or directory",
     "is not authorized to start kernel",
-    "cannot be used with",
 }
 """What the system, bubblewrap, Python's libraries, Enterprise Gateway or the parser of the command line say."""
 
