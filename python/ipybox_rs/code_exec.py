@@ -441,18 +441,8 @@ class CodeExecutor(Started):
     ) -> list[str]:
         """Generates the package `mcptools.<server_name>` for the tools of an MCP server, and registers the server.
 
-        Code can import it at once, and the connection is kept for the first call.
-
-        Args:
-            server_name: A lower-case Python identifier.
-            server_params: How to reach it, as for `generate_mcp_sources`.
-
-        Returns:
-            The names of the generated modules, one for each tool.
-
-        Raises:
-            ValueError: The name or the parameters cannot be used.
-            GenerateError: The server cannot be connected to, or the package cannot be written.
+        Code can import it at once, and the connection is kept for the first call. Parameters, result and exceptions are
+        those of `generate_mcp_sources`.
         """
         return list(
             await self._running().request(

@@ -96,11 +96,7 @@ class KernelClient(Connected):
 
     @property
     def kernel_id(self) -> str:
-        """A name of the running kernel.
-
-        Raises:
-            RuntimeError: No kernel runs.
-        """
+        """A name of the running kernel."""
         if self._kernel_id is None:
             raise RuntimeError("not connected to a kernel")
         return self._kernel_id

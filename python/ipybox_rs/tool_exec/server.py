@@ -81,22 +81,14 @@ class ToolServer(Started):
 
     @property
     def token(self) -> str:
-        """The caller token, for code that calls tools.
-
-        Raises:
-            RuntimeError: The server is not running.
-        """
+        """The caller token of a running server, for code that calls tools."""
         if self._token is None:
             raise RuntimeError("the tool server is not running")
         return self._token
 
     @property
     def host_token(self) -> str:
-        """The host token, for registering servers and approving calls.
-
-        Raises:
-            RuntimeError: The server is not running.
-        """
+        """The host token of a running server, for registering servers and approving calls."""
         if self._host_token is None:
             raise RuntimeError("the tool server is not running")
         return self._host_token
