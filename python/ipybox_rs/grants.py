@@ -70,8 +70,8 @@ class Grant:
     text: str | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, request: ApprovalRequest, count: int) -> Grant:
-        """A grant for `count` calls with exactly the arguments of this request, in its cell, that of the request among them."""
+    def of(cls, request: ToolCall, count: int) -> Grant:
+        """A grant for `count` calls with exactly the arguments of this `ApprovalRequest`, in its cell, with its own call."""
         fixed = {name: {"equal": value} for name, value in request.tool_args.items()}
         return cls(request.server_name, request.tool_name, fixed, count)
 
