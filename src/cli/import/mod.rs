@@ -74,7 +74,8 @@ pub(super) fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
 
 /// Leaves out servers from files that code could write: `--yes` alone is no consent to what code has written.
 fn without_exposed(wanted: Vec<ImportServer>) -> Vec<ImportServer> {
-    let (exposed, trusted): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|server| !server.exposed.is_empty());
+    let (exposed, trusted): (Vec<_>, Vec<_>) =
+        wanted.into_iter().partition(|server| !server.exposed.is_empty());
     for server in exposed {
         let files: Vec<String> = server.exposed.iter().map(|file| format!("`{}`", file.display())).collect();
         print_message(&format!(

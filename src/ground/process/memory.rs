@@ -6,21 +6,27 @@ use std::path::Path;
 /// The memory of a process and of all that descend from it, in bytes: what is theirs alone, and their parts of what is
 /// shared. `None` where the system does not say: everywhere but on Linux.
 pub(crate) fn memory_of_family(process: u32) -> Option<u64> {
+    let memory = own_memory(process)?;
+    // Some may have ended meanwhile.
+    Some(memory + family(process).into_iter().skip(1).filter_map(own_memory).sum::<u64>())
+}
+
+/// A process, and all that descend from it. Only the process where the system does not say: everywhere but on Linux.
+pub(crate) fn family(process: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         if let Some(parent) = parent_of(&entry.path()) {
             children.entry(parent).or_default().push(process);
         }
     }
-    let mut memory = own_memory(process)?;
-    let mut next = children.remove(&process).unwrap_or_default();
-    while let Some(process) = next.pop() {
-        // It may have ended meanwhile.
-        memory += own_memory(process).unwrap_or_default();
-        next.extend(children.remove(&process).unwrap_or_default());
+    let mut family = vec![process];
+    let mut position = 0;
+    while let Some(member) = family.get(position) {
+        family.extend(children.remove(member).unwrap_or_default());
+        position += 1;
     }
-    Some(memory)
+    family
 }
 
 /// Whether a process descends from another one, or is it. `false` where the system does not say: outside of Linux.

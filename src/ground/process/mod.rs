@@ -21,7 +21,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 #[cfg(target_os = "linux")]
 pub use self::descriptors::raise_descriptors;
 pub(crate) use self::guardian::guard_directory;
-pub(crate) use self::memory::{descends_from, memory_of_family, memory_of_machine};
+pub(crate) use self::memory::{descends_from, family, memory_of_family, memory_of_machine};
 pub(crate) use self::program::{ProgramQuestion, read_to_end, run_to_end};
 pub(crate) use self::tail::Tail;
 #[cfg(test)]

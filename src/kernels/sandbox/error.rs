@@ -65,6 +65,12 @@ pub(crate) enum Error {
         /// The text on its stderr.
         stderr: String,
     },
+    /// Its mounts are not those that were planned.
+    #[error(
+        "start the sandbox: {0}\nhint: code in another session of this workspace may have changed directories at this moment: end that \
+         session, or look at what it does"
+    )]
+    Mounts(String),
     /// The gateway inside gave up.
     #[error("start the sandbox: {0}")]
     Failed(String),

@@ -21,6 +21,7 @@ mod git;
 mod hardening;
 mod kernel_control;
 mod mount_points;
+mod mount_table;
 mod open_places;
 mod policy;
 mod protocol;

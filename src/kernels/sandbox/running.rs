@@ -17,14 +17,16 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::bwrap::ExpectedMounts;
 use super::channel::GatewayChannel;
 use super::error::{Error, SandboxEnd};
 use super::hardening::HardeningReport;
 use super::kernel_control::{GatewayRequests, KernelControl, ReportedKernelState};
 use super::mount_points::MountPoints;
+use super::mount_table::MountTable;
 use super::protocol::{Configuration, GatewayNotice, GatewayRequest, KernelProgram, Program, Service};
 use super::proxy::Proxy;
-use crate::ground::process::{GroupLeader, Tail};
+use crate::ground::process::{GroupLeader, Tail, family};
 
 /// The time that the inside is given to end after it has been asked to, before each stronger means.
 const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -47,6 +49,31 @@ pub(crate) struct Sandbox {
     mount_points: Option<MountPoints>,
 }
 
+/// Compares the mounts of all processes that `made_by` has put into other mount namespaces with those that were planned.
+fn compare_mounts(made_by: u32, expected: &ExpectedMounts) -> Result<(), Error> {
+    let failed = |what: &str| Error::Mounts(format!("its mounts cannot be compared with the plan: {what}"));
+    let read = |process: &str| {
+        let table = std::fs::read(format!("/proc/{process}/mountinfo")).ok();
+        table.and_then(|table| MountTable::parse(&table)).ok_or_else(|| failed("they cannot be read"))
+    };
+    let host = read("self")?;
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
+    let own = namespace("self").map_err(|error| failed(&error.to_string()))?;
+    let mut is_compared = false;
+    for process in family(made_by) {
+        let process = process.to_string();
+        // It may have ended meanwhile.
+        let Ok(namespace) = namespace(&process) else { continue };
+        if namespace != own {
+            if let Some(difference) = expected.difference(&read(&process)?, &host) {
+                return Err(Error::Mounts(difference));
+            }
+            is_compared = true;
+        }
+    }
+    if is_compared { Ok(()) } else { Err(failed("there is no process in the sandbox")) }
+}
+
 /// The programs in the sandbox, by name.
 #[derive(Default)]
 struct RunningInside {
@@ -56,10 +83,11 @@ struct RunningInside {
 
 impl Sandbox {
     /// Starts `command`, which makes the sandbox and runs the gateway inside with our end of a socket as its stdin, and
-    /// waits until the gateway is ready.
+    /// waits until the gateway is ready. No code runs inside then, and its mounts are as `expected`.
     pub(crate) async fn start(
         mut command: Command,
         configuration: Configuration,
+        expected: Option<&ExpectedMounts>,
         timeout: Duration,
     ) -> Result<Self, Error> {
         let program = command.as_std().get_program().display().to_string();
@@ -77,9 +105,14 @@ impl Sandbox {
             None => (Tail::default(), None),
         };
         let wanted = configuration.listeners.clone();
+        let made_by = leader.id().unsigned_abs();
         let greeting = async {
             channel.send(&GatewayRequest::Configure(configuration), None).await.map_err(Error::Channel)?;
-            greet(&channel, wanted).await
+            let greeted = greet(&channel, wanted).await?;
+            if let Some(expected) = expected {
+                compare_mounts(made_by, expected)?;
+            }
+            Ok(greeted)
         };
         let greeted = tokio::select! {
             greeted = greeting => match greeted {

@@ -136,7 +136,7 @@ impl Confinement {
         }
         let mut listeners: BTreeMap<Service, u16> =
             tools.map(|port| (Service::Tools, port)).into_iter().collect();
-        let mut mount_points = None;
+        let (mut mount_points, mut expected) = (None, None);
         let mut command = match self.backend {
             Backend::Srt => {
                 let mut rules = rules.clone();
@@ -145,7 +145,7 @@ impl Confinement {
                     // Else srt would make what is missing below a stub, which would not be empty any more.
                     rules.deny_write(held.mount_points.stubs().paths());
                     rules.deny_read(held.hidden.iter().map(PathBuf::as_path));
-                    mount_points = Some(held.mount_points);
+                    (mount_points, expected) = (Some(held.mount_points), Some(held.expected));
                 }
                 let settings = paths.private_directory.join(name);
                 srt::command(&self.find("srt")?, &settings, &rules, &self.gateway)?
@@ -157,7 +157,7 @@ impl Confinement {
                     None => self.find("bwrap")?,
                 };
                 let prepared = bwrap::prepare(rules, &paths.workspace)?;
-                mount_points = Some(prepared.mount_points);
+                (mount_points, expected) = (Some(prepared.mount_points), Some(prepared.expected));
                 let mut command = Command::new(program);
                 command.args(prepared.arguments).arg(&self.gateway).arg("sandbox-gateway");
                 command
@@ -173,7 +173,7 @@ impl Confinement {
             is_complete_hardening_required: rustix::process::geteuid().is_root(),
             listeners,
         };
-        let mut sandbox = Sandbox::start(command, configuration, self.timeout).await?;
+        let mut sandbox = Sandbox::start(command, configuration, expected.as_ref(), self.timeout).await?;
         tracing::info!(hardening = %sandbox.report(), "the sandbox is ready");
         let mut proxy = None;
         if let Some(listener) = sandbox.take_listener(Service::Proxy) {

@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, OpenOptions};
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags, Timespec, Timestamps, renameat_with, utimensat};
 use rustix::io::Errno;
 
@@ -96,27 +96,53 @@ enum Shared {
 /// # Errors
 /// As for creating it, [`io::ErrorKind::AlreadyExists`] among them.
 fn make(path: &Path, kind: StubKind) -> io::Result<()> {
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    let directory = Dir::open_ambient_dir(parent, cap_std::ambient_authority())?;
+    let (directory, name) = parent_of(path)?;
     sweep(&directory);
     let unnamed = Replacement::directory(&directory)?;
-    let fresh = parent.join(unnamed.name()).join("stub");
-    make_in_place(&fresh, kind)?;
-    match renameat_with(CWD, &fresh, CWD, path, RenameFlags::NOREPLACE) {
+    let fresh = Path::new(unnamed.name()).join("stub");
+    make_in_place(&directory, &fresh, kind)?;
+    match renameat_with(&directory, &fresh, &directory, name, RenameFlags::NOREPLACE) {
         // A file system that cannot do it, such as NFS.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => make_in_place(path, kind),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => make_in_place(&directory, name, kind),
         renamed => Ok(renamed?),
     }
 }
 
-fn make_in_place(path: &Path, kind: StubKind) -> io::Result<()> {
+fn make_in_place(directory: &Dir, path: &Path, kind: StubKind) -> io::Result<()> {
     match kind {
-        StubKind::File(content) => File::create_new(path)?.write_all(content.as_bytes())?,
-        StubKind::Directory => std::fs::create_dir(path)?,
+        StubKind::File(content) => {
+            let mut options = OpenOptions::new();
+            directory.open_with(path, options.write(true).create_new(true))?.write_all(content.as_bytes())?;
+        }
+        StubKind::Directory => directory.create_dir(path)?,
     }
     let time = Timespec { tv_sec: TIME.as_secs().cast_signed(), tv_nsec: 0 };
     let times = Timestamps { last_access: time, last_modification: time };
-    Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+    Ok(utimensat(directory, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+/// The directory of a stub, and its name there. Code in another sandbox can put a link in the place of a directory above it, which
+/// is not followed.
+fn parent_of(path: &Path) -> io::Result<(Dir, &Path)> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let name = path.file_name().map(Path::new).unwrap_or(path);
+    Ok((Dir::from_std_file(open_without_links(parent)?), name))
+}
+
+#[cfg(target_os = "linux")]
+fn open_without_links(directory: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, ResolveFlags, openat2};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat2(CWD, directory, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // Before Linux 5.6, where only the mounts are compared afterwards.
+        Err(Errno::NOSYS) => File::open(directory),
+        opened => Ok(opened?.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_without_links(directory: &Path) -> io::Result<File> {
+    File::open(directory)
 }
 
 fn share(path: &Path) -> io::Result<Shared> {
@@ -161,7 +187,8 @@ impl Stub {
             return Ok(());
         }
         let Some(found) = is_at(&self.file, &self.path)?.filter(is_stub) else { return Ok(()) };
-        if found.is_dir() { std::fs::remove_dir(&self.path) } else { std::fs::remove_file(&self.path) }
+        let (directory, name) = parent_of(&self.path)?;
+        if found.is_dir() { directory.remove_dir(name) } else { directory.remove_file(name) }
     }
 }
 

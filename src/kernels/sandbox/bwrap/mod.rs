@@ -16,6 +16,7 @@
 
 mod globs;
 mod mounts;
+mod verified;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -25,6 +26,7 @@ use super::mount_points::MountPoints;
 use super::policy::{PathPattern, Rules, is_directory, placeholder};
 use super::stubs::{StubKind, Stubs, is_stub};
 use mounts::{Mounts, PathAccess};
+pub(crate) use verified::ExpectedMounts;
 
 /// Parts of `/proc` by which root configures the host. bubblewrap leaves them writable for uid 0, since it
 /// checks the directories only. `/proc/sys/kernel/core_pattern` names a program that the system's kernel
@@ -46,6 +48,8 @@ pub(crate) struct Prepared {
     pub(crate) arguments: Vec<OsString>,
     /// The files that its mounts are on.
     pub(crate) mount_points: MountPoints,
+    /// The mounts that it must have.
+    pub(crate) expected: ExpectedMounts,
 }
 
 /// Why no sandbox can be made with bubblewrap.
@@ -106,9 +110,10 @@ pub(crate) fn prepare(rules: &Rules, workspace: &Path) -> Result<Prepared, Error
     if let Some(path) = mounts.paths().find(|path| OWN.iter().any(|own| path.starts_with(own))) {
         return Err(Error::Own { path: path.to_owned() });
     }
-    let HeldPaths { mount_points, .. } = hold(rules, &deny_write, &mut mounts)?;
+    let (mount_points, _hidden) = hold(rules, &deny_write, &mut mounts)?;
     let plan = mounts.plan()?;
-    Ok(Prepared { arguments: arguments(&plan, workspace), mount_points })
+    let arguments = arguments(&plan, workspace);
+    Ok(Prepared { arguments, mount_points, expected: ExpectedMounts::new(mounts, Vec::new()) })
 }
 
 /// Makes stubs of missing protected paths for srt. srt would make them, too, but the first of two sandboxes
@@ -118,7 +123,9 @@ pub(crate) fn prepare(rules: &Rules, workspace: &Path) -> Result<Prepared, Error
 /// A rule cannot be held.
 pub(crate) fn hold_stubs(rules: &Rules) -> Result<HeldPaths, Error> {
     let (mut mounts, deny_write) = mounts_of(rules)?;
-    hold(rules, &deny_write, &mut mounts)
+    let (mount_points, hidden) = hold(rules, &deny_write, &mut mounts)?;
+    let expected = ExpectedMounts::new(mounts, rules.opened_by_srt().to_vec());
+    Ok(HeldPaths { mount_points, hidden, expected })
 }
 
 /// The protected paths, with stubs of missing ones.
@@ -126,6 +133,8 @@ pub(crate) struct HeldPaths {
     pub(crate) mount_points: MountPoints,
     /// Stubs of what must not be read, even if the host creates it later.
     pub(crate) hidden: Vec<PathBuf>,
+    /// The mounts that the sandbox must have.
+    pub(crate) expected: ExpectedMounts,
 }
 
 /// The mounts by the rules, and the paths that must not be written.
@@ -149,7 +158,12 @@ fn mounts_of(rules: &Rules) -> Result<(Mounts, Vec<PathBuf>), Error> {
     Ok((mounts, deny_write))
 }
 
-fn hold(rules: &Rules, deny_write: &[PathBuf], mounts: &mut Mounts) -> Result<HeldPaths, Error> {
+/// Makes stubs of missing paths. Returns the files that mounts are on, and the stubs of what must not be read.
+fn hold(
+    rules: &Rules,
+    deny_write: &[PathBuf],
+    mounts: &mut Mounts,
+) -> Result<(MountPoints, Vec<PathBuf>), Error> {
     let mut stubs = Stubs::default();
     let mut make = |stub: &Path, path: &Path| {
         stubs.hold(stub, kind_of(stub, path)).map_err(|source| Error::Stub { path: path.to_owned(), source })
@@ -169,7 +183,7 @@ fn hold(rules: &Rules, deny_write: &[PathBuf], mounts: &mut Mounts) -> Result<He
             hidden.push(stub);
         }
     }
-    Ok(HeldPaths { mount_points: MountPoints::new(stubs, mounts.protected(), mounts.hidden()), hidden })
+    Ok((MountPoints::new(stubs, mounts.protected(), mounts.hidden()), hidden))
 }
 
 /// The kind of a stub, which is the first part of `target` that is missing.

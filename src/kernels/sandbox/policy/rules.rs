@@ -45,6 +45,9 @@ pub(crate) struct Rules {
     pub(super) document: Map<String, Value>,
 }
 
+/// Directories for temporary files.
+const TEMPORARY: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/private/tmp"];
+
 /// Directories of the home that srt makes writable by itself.
 const OPENED_BY_SRT: [&str; 2] = [".npm/_logs", ".claude/debug"];
 
@@ -82,12 +85,17 @@ impl SandboxPolicy {
         let depth = self.document.get("mandatoryDenySearchDepth").and_then(Value::as_u64);
         let is_git_open = self.is_set("filesystem", "allowGitConfig");
         let depth = depth.unwrap_or(trusted::DEPTH);
-        let TrustedPaths { mut top, mut below, is_cut } = trusted(
-            &closed.workspace,
-            is_git_open,
-            depth,
-            &directories_of(&paths.protected_before, &closed.workspace),
-        );
+        let search = |directory: &Path| {
+            trusted(directory, is_git_open, depth, &directories_of(&paths.protected_before, directory))
+        };
+        let TrustedPaths { mut top, mut below, mut is_cut } = search(&closed.workspace);
+        for project in other_projects(&allow_write, &closed.workspace) {
+            let trusted = search(project);
+            // A link cannot be protected, and the user has opened its directory.
+            top.extend(trusted.top.into_iter().filter(|path| !path.is_symlink()));
+            below.extend(trusted.below);
+            is_cut |= trusted.is_cut;
+        }
         // By its own name the policy permits one of them.
         let is_permitted = |path: &Path| {
             !trusted::is_never_permitted(path) && allow_write.iter().any(|open| open.path() == Some(path))
@@ -205,6 +213,17 @@ impl SandboxPolicy {
     }
 }
 
+/// The other directories that the policy opens, in which programs may look for their configuration as in the workspace: not those for
+/// temporary files and caches.
+fn other_projects<'a>(allow_write: &'a [PathPattern], workspace: &'a Path) -> impl Iterator<Item = &'a Path> {
+    let opened = allow_write.iter().filter_map(PathPattern::path);
+    opened.filter(move |path| {
+        let is_temporary = TEMPORARY.iter().any(|directory| *path == Path::new(directory))
+            || path.components().any(|part| part.as_os_str() == ".cache");
+        path.is_dir() && !path.starts_with(workspace) && !is_temporary
+    })
+}
+
 /// The directories below the workspace that these paths are in.
 fn directories_of(paths: &[PathBuf], workspace: &Path) -> BTreeSet<PathBuf> {
     let below = paths.iter().filter_map(|path| path.parent());
@@ -212,6 +231,11 @@ fn directories_of(paths: &[PathBuf], workspace: &Path) -> BTreeSet<PathBuf> {
 }
 
 impl Rules {
+    /// Existing paths that srt makes writable by itself.
+    pub(crate) fn opened_by_srt(&self) -> &[PathBuf] {
+        &self.opened_by_srt
+    }
+
     /// The writable directories, parts of which other rules deny.
     pub(crate) fn writable(&self) -> Vec<PathBuf> {
         self.allow_write

@@ -9,9 +9,9 @@
 #[rustfmt::skip]
 const HARMLESS: &[&str] = &[
     ".angular", ".astro", ".benchmarks", ".cache", ".coverage", ".directory", ".docusaurus", ".ds_store",
-    ".eslintcache", ".gitkeep", ".hypothesis", ".ipynb_checkpoints", ".jupyter_cache", ".jupyter_ystore", ".keep",
-    ".mypy_cache", ".next", ".nojekyll", ".nuxt", ".nyc_output", ".parcel-cache", ".phpunit.result.cache",
-    ".pytest_cache", ".python_history", ".rhistory", ".rspec_status", ".ruff_cache", ".sass-cache", ".stack-work",
+    ".eslintcache", ".gitkeep", ".hypothesis", ".ipynb_checkpoints", ".joblib", ".jupyter_cache", ".jupyter_ystore", ".keep",
+    ".mypy_cache", ".next", ".nextflow", ".nojekyll", ".nuxt", ".nyc_output", ".parcel-cache", ".phpunit.result.cache",
+    ".pytest_cache", ".python_history", ".rhistory", ".rspec_status", ".quarto", ".ruff_cache", ".sass-cache", ".snakemake", ".stack-work",
     ".stylelintcache", ".svelte-kit", ".trash", ".tsbuildinfo", ".turbo", ".virtual_documents", ".vite",
 ];
 
@@ -70,9 +70,9 @@ const FAMILIES: &[(&str, &str)] = &[
     ("", ".config.cjs"), ("", ".config.cts"), ("", ".config.js"), ("", ".config.json"), ("", ".config.mjs"),
     ("", ".conf.js"), ("", ".conf.py"), ("", ".config.mts"), ("", ".config.ts"), ("", ".config.yaml"), ("", ".config.yml"),
     ("", ".local.json"), ("_", ".yml"), ("gruntfile.", ""), ("gulpfile.", ""), ("", "rc.cjs"), ("", "rc.js"), ("", "rc.json"),
-    ("", "rc.mjs"), ("", "rc.yaml"), ("", "rc.yml"), ("devenv.", ""), ("jupyter", "_config.json"),
-    ("jupyter", "_config.py"), ("lefthook-local.", ""), ("mkdocs.", "yml"), ("taskfile.", ""),
-    ("vitest.workspace.", ""), ("wrangler.", ""),
+    ("", "rc.mjs"), ("", "rc.yaml"), ("", "rc.yml"), ("devenv.", ".nix"), ("devenv.", ".yaml"), ("jupyter", "_config.json"),
+    ("jupyter", "_config.py"), ("lefthook-local.", ""), ("mkdocs.", "yml"), ("taskfile.", "yaml"), ("taskfile.", "yml"),
+    ("vitest.workspace.", ""), ("wrangler.", ".json"),
 ];
 
 /// Characters that file systems of macOS ignore in names.

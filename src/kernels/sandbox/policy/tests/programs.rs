@@ -83,3 +83,23 @@ fn hooks_of_submodules_stay_closed_where_git_is_open() {
         assert!(denied.contains(&format!("ROOT/home/ws/.git/{module}/hooks")), "{module}: {denied:?}");
     }
 }
+
+#[test]
+fn other_directories_that_the_policy_opens_are_protected_as_the_workspace_is() {
+    let host = Host::new();
+    std::fs::create_dir_all(host.root.join("home/lib/sub/.git")).unwrap();
+    std::fs::create_dir_all(host.root.join("home/.cache/x")).unwrap();
+    symlink("elsewhere", host.root.join("home/lib/.npmrc")).unwrap();
+    let opened = r#""allowWrite": [".", "ROOT/home/lib", "ROOT/home/.cache/x"]"#;
+    let denied = host.settings(&host.rules(opened).unwrap(), "denyWrite");
+    for (name, is_closed) in [
+        ("lib/.git", true),
+        ("lib/.envrc", true),
+        ("lib/sub/.git", true),
+        ("lib/node_modules/ipybox", true),
+        ("lib/.npmrc", false),
+        (".cache/x/.git", false),
+    ] {
+        assert_eq!(denied.contains(&format!("ROOT/home/{name}")), is_closed, "{name}");
+    }
+}
