@@ -1,5 +1,6 @@
 //! The requests of a client follow their calls: to the end, to a question, or until they stop waiting.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use super::ledger::{
 use super::progress::{self, ProgressListener, ProgressNotifier};
 use super::queue::SessionQueue;
 use super::server::McpServer;
-use super::tools::RequestedTool;
+use super::tools::{CallRefusal, RequestedTool};
 use super::{execute, reply, reset, resources, traced_handler, uploads, views, wait};
 use crate::ground::telemetry::Operation;
 
@@ -29,6 +30,11 @@ fn queue_of(request: &CallToolRequestParams) -> Option<SessionQueue> {
     let handle = request.arguments.as_ref().and_then(|arguments| arguments.get("session")?.as_str());
     let is_queued = [execute::NAME, reset::NAME].contains(&&*request.name);
     SessionQueue::of_session(handle).filter(|_| is_queued)
+}
+
+/// The arguments of a call; none if it has none.
+fn arguments_of(request: &CallToolRequestParams) -> Cow<'_, JsonObject> {
+    request.arguments.as_ref().map_or_else(Cow::default, Cow::Borrowed)
 }
 
 impl McpServer {
@@ -105,35 +111,49 @@ impl Handler {
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let arguments = request.arguments.clone().unwrap_or_default();
         let mut operation = traced_handler::call(&self.server, request, context);
         if request.name == wait::NAME && self.server.has_long_cells {
-            let answer = self.wait_for_cell(&arguments, request, context, &operation).await;
+            let answer = self.wait_for_cell(request, context, &operation).await;
             traced_handler::answered(&self.server, &mut operation, &answer);
             return answer;
         }
-        if request.name == execute::NAME
-            && let Err(refusal) = uploads::put(self.server.session().workspace(), &context.meta.0.0).await
-        {
-            drop(ArrivalTurn::of(&context.extensions));
-            operation.tool_fails();
-            return Ok(reply::failure(refusal).into());
-        }
-        let has_long_cells = self.server.has_long_cells;
-        let tool_call = match RequestedTool::read(&request.name, &arguments, has_long_cells) {
-            Ok(call) => call,
+        match self.read(request, context).await {
+            Ok(tool) => self.start(tool, request, context, operation).await,
             Err(refusal) => {
                 drop(ArrivalTurn::of(&context.extensions));
                 let refused = refusal.into();
                 traced_handler::done(&self.server, &mut operation, &refused);
-                return refused.map(Into::into);
+                refused.map(Into::into)
             }
-        };
+        }
+    }
+
+    /// Reads the arguments of a call, and takes the files that come with a cell.
+    async fn read(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<RequestedTool, CallRefusal> {
+        if request.name == execute::NAME {
+            let put = uploads::put(self.server.session().workspace(), &context.meta.0.0).await;
+            put.map_err(CallRefusal::Arguments)?;
+        }
+        RequestedTool::read(&request.name, &arguments_of(request), self.server.has_long_cells)
+    }
+
+    /// Starts the work of a tool, and follows it.
+    async fn start(
+        &self,
+        tool: RequestedTool,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        mut operation: Operation,
+    ) -> Result<CallToolResponse, ErrorData> {
         let ask_via = AskVia::of(context);
         let (approver, questions) = ask_via.approver(&self.server.attached);
         let listener = ProgressListener::of(context);
         let cancelled = CancellationToken::new();
-        let long_cell = tool_call.long_cell(has_long_cells);
+        let long_cell = tool.long_cell(self.server.has_long_cells);
         let (limit, wait) = long_cell.map(|cell| (cell.timeout, cell.wait)).unwrap_or_default();
         let cell = long_cell.map(|cell| (self.server.ledger.new_cell(), cell.unread()));
         let about = CallSubject {
@@ -162,7 +182,7 @@ impl Handler {
         let span = operation.context();
         // The cell may outlive this request, and the span is that of the cell.
         let work = span.around(async move {
-            let result = Ok(tool_call.run(Arc::clone(&server), call_context).await);
+            let result = Ok(tool.run(Arc::clone(&server), call_context).await);
             traced_handler::done(&server, &mut operation, &result);
             result
         });
@@ -174,13 +194,12 @@ impl Handler {
     /// Waits for a cell that was left. Unlike that of a cell, the cancellation of this request ends the waiting alone.
     async fn wait_for_cell(
         &self,
-        arguments: &JsonObject,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
         operation: &Operation,
     ) -> Result<CallToolResponse, ErrorData> {
         drop(ArrivalTurn::of(&context.extensions));
-        let wait = match wait::read(arguments) {
+        let wait = match wait::read(&arguments_of(request)) {
             Ok(wait) => wait,
             Err(refusal) => return Ok(reply::failure(refusal).into()),
         };
@@ -210,7 +229,7 @@ impl Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         // Its cell is in the queue already.
         drop(ArrivalTurn::of(&context.extensions));
-        let arguments = request.arguments.clone().unwrap_or_default();
+        let arguments = arguments_of(request);
         let (cancelled, leave) = if request.name == wait::NAME {
             let timeout = wait::read(&arguments).map(|wait| wait.timeout).ok();
             let given_up = context.ct.clone();
@@ -242,7 +261,7 @@ impl Handler {
         if request.name == wait::NAME
             && !context.ct.is_cancelled()
             && let Ok(CallToolResponse::Complete(result)) = &answer
-            && let Ok(wait) = wait::read(&request.arguments.clone().unwrap_or_default())
+            && let Ok(wait) = wait::read(&arguments_of(request))
         {
             self.server.ledger.note_fetched(wait.cell, result);
         }
