@@ -90,9 +90,7 @@ impl Gate {
         let (_, on_record) = question.decided(&decision).await?.into_parts();
         Ok((replied?, on_record))
     }
-}
 
-impl Gate {
     /// The policy may deny what it did not when the question began to wait: the session has gone on to read.
     async fn allowed_now(&self, action: &Arc<Action>) -> Result<(), (Denied, DecidedBy)> {
         let now = self.with_known(Action::clone(action)).await;

@@ -24,17 +24,27 @@ pub(super) const SUPPORT: [(&str, &str); 4] = [
     ("_values", include_str!("values.py")),
 ];
 
-/// The endings of the names of a function's two forms, and which of them is asynchronous.
-fn run_forms(form: RunForm) -> [(&'static str, bool); 2] {
-    match form {
-        RunForm::Sync => [("", false), ("_async", true)],
-        RunForm::Async => [("", true), ("_sync", false)],
-    }
+/// One of the two forms of a function.
+#[derive(Clone, Copy)]
+struct FunctionForm {
+    /// The ending of its name.
+    suffix: &'static str,
+    is_async: bool,
+}
+
+/// The two forms of a function.
+fn run_forms(form: RunForm) -> [FunctionForm; 2] {
+    let other = match form {
+        RunForm::Sync => "_async",
+        RunForm::Async => "_sync",
+    };
+    let is_async = form == RunForm::Async;
+    [FunctionForm { suffix: "", is_async }, FunctionForm { suffix: other, is_async: !is_async }]
 }
 
 /// The docstring of one of the two forms of a function called `name`.
-fn form_docstring(name: &str, doc: &str, (suffix, is_async): (&str, bool)) -> String {
-    let doc = match (suffix, is_async) {
+fn form_docstring(name: &str, doc: &str, form: FunctionForm) -> String {
+    let doc = match (form.suffix, form.is_async) {
         ("", _) => doc.to_owned(),
         (_, true) => format!("Do the same as `{name}`, asynchronously."),
         (_, false) => format!("Do the same as `{name}`, and wait for it."),

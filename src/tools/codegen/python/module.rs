@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::annotation::{Imports, is_literally};
 use super::overview::{overview, result_name};
-use super::{form_docstring, literal, run_forms};
+use super::{FunctionForm, form_docstring, literal, run_forms};
 use crate::tools::codegen::classes::Classes;
 use crate::tools::codegen::model::{Class, ClassBody, Extra, Field, Member, Model, Type};
 use crate::tools::codegen::{RunForm, Tool};
@@ -37,7 +37,7 @@ pub(in crate::tools::codegen) fn render(tool: &Tool, sides: &[Classes], form: Ru
     }
     let functions = render_functions(tool, sides, form, &mut imports);
     let doc = literal::docstring(&overview(tool, sides), "");
-    let [run, other] = run_forms(form).map(|(suffix, _)| format!("run{suffix}"));
+    let [run, other] = run_forms(form).map(|form| format!("run{}", form.suffix));
     let describe = format!("\n\n{}.describe(__name__, {run}, {other})\n", imports.base("ToolModule"));
     let text = format!("{doc}\n\n{}{first}{functions}{rest}{describe}", render_imports(&imports));
     RenderedModule { text, last_classes }
@@ -100,10 +100,11 @@ fn render_function(function: &Function<'_>, tool: &Tool, form: RunForm, imports:
     imports.base(reader);
     let tool = literal::string(&tool.name);
     let mut text = String::new();
-    for (suffix, is_async) in run_forms(form) {
+    for form in run_forms(form) {
+        let FunctionForm { suffix, is_async } = form;
         let (keyword, call) =
             if is_async { ("async def", "await CLIENT.call") } else { ("def", "CLIENT.call_sync") };
-        let doc = form_docstring(name, doc, (suffix, is_async));
+        let doc = form_docstring(name, doc, form);
         let _ = write!(
             text,
             "\n\n{keyword} {name}{suffix}(params: Params | None = None, /, **fields: {any}) -> {result}:\n    {doc}\n\

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::overview::first_sentence;
-use super::{form_docstring, literal, run_forms};
+use super::{FunctionForm, form_docstring, literal, run_forms};
 use crate::tools::codegen::resources::{Prompt, ResourceTemplate};
 use crate::tools::codegen::scope::{Numbering, Scope};
 use crate::tools::codegen::uri_template::{self, TemplateVariable};
@@ -247,13 +247,13 @@ fn names(kind: &Kind, form: RunForm) -> Scope {
     let fixed = kind
         .fixed
         .iter()
-        .flat_map(|function| run_forms(form).map(|(suffix, _)| format!("{}{suffix}", function.name)));
+        .flat_map(|function| run_forms(form).map(|form| format!("{}{}", function.name, form.suffix)));
     Scope::with(TAKEN.map(str::to_owned).into_iter().chain(fixed))
 }
 
 /// A name for the two forms of a function.
 fn take(names: &mut Scope, wire: &str, form: RunForm) -> String {
-    let [_, (suffix, _)] = run_forms(form);
+    let [_, FunctionForm { suffix, .. }] = run_forms(form);
     loop {
         let name = names.take(identifier::module(wire), Numbering::Underscore);
         let other = format!("{name}{suffix}");
@@ -290,7 +290,8 @@ fn render(kind: &Kind, place: ModulePlace<'_>, functions: &[Function], needs_con
     let _infallible = write!(text, "\n{imports}\nfrom . import CLIENT\n\n{object} = {class}(CLIENT)\n");
     for function in kind.fixed {
         let Fixed { name, parameters, arguments, result, doc } = *function;
-        write_function(&mut text, (name, doc), (parameters, result), (object, name, arguments), place.form);
+        let method = &format!("{object}.{name}");
+        write_function(&mut text, &Written { name, doc, parameters, result, method, arguments }, place.form);
     }
     for Function { name, subject, doc, parameters, .. } in functions {
         let members: Vec<_> = parameters
@@ -298,27 +299,40 @@ fn render(kind: &Kind, place: ModulePlace<'_>, functions: &[Function], needs_con
             .map(|parameter| format!("{}: {}", literal::string(&parameter.wire), parameter.name))
             .collect();
         let arguments = format!("{}, {{{}}}", literal::string(subject), members.join(", "));
-        let signature = (&*declared(parameters), kind.result);
-        write_function(&mut text, (name, doc), signature, (object, kind.method, &arguments), place.form);
+        let written = Written {
+            name,
+            doc,
+            parameters: &declared(parameters),
+            result: kind.result,
+            method: &format!("{object}.{}", kind.method),
+            arguments: &arguments,
+        };
+        write_function(&mut text, &written, place.form);
     }
     text.push_str("\n\nToolModule.describe(__name__)\n");
     text
 }
 
-/// Writes the two forms of a function, whose `body` calls a method of the object with arguments.
-fn write_function(
-    text: &mut String,
-    (name, doc): (&str, &str),
-    (parameters, result): (&str, &str),
-    (object, method, arguments): (&str, &str, &str),
-    form: RunForm,
-) {
-    for (suffix, is_async) in run_forms(form) {
-        let doc = form_docstring(name, doc, (suffix, is_async));
+/// A function as Python text: it calls an asynchronous method, whose other form ends in `_sync`.
+struct Written<'a> {
+    name: &'a str,
+    doc: &'a str,
+    parameters: &'a str,
+    result: &'a str,
+    method: &'a str,
+    arguments: &'a str,
+}
+
+/// Writes the two forms of a function.
+fn write_function(text: &mut String, function: &Written<'_>, form: RunForm) {
+    let Written { name, doc, parameters, result, method, arguments } = function;
+    for form in run_forms(form) {
+        let FunctionForm { suffix, is_async } = form;
+        let doc = form_docstring(name, doc, form);
         let (keyword, call) = if is_async {
-            ("async def", format!("await {object}.{method}"))
+            ("async def", format!("await {method}"))
         } else {
-            ("def", format!("{object}.{method}_sync"))
+            ("def", format!("{method}_sync"))
         };
         let _infallible = write!(
             text,
@@ -362,7 +376,7 @@ fn overview(
             let _infallible = write!(text, ": {summary}");
         }
     }
-    let [_, (suffix, is_async)] = run_forms(form);
+    let [_, FunctionForm { suffix, is_async }] = run_forms(form);
     let other = if is_async { "is a coroutine" } else { "waits" };
     let _infallible = write!(text, "\n\nEach has a second form, which {other}: `list{suffix}`.");
     text
