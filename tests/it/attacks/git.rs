@@ -18,6 +18,9 @@ const SETTINGS: [(&str, &str); 8] = [
     ("merge.planted.driver", "drivers/merge %O %A %B"),
 ];
 
+/// The directories of submodules.
+const SUBMODULES: [&str; 2] = ["module", "a/b/c/d/module"];
+
 /// Code that plants programs under each of these names, also in directories that it puts in the place of others.
 const PLANT: &str = r##"
 import ctypes, os, shutil
@@ -63,14 +66,25 @@ def plant(path):
 for path in ["hooks/pre-commit", "hooks/post-index-change", "watch", "scripts/page.py", "team/gitconfig", "tools/clean.sh",
              "tools/missing.sh", "drivers/merge", "team/attributes"]:
     plant(path)
+import subprocess
+for module in ("module", "a/b/c/d/module"):
+    try:
+        subprocess.run(["git", "init", "-q", "--template=", module], check=True, capture_output=True)
+        with open(f"{module}/.git/config", "a") as file:
+            file.write(f"[core]\n\tfsmonitor = : > {outside}/ran-module; false\n")
+        with open(f"{module}/file", "w") as file: file.write("x")
+        subprocess.run(["git", "-C", module, "add", "file"], capture_output=True)
+    except (OSError, subprocess.CalledProcessError): continue
+    print("PLANTED", module)
 with open("data.txt", "a") as file: file.write("changed\n")
 "##;
 
-fn git(workspace: &Path, arguments: &[&str]) {
+/// The output of git.
+fn git(workspace: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new("git");
     command.args(["-c", "safe.directory=*", "-c", "user.name=a", "-c", "user.email=a@b"]);
-    // What it answers does not count here: what it runs does.
-    command.args(arguments).current_dir(workspace).output().unwrap();
+    // Whether it succeeds does not count here: what it runs does.
+    String::from_utf8(command.args(arguments).current_dir(workspace).output().unwrap().stdout).unwrap()
 }
 
 async fn everything(backend: Backend, user: User) -> String {
@@ -86,6 +100,14 @@ async fn everything(backend: Backend, user: User) -> String {
     git(&workspace, &["commit", "-q", "-m", "data"]);
     for (key, value) in SETTINGS {
         git(&workspace, &["config", key, value]);
+    }
+    // A submodule that is not checked out, and one that lies deep.
+    let commit = git(&workspace, &["rev-parse", "HEAD"]);
+    for submodule in SUBMODULES {
+        std::fs::create_dir_all(workspace.join(submodule)).unwrap();
+        let entry = format!("160000,{},{submodule}", commit.trim());
+        git(&workspace, &["update-index", "--add", "--cacheinfo", &entry]);
+        assert!(git(&workspace, &["ls-files"]).contains(submodule));
     }
     host.give_to_user();
 

@@ -9,6 +9,7 @@ mod git;
 mod host;
 mod host_programs;
 mod later_programs;
+mod swaps;
 mod top_level;
 
 use nix::sys::signal::Signal;

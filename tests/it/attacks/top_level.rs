@@ -18,7 +18,7 @@ compile_commands.json compile_flags.txt WORKSPACE.bazel MODULE.bazel gradlew bui
 Directory.Build.props global.json x.csproj .sbtopts .jvmopts build.sbt .scalafix.conf .metals/x .zed/x .trunk/trunk.yaml
 .lefthook-new.yml .pre-commit-config.yml .lfsconfig .sqlfluff .sqliterc .dbtrc .terraformrc .tflint.hcl hie.yaml .hlint.yaml
 cabal.project stack.yaml mix.exs .formatter.exs .tmuxinator.yml .screenrc .gnuplot .julia/x Project.toml .Rprofile.site x.Rproj
-jupyter_server_config.py ipython_config.py matplotlibrc .pythonrc .pythonstartup sitecustomize.py x.pth AGENTS.md CLAUDE.md
+jupyter_server_config.py ipython_config.py matplotlibrc .pythonrc .pythonstartup sitecustomize.py AGENTS.md CLAUDE.md
 GEMINI.md .cursorrules .windsurfrules .goosehints mcp.json .vimspector.json .ycm_extra_conf.py .tool-that-nobody-knows
 .tool-that-nobody-knows.d/x unknown.toml unknown.conf .OpenCode.json HEAD OPENCODE.JSON
 ";
