@@ -2,6 +2,7 @@
 
 pub(in crate::approval) mod as_python;
 mod batch;
+mod in_flight;
 mod like;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use serde_json::{Map, Value};
 pub(crate) use self::as_python::{TooLong, argument, question, question_of_ours};
 pub use self::batch::Batch;
 pub(crate) use self::batch::InBatch;
+pub(in crate::approval) use self::in_flight::{CallInFlight, CallsInFlight};
 pub(in crate::approval) use self::like::Like;
 use crate::approval::provenance::Provenance;
 use crate::ground::text::visible::line;

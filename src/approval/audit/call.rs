@@ -14,7 +14,7 @@ use super::event::{
 use super::handle::{Audit, Log};
 use super::notes::NotedCall;
 use super::redacted;
-use crate::approval::action::{Action, Batch, Target};
+use crate::approval::action::{Action, Batch, CallInFlight, Target};
 use crate::approval::decision::{Consulted, DecidedBy, Decision, Denied};
 use crate::approval::provenance::{Label, Provenance};
 
@@ -26,6 +26,8 @@ pub(crate) struct OpenCall {
     running: Option<Running>,
     /// `None` without a notebook.
     noted: Option<NotedCall>,
+    /// Since it was sent.
+    in_flight: Option<CallInFlight>,
 }
 
 struct Running {
@@ -134,7 +136,7 @@ impl Asking {
         // Created before the wait for the write, in which this future may be dropped. A denied call has no
         // end to record.
         let running = Running { log: Arc::clone(log), call, begun: Instant::now(), read: None };
-        let mut open = OpenCall { running: is_permitted.then_some(running), noted: None };
+        let mut open = OpenCall { running: is_permitted.then_some(running), noted: None, in_flight: None };
         let written = log.writer.record(&event, keep(log, action, by)).await;
         if let Err(error) = &written
             && error.kind() != io::ErrorKind::TimedOut
@@ -168,6 +170,11 @@ impl OpenCall {
     pub(in crate::approval) fn noted_by(mut self, noted: Option<NotedCall>) -> Self {
         self.noted = noted;
         self
+    }
+
+    /// The call is sent now, and is in flight until its end is recorded.
+    pub(in crate::approval) fn flies(&mut self, in_flight: CallInFlight) {
+        self.in_flight = Some(in_flight);
     }
 
     /// The call runs now, and the session has read data with these labels.

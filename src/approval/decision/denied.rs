@@ -66,6 +66,19 @@ pub(crate) enum Denied {
         /// The times that it was decided about anew.
         times: usize,
     },
+    /// It would bring data after which another call may not run, and that call has not ended.
+    #[error(
+        "the call of `{call}` did not run: it would bring {label} data while `{other}` is under way, which may not run after such data\n\
+         hint: make one call after the other"
+    )]
+    Overtakes {
+        /// `server.tool`.
+        call: String,
+        /// The other call.
+        other: String,
+        /// The label of the data.
+        label: &'static str,
+    },
     /// The permission has been used for a call that was to be the last.
     #[error("the permission for `{call}` has been used")]
     Spent {

@@ -82,6 +82,7 @@ impl Gate {
         if let (Some(own), Some(shared)) = (&self.memory, &other.memory) {
             shared.label_as(own);
             self.memory = Some(Arc::clone(shared));
+            self.in_flight = Arc::clone(&other.in_flight);
         }
         self
     }

@@ -20,7 +20,7 @@ pub(crate) use self::attempt::{Attempt, CheckedCall};
 pub(crate) use self::expected::Expected;
 pub(crate) use self::permit::Permit;
 pub(crate) use self::user::OnPage;
-use crate::approval::action::{Action, Batch, InBatch};
+use crate::approval::action::{Action, Batch, CallsInFlight, InBatch};
 use crate::approval::audit::{Audit, Calls, OpenCall, history};
 use crate::approval::decision::{ChosenBy, Consulted, DecidedBy, Decision, Denied};
 use crate::approval::grant::{Granting, Grants};
@@ -42,6 +42,8 @@ pub(crate) struct Gate {
     audit: Audit,
     /// The record of what the session has read, and others of its client; `None` if nobody needs to know.
     memory: Option<Arc<Memory>>,
+    /// The calls of sessions with the same record.
+    in_flight: Arc<CallsInFlight>,
     /// Decides about the current calls of code in the kernel, whose cell has this context.
     current: Mutex<(Approver, Context)>,
     /// Is notified of the questions that users are asked.
@@ -70,6 +72,7 @@ impl Gate {
             timeout,
             audit,
             memory,
+            in_flight: Arc::default(),
             current,
             watcher: OnceLock::new(),
             calls: OnceLock::new(),

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::Gate;
@@ -18,12 +19,15 @@ use crate::approval::action::Action;
 use crate::approval::audit::OpenCall;
 use crate::approval::decision::{ChosenBy, Denied};
 use crate::approval::policy::Effect;
-use crate::approval::provenance::Label;
+use crate::approval::provenance::{Label, Provenance};
 use crate::approval::question::Approver;
 
 /// The age up to which a permit holds. Two logins and the calls of a usual batch fit in; whoever allowed a call longer ago may not
 /// remember it, and the servers' data may have become another.
 const PERMIT_AGE: Duration = Duration::from_secs(60 * 60);
+
+/// The time that a call which brings data waits for those that could not be made afterwards.
+const LANDING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The times that one call is decided about anew before it is given up. The labels of what was read only grow, and there are three.
 const ANEW: usize = 3;
@@ -103,7 +107,35 @@ impl Gate {
     ) -> Result<(), Denied> {
         self.renew(permit, on_record, approver).await?;
         permit.expected = self.expects(permit.action());
-        Ok(())
+        self.let_others_land(permit.action()).await
+    }
+
+    /// Waits for the calls in flight that could not be made any more once this one has brought its data: their tools may read what
+    /// code writes into a file meanwhile.
+    ///
+    /// # Errors
+    /// One of them does not end.
+    async fn let_others_land(&self, action: &Action) -> Result<(), Denied> {
+        let Some(label) = self.memory().and_then(|memory| memory.label_of(&action.server_name)) else {
+            return Ok(());
+        };
+        let is_stopped_by_it = |other: &Arc<Action>| {
+            let judge = |known: &Provenance| {
+                let known = Some(Arc::new(known.clone()));
+                self.judgement(&Action { known, ..Action::clone(other) }, ChosenBy::Trusted).effect
+            };
+            let mut known = other.known.as_deref().cloned().unwrap_or_default();
+            let before = judge(&known);
+            known.read.entry(label).or_default().insert(action.server_name.clone());
+            before != Effect::Deny && judge(&known) == Effect::Deny
+        };
+        let last = Mutex::new(None);
+        let landing = self.in_flight.none_is(is_stopped_by_it, &last);
+        tokio::time::timeout(LANDING_TIMEOUT, landing).await.map_err(|_| Denied::Overtakes {
+            call: action.name(),
+            other: last.lock().take().unwrap_or_default(),
+            label: label.word(),
+        })
     }
 
     /// The permitted call, to be made now.
@@ -121,7 +153,10 @@ impl Gate {
         if permit.is_spent {
             return Err(Denied::Spent { call: permit.action().name() });
         }
+        // Before the labels are looked at: a call that brings one looks for this one afterwards.
+        let in_flight = self.in_flight.enter(&permit.action);
         self.renew(permit, on_record, approver).await?;
+        on_record.flies(in_flight);
         if let Some(known) = &permit.action().known {
             on_record.runs_with(&known.read);
         }

@@ -312,3 +312,41 @@ async fn a_shell_command_is_judged_when_its_answer_has_come() {
     assert!(request.accept());
     assert!(matches!(deciding.await.unwrap(), Err(Denied::Policy { .. })));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_brings_data_waits_for_those_that_may_not_run_afterwards() {
+    let mut session = Session::new("allow", DENY);
+    let [mut other, mut bringing, mut slow] =
+        [session.permitted("chat").await, session.permitted("web").await, session.permitted("chat").await];
+    let _sent = session.run(&mut other, unasked).await.unwrap();
+    let gate = Arc::clone(&session.gate);
+    let landing = tokio::spawn(async move {
+        let (permit, on_record) = &mut bringing;
+        gate.begin(permit, on_record, &Approver::Nobody("nobody")).await
+    });
+    tokio::task::yield_now().await;
+    assert!(!landing.is_finished());
+    // From now on the label counts for calls that are not sent yet.
+    assert!(session.run(&mut slow, unasked).await.is_err());
+    drop(other.1);
+    landing.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_brings_data_does_not_run_if_another_does_not_end() {
+    let mut session = Session::new("allow", DENY);
+    let mut harmless = session.permitted("notes").await;
+    let [mut stuck, (mut permit, mut on_record)] =
+        [session.permitted("chat").await, session.permitted("web").await];
+    let _sent = session.run(&mut harmless, unasked).await.unwrap();
+    let _sent = session.run(&mut stuck, unasked).await.unwrap();
+    let (gate, nobody) = (&session.gate, Approver::Nobody("nobody"));
+    let words = gate.begin(&mut permit, &mut on_record, &nobody).await.unwrap_err().to_string();
+    assert!(
+        words.contains("`web.post_file` did not run") && words.contains("`chat.post_file` is under way"),
+        "{words}"
+    );
+    drop(stuck);
+    let (mut mail, mut on_record) = session.permitted("mail").await;
+    session.gate.begin(&mut mail, &mut on_record, &nobody).await.unwrap();
+}
