@@ -39,13 +39,20 @@ impl MountTable {
     /// Reads the text of a `mountinfo`; `None` if it is none.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let entries = lines.map(MountEntry::parse).collect::<Option<Vec<_>>>()?;
+        let mut entries = lines.map(MountEntry::parse).collect::<Option<Vec<_>>>()?;
         let ids: HashMap<u32, usize> =
             entries.iter().enumerate().map(|(index, entry)| (entry.id, index)).collect();
         let is_root = |entry: &MountEntry| {
             entry.point == Path::new("/") && (entry.parent == entry.id || !ids.contains_key(&entry.parent))
         };
-        let root = entries.iter().position(is_root)?;
+        let root = match entries.iter().position(is_root) {
+            Some(root) => root,
+            None => {
+                let top = entries.iter().find(|entry| !ids.contains_key(&entry.parent))?.parent;
+                entries.push(MountEntry::unknown_root(top));
+                entries.len() - 1
+            }
+        };
         let on = entries
             .iter()
             .enumerate()
@@ -53,6 +60,15 @@ impl MountTable {
             .map(|(index, entry)| ((entry.parent, entry.point.clone()), index))
             .collect();
         Some(Self { entries, on, root })
+    }
+
+    /// The same, with the root directory of another table if the own one is not known: that of a process in a `chroot` is no mount.
+    pub(super) fn with_root_of(mut self, other: &Self) -> Self {
+        let root = &mut self.entries[self.root];
+        if root.place.device.is_empty() {
+            root.place = other.covering(Path::new("/")).place.clone();
+        }
+        self
     }
 
     /// The mount that decides about `path`, which is absolute and has no links.
@@ -92,6 +108,12 @@ impl MountTable {
 }
 
 impl MountEntry {
+    /// A root directory that is below the mount with this number.
+    fn unknown_root(id: u32) -> Self {
+        let place = MountedPlace { device: String::new(), path: PathBuf::new() };
+        Self { id, parent: id, point: "/".into(), place, is_read_only: false }
+    }
+
     fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
         let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
@@ -148,6 +170,16 @@ mod tests {
         assert_eq!(place, MountedPlace { device: "8:1".to_owned(), path: "/data/y".into() });
         let visible: Vec<u32> = table.visible().map(|entry| entry.id).collect();
         assert_eq!(visible, [20, 21, 24, 25]);
+    }
+
+    #[test]
+    fn a_root_directory_that_is_no_mount_is_that_of_the_sandbox() {
+        let jail = "21 20 0:21 / /proc rw - proc proc rw\n25 20 8:2 / /data rw - ext4 x rw\n";
+        let inside = "30 1 8:1 /srv/jail / ro - ext4 x rw\n";
+        let [jail, inside] = [jail, inside].map(|text| MountTable::parse(text.as_bytes()).unwrap());
+        let jail = jail.with_root_of(&inside);
+        assert_eq!(jail.place(Path::new("/etc/x")), inside.place(Path::new("/etc/x")));
+        assert_eq!(jail.place(Path::new("/data/x")).device, "8:2");
     }
 
     #[test]

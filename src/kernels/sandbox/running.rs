@@ -56,7 +56,6 @@ fn compare_mounts(made_by: u32, expected: &ExpectedMounts) -> Result<(), Error> 
         let table = std::fs::read(format!("/proc/{process}/mountinfo")).ok();
         table.and_then(|table| MountTable::parse(&table)).ok_or_else(|| failed("they cannot be read"))
     };
-    let host = read("self")?;
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
     let own = namespace("self").map_err(|error| failed(&error.to_string()))?;
     let mut is_compared = false;
@@ -65,7 +64,9 @@ fn compare_mounts(made_by: u32, expected: &ExpectedMounts) -> Result<(), Error> 
         // It may have ended meanwhile.
         let Ok(namespace) = namespace(&process) else { continue };
         if namespace != own {
-            if let Some(difference) = expected.difference(&read(&process)?, &host) {
+            let inside = read(&process)?;
+            let host = read("self")?.with_root_of(&inside);
+            if let Some(difference) = expected.difference(&inside, &host) {
                 return Err(Error::Mounts(difference));
             }
             is_compared = true;
