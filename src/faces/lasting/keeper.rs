@@ -19,7 +19,7 @@ use super::likeness::Likeness;
 use super::list::end_more_than_may_be_kept;
 use super::{Error, GREETING_TIME, Keep};
 use crate::config::{Config, Settings};
-use crate::faces::mcp_server::{Codes, Error as ServeError, Serving, end_on_signals};
+use crate::faces::mcp_server::{ClientStreams, Codes, Error as ServeError, Serving, end_on_signals};
 use crate::ground::process::{descends_from, memory_of_family, memory_of_machine};
 use crate::ground::text::readable;
 
@@ -134,6 +134,9 @@ fn say_ready() -> io::Result<()> {
     Ok(rustix::stdio::dup2_stdout(&nowhere)?)
 }
 
+/// The connection of a client or a person.
+type SocketStreams = ClientStreams<BufReader<OwnedReadHalf>, OwnedWriteHalf>;
+
 impl Keeper {
     async fn serve(self: &Arc<Self>, listener: UnixListener) {
         let places = Arc::new(Semaphore::new(CONNECTIONS));
@@ -191,7 +194,7 @@ impl Keeper {
         match understand(&words)? {
             Wish::Attend { likeness, note, keep_seconds } => {
                 let keep = Duration::from_secs_f64(keep_seconds.clamp(0.0, LONGEST_SECS));
-                self.serve_client(&likeness, note, keep, (input, output)).await
+                self.serve_client(&likeness, note, keep, ClientStreams { input, output }).await
             }
             Wish::Join { program, can_answer } => {
                 let process = peer.pid().and_then(|process| u32::try_from(process).ok());
@@ -199,7 +202,7 @@ impl Keeper {
                     let why = "code of a session cannot answer for its user".to_owned();
                     return answer(&mut output, &KeeperAnswer::Refused { why }).await;
                 }
-                self.join(&program, can_answer, (input, output)).await
+                self.join(&program, can_answer, ClientStreams { input, output }).await
             }
             Wish::Status => answer(&mut output, &KeeperAnswer::Status(self.status())).await,
             Wish::End { why, only_alone } => self.end_if_wished(why, only_alone, &mut output).await,
@@ -236,16 +239,17 @@ impl Keeper {
         likeness: &Likeness,
         note: Option<String>,
         keep: Duration,
-        (input, mut output): (BufReader<OwnedReadHalf>, OwnedWriteHalf),
+        mut streams: SocketStreams,
     ) -> io::Result<()> {
+        let output = &mut streams.output;
         if let Some(why) = self.refusal(likeness) {
-            return answer(&mut output, &KeeperAnswer::Refused { why }).await;
+            return answer(output, &KeeperAnswer::Refused { why }).await;
         }
         let Some(attended) = self.attend_after_another().await else {
-            return answer(&mut output, &KeeperAnswer::Taken).await;
+            return answer(output, &KeeperAnswer::Taken).await;
         };
         self.keep_for(keep);
-        answer(&mut output, &KeeperAnswer::Attended).await?;
+        answer(output, &KeeperAnswer::Attended).await?;
         if self.serving.has_served() {
             self.serving.note_takeover(attended.alone_for);
         }
@@ -254,7 +258,7 @@ impl Keeper {
         }
         let closed = self.stop.child_token();
         self.closed.lock().clone_from(&closed);
-        if let Err(error) = self.serving.client((input, output), closed, Some(self.stop.clone())).await {
+        if let Err(error) = self.serving.client(streams, closed, Some(self.stop.clone())).await {
             tracing::warn!(%error, "a client has ended");
         }
         if !self.serving.has_worked() && *self.people.borrow() == 0 {
@@ -272,14 +276,15 @@ impl Keeper {
         self: &Arc<Self>,
         program: &str,
         can_answer: bool,
-        (input, mut output): (BufReader<OwnedReadHalf>, OwnedWriteHalf),
+        mut streams: SocketStreams,
     ) -> io::Result<()> {
+        let output = &mut streams.output;
         if program != self.likeness.program {
             let version = self.likeness.program.split(' ').next().unwrap_or_default();
             let why = format!(
                 "it was begun by another ipybox, of version {version}; use that one, or end the session"
             );
-            return answer(&mut output, &KeeperAnswer::Refused { why }).await;
+            return answer(output, &KeeperAnswer::Refused { why }).await;
         }
         let is_admitted = self.people.send_if_modified(|people| {
             let is_admitted = *people < PEOPLE;
@@ -288,11 +293,11 @@ impl Keeper {
         });
         if !is_admitted {
             let why = format!("{PEOPLE} prompts are attached to it already");
-            return answer(&mut output, &KeeperAnswer::Refused { why }).await;
+            return answer(output, &KeeperAnswer::Refused { why }).await;
         }
         let _present = Present(Arc::clone(self));
-        answer(&mut output, &KeeperAnswer::Joined).await?;
-        Box::pin(self.serving.person((input, output), can_answer, self.stop.child_token())).await
+        answer(output, &KeeperAnswer::Joined).await?;
+        Box::pin(self.serving.person(streams, can_answer, self.stop.child_token())).await
     }
 
     /// Why a client that would begin a session in this way cannot have this one.

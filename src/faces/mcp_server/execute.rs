@@ -228,7 +228,8 @@ pub(super) async fn call(
             (
                 Some(sender),
                 Some(progress.report_cell(
-                    (open.session.phase(), open.session.progress_of_servers()),
+                    open.session.phase(),
+                    open.session.progress_of_servers(),
                     call.approver.waiting(),
                     receiver,
                 )),

@@ -112,7 +112,8 @@ impl ProgressNotifier {
     /// `questions` counts the calls that wait for approval.
     pub(super) async fn report_cell(
         mut self,
-        (mut phase, mut servers): (watch::Receiver<Phase>, watch::Receiver<String>),
+        mut phase: watch::Receiver<Phase>,
+        mut servers: watch::Receiver<String>,
         mut questions: watch::Receiver<usize>,
         mut chunks: mpsc::Receiver<String>,
     ) {

@@ -20,6 +20,7 @@ use super::line_transport::LineTransport;
 use super::receipt::Receipt;
 use super::server::McpServer;
 use super::sessions::open_session;
+use super::streams::ClientStreams;
 use super::traced_handler::TracedHandler;
 use crate::config::Config;
 use crate::faces::people::page::{self, Page, PageNews};
@@ -96,7 +97,7 @@ impl Serving {
     /// `outlived_by` the session, whose token this is.
     pub(crate) async fn client<R, W>(
         &self,
-        (input, output): (R, W),
+        streams: ClientStreams<R, W>,
         closed: CancellationToken,
         outlived_by: Option<CancellationToken>,
     ) -> Result<(), Error>
@@ -110,7 +111,7 @@ impl Serving {
         let connection =
             ClientConnection { number, closed: closed.clone(), outlived_by, calls: calls.clone() };
         let receipt = Arc::<Receipt>::default();
-        let lines = LineTransport::new(input, output, Arc::clone(&receipt));
+        let lines = LineTransport::new(streams.input, streams.output, Arc::clone(&receipt));
         let transport = Arrivals::new(lines, closed.clone());
         let handler = Handler { server: Arc::clone(&self.server), connection };
         // What rmcp ends cancels its requests; those of a session that is outlived must be put aside before.
@@ -164,7 +165,7 @@ impl Serving {
     /// Those who cannot answer are asked nothing.
     pub(crate) async fn person<R, W>(
         &self,
-        streams: (R, W),
+        streams: ClientStreams<R, W>,
         can_answer: bool,
         closed: CancellationToken,
     ) -> std::io::Result<()>
@@ -249,16 +250,11 @@ impl McpServer {
         }
         self.attached.keep_page(page);
         let server = Arc::clone(self);
+        let (input, output) = tokio::io::split(ours);
+        let streams = ClientStreams { input, output };
         tokio::spawn(async move {
-            if let Err(error) = attached::serve(
-                &server.attached,
-                server.sessions.own().clone(),
-                tokio::io::split(ours),
-                true,
-                ended,
-            )
-            .await
-            {
+            let own = server.sessions.own().clone();
+            if let Err(error) = attached::serve(&server.attached, own, streams, true, ended).await {
                 tracing::warn!(%error, "the approval page is cut off from its session");
             }
         });

@@ -7,6 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::serving::{Codes, Error, Serving};
+use super::streams::ClientStreams;
 use crate::config::Config;
 
 /// The time that a client may take to read the last answers once the kernel and the connections are gone.
@@ -23,8 +24,10 @@ pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let closed = CancellationToken::new();
     end_on_signals(&closed).map_err(Error::Signals)?;
     let serving = Serving::open(&config, Codes::OnStderr).await?;
+    let (input, output) = stdio_pipes();
+    let streams = ClientStreams { input, output };
     let served = {
-        let mut served = std::pin::pin!(serving.client(stdio_pipes(), closed.clone(), None));
+        let mut served = std::pin::pin!(serving.client(streams, closed.clone(), None));
         let stopped = async {
             closed.cancelled().await;
             serving.stop().await;

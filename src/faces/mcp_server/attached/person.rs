@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::Attached;
 use crate::approval::{GivenGrant, GrantLife, PastDecision, question};
 use crate::faces::mcp_server::sessions::OpenSession;
+use crate::faces::mcp_server::streams::ClientStreams;
 use crate::faces::people::{CellAuthor, GrantOffer, Granted, Heard, Said, ShownCall};
 use crate::ground::text::{describe, readable};
 use crate::kernels::kernel::{Inquiry, Insight, PythonError};
@@ -43,7 +44,7 @@ const NOBODY: &str = "nobody is at the prompt of `ipybox attach`";
 pub(in crate::faces::mcp_server) async fn serve<R, W>(
     attached: &Arc<Attached>,
     own: OpenSession,
-    (input, output): (R, W),
+    ClientStreams { input, output }: ClientStreams<R, W>,
     can_answer: bool,
     closed: CancellationToken,
 ) -> io::Result<()>

@@ -175,7 +175,9 @@ impl Deliveries {
                 call.connection == connection && after.is_some_and(|after| after < AT_ONCE)
             };
             match sent {
-                Some(sent) if earlier.is_line() && is_followed(&sent) => self.remember_alone(sent, earlier),
+                Some(sent) if earlier.is_line() && is_followed(&sent) => {
+                    self.remember_alone(sent.0, sent.1, earlier);
+                }
                 sent => self.kept.push_back(Kept { earlier, sent }),
             }
         }
@@ -237,7 +239,7 @@ impl Deliveries {
             if kept.earlier.is_to_be_repeated() {
                 self.kept.push_back(kept);
             } else if let Some(sent) = kept.sent {
-                self.remember_alone(sent, kept.earlier);
+                self.remember_alone(sent.0, sent.1, kept.earlier);
             }
         }
         self.keep_for_next(Kept { earlier: answer.own, sent: Some((answer.id, answer.at)) });
@@ -252,7 +254,7 @@ impl Deliveries {
         }
     }
 
-    fn remember_alone(&mut self, (id, at): (CallId, Instant), own: Earlier) {
+    fn remember_alone(&mut self, id: CallId, at: Instant, own: Earlier) {
         self.remember(Sent { id, at, own, carried: Vec::new(), is_recall: false });
     }
 
