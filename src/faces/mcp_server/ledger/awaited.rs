@@ -96,7 +96,7 @@ impl AwaitedCall {
         state.call(self.number).map(|call| call.take_questions()).unwrap_or_default()
     }
 
-    /// Has the questions of the call asked together with those of others, see [`CallLedger::take_questions`].
+    /// Has the questions of the call asked together with those of others, see [`take_together`](Self::take_together).
     pub(in crate::faces::mcp_server) fn ask_together(&self) {
         if let Some(call) = self.ledger.state.lock().call(self.number)
             && let CallState::Awaited { asks_together, .. } = &mut call.state
