@@ -36,6 +36,9 @@ impl ExpectedMounts {
         inside: &MountTable,
         host: &MountTable,
     ) -> Option<String> {
+        if !inside.place(Path::new("/")).is_known() {
+            return Some("its root directory is no mount".to_owned());
+        }
         let unplanned = inside.visible().find_map(|mount| self.unplanned(mount, host));
         unplanned.or_else(|| self.existing.iter().find_map(|path| self.missing(path, inside, host)))
     }
@@ -126,6 +129,15 @@ mod tests {
         check(&["8:1 /home/u/x /etc/x ro"], Some("`/etc/x` shows `/home/u/x`"));
         check(&["8:1 /home/u/x /opt rw"], Some("`/opt` shows `/home/u/x`"));
         check(&["8:1 /opt /opt rw"], Some("`/opt` is writable"));
+    }
+
+    #[test]
+    fn a_root_directory_that_is_no_mount_is_none_of_a_sandbox() {
+        let [inside, host] =
+            ["31 30 0:5 / /dev rw - x x rw\n", HOST].map(|text| MountTable::parse(text.as_bytes()).unwrap());
+        let expected =
+            ExpectedMounts { mounts: Mounts::default(), existing: Vec::new(), also_writable: Vec::new() };
+        assert!(expected.difference(&inside, &host).is_some());
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl SandboxPolicy {
             trusted(directory, is_git_open, depth, &directories_of(&paths.protected_before, directory))
         };
         let TrustedPaths { mut top, mut below, mut is_cut } = search(&closed.workspace);
-        for project in other_projects(&allow_write, &closed.workspace) {
+        for project in other_projects(&allow_write, &closed.workspace, &paths.home) {
             let trusted = search(project);
             // A link cannot be protected, and the user has opened its directory.
             top.extend(trusted.top.into_iter().filter(|path| !path.is_symlink()));
@@ -214,13 +214,18 @@ impl SandboxPolicy {
 }
 
 /// The other directories that the policy opens, in which programs may look for their configuration as in the workspace: not those for
-/// temporary files and caches.
-fn other_projects<'a>(allow_write: &'a [PathPattern], workspace: &'a Path) -> impl Iterator<Item = &'a Path> {
+/// temporary files and caches, and no whole home or system.
+fn other_projects<'a>(
+    allow_write: &'a [PathPattern],
+    workspace: &'a Path,
+    home: &'a Path,
+) -> impl Iterator<Item = &'a Path> {
     let opened = allow_write.iter().filter_map(PathPattern::path);
     opened.filter(move |path| {
         let is_temporary = TEMPORARY.iter().any(|directory| *path == Path::new(directory))
             || path.components().any(|part| part.as_os_str() == ".cache");
-        path.is_dir() && !path.starts_with(workspace) && !is_temporary
+        let is_whole = [workspace, home].iter().any(|within| within.starts_with(path));
+        path.is_dir() && !path.starts_with(workspace) && !is_temporary && !is_whole
     })
 }
 
