@@ -30,7 +30,7 @@ enum Images {
     Link,
 }
 
-/// Which clients get links to resources.
+/// The clients that get links to resources.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ResourceLinks {
     /// Clients that are known to show them

@@ -2,17 +2,14 @@
 //! has left there, later sessions and commands must not run by mistake, in whichever workspace they are, with or without a sandbox.
 
 use std::collections::BTreeSet;
-use std::fs::Metadata;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
 use super::Error;
 use crate::connections::mcp_client::Guard;
-use crate::ground::files::StateFile;
+use crate::ground::files::{FileIdentity, StateFile};
 use crate::kernels::sandbox::Exposed;
 
 /// The file in the state directory of a workspace.
@@ -31,27 +28,10 @@ struct ExposureRecord {
     exposed: Exposed,
     /// The directories that code could write as a whole: they may be moved.
     #[serde(default)]
-    roots: BTreeSet<ExposedRoot>,
+    roots: BTreeSet<FileIdentity>,
     /// Paths that sandboxes protected, for as long as they are there.
     #[serde(default)]
     protected: BTreeSet<PathBuf>,
-}
-
-/// A directory, which is known under another name too.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct ExposedRoot {
-    device: u64,
-    inode: u64,
-    /// In nanoseconds since 1970, if the file system knows it: inodes are used again.
-    created: Option<u64>,
-}
-
-impl ExposedRoot {
-    fn of(found: &Metadata) -> Self {
-        let created = found.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let created = created.and_then(|age| u64::try_from(age.as_nanos()).ok());
-        Self { device: found.dev(), inode: found.ino(), created }
-    }
 }
 
 /// Records that code in a sandbox in the workspace with this state directory can write to `exposed`.
@@ -60,7 +40,7 @@ impl ExposedRoot {
 /// The record cannot be changed.
 pub(super) fn record(state_dir: &Path, exposed: &Exposed) -> Result<(), Error> {
     let roots = exposed.open().iter().filter_map(|path| path.metadata().ok());
-    let roots: Vec<ExposedRoot> = roots.map(|found| ExposedRoot::of(&found)).collect();
+    let roots: Vec<FileIdentity> = roots.map(|found| FileIdentity::of(&found)).collect();
     let change = |record: &mut ExposureRecord| {
         record.exposed.add(exposed.clone());
         record.roots.extend(roots);
@@ -81,9 +61,9 @@ pub(super) fn record(state_dir: &Path, exposed: &Exposed) -> Result<(), Error> {
 pub(crate) fn recorded(state_dir: &Path, workspace: &Path) -> Result<Exposed, Error> {
     let states = state_dir.parent().unwrap_or(state_dir);
     let mut exposed = Exposed::default();
-    let above: Vec<(&Path, ExposedRoot)> = workspace
+    let above: Vec<(&Path, FileIdentity)> = workspace
         .ancestors()
-        .filter_map(|directory| Some((directory, ExposedRoot::of(&directory.metadata().ok()?))))
+        .filter_map(|directory| Some((directory, FileIdentity::of(&directory.metadata().ok()?))))
         .collect();
     let entries = match states.read_dir() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(exposed),

@@ -25,7 +25,7 @@ pub(crate) struct McpServer {
     pub(super) news: OnceNews,
     /// The form of images in a cell's reply.
     pub(super) images: Images,
-    /// Which clients get links to resources.
+    /// The clients that get links to resources.
     pub(super) resource_links: ResourceLinks,
     /// The resources that answers have named.
     pub(super) shelf: Shelf,

@@ -1,6 +1,7 @@
 //! Files that other processes write too: documents that processes share, and files that a stranger may have
 //! made; and directories where no stranger can make any.
 
+mod identity;
 pub(crate) mod inside;
 mod journal;
 mod private;
@@ -9,6 +10,7 @@ pub(crate) mod small;
 mod state;
 mod temporary;
 
+pub(crate) use self::identity::FileIdentity;
 pub(crate) use self::journal::{Journal, JournalNote};
 pub(crate) use self::private::{check_parents, check_private, create_private_directory, real_path};
 pub(crate) use self::replacement::{persist, sweep_state};

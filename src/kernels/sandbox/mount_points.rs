@@ -1,12 +1,10 @@
 //! The files that a sandbox's mounts are on. A mount holds for the file that was there when the sandbox started: if a program of
 //! the host removes it or puts another one in its place, code can reach the new one.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use super::stubs::Stubs;
+use crate::ground::files::FileIdentity;
 
 /// The files that a sandbox protects in places that code can write.
 #[derive(Debug, Default)]
@@ -23,15 +21,7 @@ pub(crate) struct MountPoints {
 #[derive(Debug)]
 struct AtStart {
     path: PathBuf,
-    identity: Option<Identity>,
-}
-
-/// The identity of a file, which no other one has, also none that gets its inode later.
-#[derive(Debug, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    inode: u64,
-    created: Option<SystemTime>,
+    identity: Option<FileIdentity>,
 }
 
 impl MountPoints {
@@ -62,20 +52,17 @@ impl MountPoints {
 
 impl AtStart {
     fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), identity: Identity::of(path) }
+        Self { path: path.to_owned(), identity: identity_of(path) }
     }
 
     fn is_replaced(&self) -> bool {
-        Identity::of(&self.path) != self.identity
+        identity_of(&self.path) != self.identity
     }
 }
 
-impl Identity {
-    /// `None` if there is no file, or if it cannot be examined.
-    fn of(path: &Path) -> Option<Self> {
-        let found: Metadata = path.symlink_metadata().ok()?;
-        Some(Self { device: found.dev(), inode: found.ino(), created: found.created().ok() })
-    }
+/// `None` if there is no file, or if it cannot be examined.
+fn identity_of(path: &Path) -> Option<FileIdentity> {
+    path.symlink_metadata().ok().map(|found| FileIdentity::of(&found))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which files of Python import which: those that run in kernels, and those of the library. Imports in functions and for type
+//! The imports between files of Python: those that run in kernels, and those of the library. Imports in functions and for type
 //! checkers count.
 
 use std::collections::BTreeSet;

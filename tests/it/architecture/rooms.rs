@@ -125,7 +125,7 @@ impl Rooms {
         &self.faults
     }
 
-    /// Where a room inside a room names one above it.
+    /// The places where a room inside a room names one above it.
     pub(super) fn upward(&self) -> &[String] {
         &self.upward
     }

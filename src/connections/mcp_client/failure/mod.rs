@@ -25,7 +25,7 @@ pub(crate) enum Error {
     Placeholder {
         /// The parameter that holds the placeholder.
         key: String,
-        /// Which variable.
+        /// The variable.
         missing: MissingVariable,
     },
     /// A value of `.env` would choose more than a secret. The value is not shown.

@@ -70,7 +70,7 @@ pub(super) struct LedgerCall {
     pub(super) is_delivered: bool,
 }
 
-/// Who waits for a call.
+/// The waiter of a call.
 pub(super) enum CallState {
     /// A request.
     Awaited {

@@ -1,4 +1,4 @@
-//! Which clients get links to resources beside the text of an answer.
+//! The clients that get links to resources beside the text of an answer.
 
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;

@@ -14,7 +14,7 @@ pub(crate) struct ExpectedMounts {
     mounts: Mounts,
     /// The paths with a rule that are there.
     existing: Vec<PathBuf>,
-    /// What the backend makes writable by itself.
+    /// Paths that the backend makes writable by itself.
     also_writable: Vec<PathBuf>,
 }
 

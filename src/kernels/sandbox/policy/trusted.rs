@@ -131,8 +131,8 @@ pub(super) fn trusted(
     }
     let mut search = Search {
         found: BTreeSet::new(),
-        others: None,
-        repositories: None,
+        repositories: usize::MAX,
+        others: usize::MAX,
         entries: 0,
         is_cut: false,
         is_git_open,
@@ -140,8 +140,8 @@ pub(super) fn trusted(
     for directory in directories {
         search.take(directory);
     }
-    search.repositories = Some(0);
-    search.others = Some(0);
+    search.repositories = MOST_REPOSITORIES;
+    search.others = MOST_FOUND;
     search.take_entries(workspace, |name| {
         let is_of_any_program = name.starts_with('.') && !ELSEWHERE.contains(&name) && takes_permission(name);
         is_of_family(name) || is_of_any_program
@@ -197,10 +197,10 @@ pub(in crate::kernels::sandbox) fn is_directory(name: &str) -> bool {
 
 struct Search {
     found: BTreeSet<PathBuf>,
-    /// The number of repositories, once it is limited.
-    repositories: Option<usize>,
-    /// The number of other matches, once it is limited.
-    others: Option<usize>,
+    /// The number of repositories that may still be found.
+    repositories: usize,
+    /// The number of other matches that may still be found.
+    others: usize,
     entries: usize,
     /// Whether something was left out.
     is_cut: bool,
@@ -241,7 +241,7 @@ impl Search {
         self.take_repository(&directory.join(".git"));
         if directory.ends_with(".github") {
             // Of agents; the rest is ordinary source.
-            self.take_one(directory.join("hooks"), false);
+            self.take_one(directory.join("hooks"), Self::others);
         }
         self.take_entries(directory, is_configuration);
     }
@@ -250,29 +250,39 @@ impl Search {
     fn take_repository(&mut self, git: &Path) {
         let is_whole = !self.is_git_open || git.is_file();
         let path = if is_whole { git.to_owned() } else { git.join("hooks") };
-        let is_over = self.repositories.is_some_and(|found| found >= MOST_REPOSITORIES);
-        let found = usize::from(self.take_one(path, is_over));
-        self.repositories = self.repositories.map(|before| before + found);
+        self.take_one(path, Self::repositories);
     }
 
     fn take_entries(&mut self, directory: &Path, is_taken: fn(&str) -> bool) {
         let Ok(entries) = std::fs::read_dir(directory) else { return };
         for entry in entries.flatten() {
             if entry.file_name().to_str().is_some_and(is_taken) {
-                let is_over = self.others.is_some_and(|found| found >= MOST_FOUND);
-                let found = usize::from(self.take_one(entry.path(), is_over));
-                self.others = self.others.map(|before| before + found);
+                self.take_one(entry.path(), Self::others);
             }
         }
     }
 
-    /// Returns whether there was something new, and room for it.
-    fn take_one(&mut self, path: PathBuf, is_over: bool) -> bool {
+    /// Takes a path that is there and new, as long as there is room for its kind.
+    fn take_one(&mut self, path: PathBuf, room: fn(&mut Self) -> &mut usize) {
         if !path.symlink_metadata().is_ok_and(|found| !found.is_symlink()) || self.found.contains(&path) {
-            return false;
+            return;
         }
-        self.is_cut |= is_over;
-        !is_over && self.found.insert(path)
+        let room = room(self);
+        match room.checked_sub(1) {
+            Some(left) => {
+                *room = left;
+                self.found.insert(path);
+            }
+            None => self.is_cut = true,
+        }
+    }
+
+    fn repositories(&mut self) -> &mut usize {
+        &mut self.repositories
+    }
+
+    fn others(&mut self) -> &mut usize {
+        &mut self.others
     }
 }
 
