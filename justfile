@@ -15,8 +15,8 @@ demo:
 # Format everything
 format:
     cargo fmt
-    target/test-tools/lint/bin/ruff format src python tests benches packaging examples
-    target/test-tools/lint/bin/ruff check --fix src python tests benches packaging examples
+    target/test-tools/lint/bin/ruff format crates src python tests benches packaging examples
+    target/test-tools/lint/bin/ruff check --fix crates src python tests benches packaging examples
 
 # The tests of one name, after `tests/tools/install`
 test NAME:
@@ -28,7 +28,7 @@ corpus SERVERS ROOT:
 
 # How long schemas take
 bench:
-    cargo bench --bench codegen
+    cargo bench --bench generate
 
 # 10,000 cells in one session
 soak:
@@ -39,7 +39,7 @@ python-test NAME='':
     target/test-tools/python/bin/python -m pytest -q -p no:cacheprovider tests/python -k '{{NAME}}'
 
 # All channels that take too long for CI: `package-test`, `docker-test`, `claude-test`
-channel-test: package-test docker-test claude-test
+channel-test: package-test docker-test claude-test codex-test
 
 # The crate and the wheel, built and installed by cargo, uvx, uv and pip
 package-test:
@@ -60,7 +60,14 @@ docker-test *ARGS:
 claude-test:
     tests/tools/install
     cargo build
-    python3 tests/packaging/claude.py --claude "$(tests/tools/claude/install)" --ipybox target/debug/ipybox --tools target/test-tools
+    python3 tests/packaging/claude.py --claude "$(tests/tools/agent claude)" --ipybox target/debug/ipybox --tools target/test-tools
+
+# A real Codex, whose model is a script and whose sandbox ipybox obeys: 420 MB of disk
+codex-test:
+    tests/tools/install
+    cargo build
+    python3 tests/packaging/codex.py --codex "$(tests/tools/agent codex)" --ipybox target/debug/ipybox \
+        --python target/test-tools/kernel/bin/python
 
 # The documentation as a site in `target/book`, with the texts for models
 book:

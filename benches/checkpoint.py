@@ -8,11 +8,11 @@ machine is not equally fast all the time; the figures are medians over the round
 """
 
 import argparse
-import json
 import statistics
-import subprocess
 import tempfile
 import time
+
+from mcp_session import McpSession, ipybox_command
 
 SETUPS = {
     "one variable": "x = 1",
@@ -26,60 +26,20 @@ SETUPS = {
 PAUSE_SECONDS = 3
 
 
-class Ipybox:
-    """ipybox as an MCP server on stdio."""
-
-    def __init__(self, program, python, directory, *flags):
-        places = ["--workspace", directory, "--state-dir", f"{directory}/state"]
-        self._process = subprocess.Popen(
-            [program, "--python", python, "--log-level", "ERROR", *places, *flags],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self._count = 0
-        hello = {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "bench", "version": "1"},
-        }
-        self._ask("initialize", hello)
-        self._send({"method": "notifications/initialized"})
-
-    def _send(self, message):
-        line = json.dumps({"jsonrpc": "2.0", **message}) + "\n"
-        self._process.stdin.write(line.encode())
-        self._process.stdin.flush()
-
-    def _ask(self, method, params):
-        self._count += 1
-        self._send({"id": self._count, "method": method, "params": params})
-        while True:
-            answer = json.loads(self._process.stdout.readline())
-            if answer.get("id") == self._count:
-                return answer["result"]
-
-    def cell(self, code):
-        """The milliseconds that a cell takes."""
-        begun = time.perf_counter()
-        arguments = {"code": code}
-        answer = self._ask(
-            "tools/call", {"name": "execute_ipython_cell", "arguments": arguments}
-        )
-        if answer.get("isError"):
-            raise RuntimeError(answer["content"])
-        return (time.perf_counter() - begun) * 1000
-
-    def stop(self):
-        self._process.stdin.close()
-        self._process.wait()
+def cell_ms(session, code):
+    """The milliseconds that a cell takes."""
+    begun = time.perf_counter()
+    session.cell(code)
+    return (time.perf_counter() - begun) * 1000
 
 
 def measure(name, setup, arguments):
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        program, python = arguments.program, arguments.python
-        without = Ipybox(program, python, one)
-        saving = Ipybox(program, python, other, "--checkpoint")
-        sessions = [without, saving]
+        program, flags = arguments.program, ["--python", arguments.python]
+        sessions = [
+            McpSession(ipybox_command(program, one, *flags)),
+            McpSession(ipybox_command(program, other, *flags, "--checkpoint")),
+        ]
         for session in sessions:
             session.cell(setup)
         times = {session: ([], []) for session in sessions}
@@ -87,8 +47,8 @@ def measure(name, setup, arguments):
             time.sleep(PAUSE_SECONDS)
             for session in sessions:
                 after_pause, at_once = times[session]
-                after_pause.append(session.cell("x = 1"))
-                at_once.append(session.cell("x = 1"))
+                after_pause.append(cell_ms(session, "x = 1"))
+                at_once.append(cell_ms(session, "x = 1"))
         for session in sessions:
             session.stop()
     shown = [

@@ -1,4 +1,4 @@
-"""How often a user is asked about the same loops, by way of answering, and what the answers let through beside the loop.
+"""Counts the questions to a user about the same loops, by way of answering, and the stray calls that the answers let through.
 
     decisions.py --binary target/release/ipybox --python KERNEL_PYTHON
 
@@ -63,7 +63,7 @@ LOOPS = {
         STRANGER,
     ),
 }
-"""How often, which calls, and the one that nobody meant."""
+"""The number of rounds, the calls of one, and the call that nobody meant."""
 
 WAYS = {
     "without approval": (None, "loop"),
@@ -97,7 +97,7 @@ def code(way, count, calls):
     )
 
 
-class User:
+class AnsweringUser:
     """Answers questions in one way, and keeps them."""
 
     def __init__(self, answer):
@@ -142,7 +142,7 @@ async def run(options, way, loop):
     """Questions, seconds, and whether the call that nobody meant was let through."""
     answer, kind = WAYS[way]
     count, calls, stray = LOOPS[loop]
-    user = User(answer)
+    user = AnsweringUser(answer)
     approval = "ask" if answer else "auto"
     with tempfile.TemporaryDirectory() as directory:
         async with ipybox(options, directory, approval, user) as session:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long each channel takes from the first command to the first answered cell, on a machine that has nothing yet.
+"""Measures the time from the first command of each channel to the first answered cell, on a machine that has nothing yet.
 
     python3 benches/first_minutes.py --binary target/release/ipybox --wheel dist/ipybox_rs-….whl \
         --npm ipybox-….tgz ipybox-rs-linux-x64-….tgz --uv-bin DIR [--cargo] [--rounds 3]
@@ -11,7 +11,6 @@ the figures are medians over the rounds, the ratios are to the plain program of 
 """
 
 import argparse
-import json
 import os
 import resource
 import statistics
@@ -21,18 +20,20 @@ import tempfile
 import time
 from pathlib import Path
 
+from mcp_session import McpSession
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 CODE = "6 * 7"
 
 
-class Home:
+class EmptyHome:
     """A user's home with nothing in it, and what its programs see of the environment."""
 
     def __init__(self, directory, path):
         self.directory = directory
         self.workspaces = 0
-        # Where this machine's index, registry and certificates are.
+        # The addresses of the index and the registry, and the certificates, of this machine.
         passed = ("PIP_", "UV_INDEX", "UV_DEFAULT_INDEX", "SSL_", "NODE_EXTRA", "LANG")
         passed += ("HTTP_", "HTTPS_", "NO_PROXY", "http_", "https_", "no_proxy", "npm_")
         self.environment = {k: v for k, v in os.environ.items() if k.startswith(passed)}
@@ -63,43 +64,23 @@ class Home:
         """The seconds from `begin` until `initialize` and a cell are answered, in a new workspace."""
         self.workspaces += 1
         workspace = self.directory / f"workspace-{self.workspaces}"
-        process = subprocess.Popen(
-            [str(part) for part in command] + ["--workspace", str(workspace)],
+        session = McpSession(
+            [*command, "--workspace", workspace],
             env=self.environment,
             cwd=self.directory,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            text=True,
         )
-        with process:
-            hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
-            hello["clientInfo"] = {"name": "bench", "version": "1"}
-            request(process, 1, "initialize", hello)
-            greeted = time.perf_counter() - begin
-            call = {"name": "execute_ipython_cell", "arguments": {"code": CODE}}
-            answer = request(process, 2, "tools/call", call)
-            answered = time.perf_counter() - begin
-            if "42" not in json.dumps(answer):
-                sys.exit(f"the cell was answered by {answer}")
-            process.stdin.close()
+        greeted = time.perf_counter() - begin
+        answer = session.cell(CODE)
+        answered = time.perf_counter() - begin
+        if "42" not in answer:
+            sys.exit(f"the cell was answered by {answer}")
+        session.stop()
         return greeted, answered
 
 
-def request(process, number, method, params):
-    """Sends a request and waits for its answer."""
-    message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-    process.stdin.write(json.dumps(message) + "\n")
-    process.stdin.flush()
-    for line in process.stdout:
-        message = json.loads(line)
-        if message.get("id") == number:
-            return message["result"]
-    sys.exit(f"`{' '.join(process.args)}` ended before it answered")
-
-
-class Channels:
-    """How a user gets to a running program; each is given the home and gives back the command."""
+class InstallChannels:
+    """Ways to get the program. Each installs it in a home and returns the command that starts it."""
 
     def __init__(self, options):
         self.options = options
@@ -141,7 +122,7 @@ class Channels:
         return [home.directory / "cargo/bin/ipybox"]
 
     def chosen(self):
-        """Those for which the arguments give what they need."""
+        """The ways whose packages the arguments name."""
         yield self.plain
         if self.options.wheel:
             yield from [self.uvx, self.uv_tool, self.pip]
@@ -164,7 +145,7 @@ def measure(channel, options):
     with tempfile.TemporaryDirectory(
         prefix="first-", ignore_cleanup_errors=True
     ) as name:
-        home = Home(Path(name).resolve(), path)
+        home = EmptyHome(Path(name).resolve(), path)
         begin, used = time.perf_counter(), processor_time()
         command = channel(home)
         greeted, answered = home.session(begin, *command)
@@ -182,7 +163,7 @@ def measure(channel, options):
 
 
 def processor_time():
-    """What all that has ended has used, which does not depend on what else the machine does."""
+    """The processor time of all children that have ended. Other work of the machine does not change it."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -204,7 +185,7 @@ def main():
         if path := getattr(options, name):
             setattr(options, name, path.absolute())
     options.npm = options.npm and [path.absolute() for path in options.npm]
-    channels = list(Channels(options).chosen())
+    channels = list(InstallChannels(options).chosen())
     rounds = [
         {channel.__name__: measure(channel, options) for channel in channels}
         for _ in range(options.rounds)

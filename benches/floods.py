@@ -16,12 +16,15 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
+
+from mcp_session import McpSession, ipybox_command
 
 SERVER = Path(__file__).resolve().parent.parent / "tests/servers/hostile.py"
 MIB = 1 << 20
 
-# What attacks from the inside have in common.
+# Code that all attacks from the inside begin with.
 PRELUDE = """
 import http.client, json, os, socket, threading, time
 HOST, PORT = os.environ["IPYBOX_TOOL_SERVER"].rsplit(":", 1)
@@ -122,58 +125,48 @@ FLOODS = {
 }
 
 
-class Session:
-    def __init__(self, program, python, directory, flags=()):
-        command = [program, "--workspace", directory / "w", "--python", python]
-        command += ["--state-dir", directory / "s", "--log-level", "ERROR", *flags]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self.waiting, self.last, self.lock = {}, 0, threading.Lock()
+class FloodedSession(McpSession):
+    """A session that is asked from several threads. One thread reads, and hands each answer to the one that waits for it."""
+
+    def initialize(self, capabilities):
+        self.results, self.lock, self.end = {}, threading.Lock(), None
         threading.Thread(target=self.read, daemon=True).start()
-        capabilities = {"elicitation": {}}
-        client = {"name": "floods", "version": "1"}
-        self.ask(
-            "initialize",
-            protocolVersion="2025-06-18",
-            capabilities=capabilities,
-            clientInfo=client,
-        )
-        self.send({"method": "notifications/initialized"})
+        super().initialize(capabilities)
 
     def read(self):
         for line in self.process.stdout:
             message = json.loads(line)
-            # Questions are not answered.
-            if "method" not in message and message["id"] in self.waiting:
-                self.waiting.pop(message["id"]).append(message)
-
-    def send(self, message):
+            if "method" not in message and message["id"] in self.results:
+                self.results[message["id"]].set_result(message.get("result", {}))
         with self.lock:
-            self.process.stdin.write(
-                json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
-            )
-            self.process.stdin.flush()
+            self.end = SystemExit(f"the program has ended: {self.process.wait()}")
+            for result in list(self.results.values()):
+                if not result.done():
+                    result.set_exception(self.end)
 
-    def ask(self, method, **params):
+    def begin(self, method, **params):
         with self.lock:
-            self.last += 1
-            id, place = self.last, []
-            self.waiting[id] = place
-        self.send({"id": id, "method": method, "params": params})
-        while not place:
-            if self.process.poll() is not None:
-                raise SystemExit(f"the program has ended: {self.process.returncode}")
-            time.sleep(0.0005)
-        return place[0]
+            if self.end:
+                raise self.end
+            self.requests += 1
+            number = self.requests
+            self.results[number] = Future()
+            self.send({"id": number, "method": method, "params": params})
+        return number
 
-    def tool(self, name, **arguments):
-        answer = self.ask("tools/call", name=name, arguments=arguments)
-        content = answer.get("result", {}).get("content", [{}])
-        return content[0].get("text", "") if content else str(answer)
+    def result(self, number):
+        result = self.results[number].result()
+        del self.results[number]
+        return result
 
-    def cell(self, code, timeout=60):
-        return self.tool("execute_ipython_cell", code=code, timeout=timeout)
+    def call(self, tool, **arguments):
+        """Calls a tool, which may fail. Returns the first part of its text."""
+        result = self.request("tools/call", name=tool, arguments=arguments)
+        content = result.get("content", [{}])
+        return content[0].get("text", "") if content else str(result)
+
+    def cell(self, code):
+        return super().cell(code, timeout=60)
 
     def pss(self):
         lines = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().splitlines()
@@ -181,9 +174,11 @@ class Session:
             int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")
         )
 
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait()
+
+def start(args, directory, *flags):
+    command = ipybox_command(args.program, directory, "--python", args.python, *flags)
+    # Questions come, and are not answered.
+    return FloodedSession(command, capabilities={"elicitation": {}})
 
 
 class Watch:
@@ -208,7 +203,7 @@ class Watch:
     def ping(self):
         while not self.is_over.wait(0.02):
             begin = time.perf_counter()
-            self.session.ask("ping")
+            self.session.request("ping")
             self.pings.append(1000 * (time.perf_counter() - begin))
 
     def __exit__(self, *_):
@@ -231,7 +226,7 @@ def loaded(session, processes=2):
     return watch
 
 
-class Report:
+class FloodReport:
     def __init__(self):
         self.failures = []
 
@@ -252,7 +247,7 @@ def short(text):
 
 
 def attack_from_inside(report, args, directory):
-    session = Session(args.program, args.python, directory)
+    session = start(args, directory)
     register(session)
     session.cell(PRELUDE)
     report.add("(idle)", watched(session, lambda: time.sleep(2))[0], "")
@@ -266,7 +261,7 @@ def attack_from_inside(report, args, directory):
                 ),
             )
             session.cell("idle = None")
-    session.end()
+    session.stop()
 
 
 def attack_while_asked(report, args, directory):
@@ -275,7 +270,7 @@ def attack_while_asked(report, args, directory):
         'default = "allow"\n[[rule]]\nserver = "hostile"\neffect = "ask"\n'
     )
     flags = ["--approval", "policy", "--approval-policy", policy]
-    session = Session(args.program, args.python, directory, flags)
+    session = start(args, directory, *flags)
     register(session)
     session.cell(PRELUDE)
     for name, code in WAITING.items():
@@ -286,12 +281,12 @@ def attack_while_asked(report, args, directory):
                     session, lambda code=code: session.cell("answers.clear()\n" + code)
                 ),
             )
-    session.end()
+    session.stop()
 
 
 def register(session, name="hostile", *words, **reach):
     command = {"command": sys.executable, "args": [str(SERVER), "stdio", *words]}
-    return session.tool(
+    return session.call(
         "register_mcp_server", server_name=name, server_params=reach or command
     )
 
@@ -303,7 +298,7 @@ def watched(session, work):
 
 
 def attack_from_servers(report, args, directory):
-    session = Session(args.program, args.python, directory)
+    session = start(args, directory)
     http = subprocess.Popen(
         [sys.executable, SERVER, "http"],
         stdin=subprocess.PIPE,
@@ -327,7 +322,7 @@ def attack_from_servers(report, args, directory):
                 f"{way}: {name}, 4 times",
                 *watched(session, lambda code=code: session.cell(code)),
             )
-            session.tool("reset")
+            session.call("reset")
             session.cell(PRELUDE)
     http.kill()
     for name, arguments in FLOODS.items():
@@ -338,7 +333,7 @@ def attack_from_servers(report, args, directory):
                 f"flood: {name}",
                 *watched(session, lambda code=code: session.cell(code)),
             )
-            session.tool("reset")
+            session.call("reset")
             session.cell(PRELUDE)
     for kind in ["pages", "endless", "deep"]:
         if args.only in kind:
@@ -346,7 +341,7 @@ def attack_from_servers(report, args, directory):
                 f"list: {kind}",
                 *watched(session, lambda kind=kind: register(session, "listed", kind)),
             )
-    session.end()
+    session.stop()
 
 
 def main():
@@ -359,7 +354,7 @@ def main():
         "--only", default="", metavar="WORD", help="attacks whose name has it"
     )
     args = parser.parse_args()
-    report = Report()
+    report = FloodReport()
     print(
         "| attack | PSS in MB | ping, median ms | 99 % | worst | what the attacker receives |"
     )

@@ -9,7 +9,6 @@ all the time; the figures are medians over the rounds. A cell of ipybox goes thr
 
 import argparse
 import contextlib
-import json
 import statistics
 import subprocess
 import sys
@@ -18,64 +17,27 @@ import time
 from pathlib import Path
 
 import psutil
+from mcp_session import McpSession, ipybox_command
 
 CELLS = 300
 PRINTS = "for number in range(1_000_000): print(number)"
 LONG_PRINT = "print('x' * 100_000_000)"
 
 
-class Ipybox:
-    """ipybox as an MCP server on stdio."""
+class IpyboxKernel(McpSession):
+    """A session of ipybox, driven over MCP."""
 
     def __init__(self, program, directory):
-        self._directory = Path(directory)
-        command = [program, "--python", sys.executable, "--log-level", "ERROR"]
-        self._process = subprocess.Popen(
-            [*command, "--workspace", directory, "--state-dir", f"{directory}/state"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self._count = 0
-        client = {"name": "bench", "version": "1"}
-        hello = {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": client,
-        }
-        self._ask("initialize", hello)
-        self._send({"method": "notifications/initialized"})
-
-    def _send(self, message):
-        self._process.stdin.write(
-            json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
-        )
-        self._process.stdin.flush()
-
-    def _ask(self, method, params):
-        self._count += 1
-        self._send({"id": self._count, "method": method, "params": params})
-        for line in self._process.stdout:
-            message = json.loads(line)
-            if message.get("id") == self._count:
-                return message["result"]
-        raise RuntimeError("ipybox has ended")
+        super().__init__(ipybox_command(program, directory, "--python", sys.executable))
+        self._id_file = Path(directory, "workspace/id.txt")
 
     def cell(self, code):
-        arguments = {"code": code, "timeout": 600}
-        answer = self._ask(
-            "tools/call", {"name": "execute_ipython_cell", "arguments": arguments}
-        )
-        if answer.get("isError"):
-            raise RuntimeError(answer["content"])
+        super().cell(code, timeout=600)
 
     def kernel(self):
         # In a file: what an answer says is for models.
         self.cell("import os; print(os.getpid(), file=open('id.txt', 'w'), flush=True)")
-        return int((self._directory / "id.txt").read_text())
-
-    def stop(self):
-        self._process.stdin.close()
-        self._process.wait()
+        return int(self._id_file.read_text())
 
 
 class Ipykernel:
@@ -133,7 +95,7 @@ def measure(kind, program, directory):
 
 
 def run(program, rounds):
-    taken = {Ipybox: [], Ipykernel: []}
+    taken = {IpyboxKernel: [], Ipykernel: []}
     # The first round fills the caches of the machine.
     for number in range(rounds + 1):
         for kind, rows in taken.items():
@@ -142,7 +104,7 @@ def run(program, rounds):
             if number:
                 rows.append(figures)
     print("| figure | ipybox | ipykernel | ratio |\n|---|---|---|---|")
-    for figure in taken[Ipybox][0]:
+    for figure in taken[IpyboxKernel][0]:
         ours, theirs = (
             statistics.median(row[figure] for row in rows) for rows in taken.values()
         )
@@ -173,13 +135,13 @@ def seconds_of(arguments):
 
 
 def parts(program, rounds):
-    """What a cold start consists of."""
+    """Measures the parts of a cold start."""
     taken = {}
     for number in range(2 * rounds + 1):
         with tempfile.TemporaryDirectory() as directory:
             steps = {name: seconds_of(arguments) for name, arguments in PARTS.items()}
             begin = time.perf_counter()
-            session = Ipybox(program, directory)
+            session = IpyboxKernel(program, directory)
             session.cell("1")
             steps["ipybox, first cell answered"] = time.perf_counter() - begin
             session.stop()

@@ -1,4 +1,4 @@
-"""What the npm launcher and npx add to a start, and the memory that the launcher takes.
+"""Measures the time that the npm launcher and npx add to a start, and the memory of the launcher.
 
 Run it with a Python that has an MCP SDK, and with the options of tests/packaging/npm.py. The ways to start alternate,
 so that what else the machine does hits all; figures are medians.
@@ -16,17 +16,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/packaging"))
 import npm
 import npm_launcher
-from npm_bench import HERE, VERSION, Bench
+from npm_bench import HERE, VERSION, NpmBench
 
 
 def cpu_secs():
-    """What processes that were waited for have used."""
+    """The processor time of the processes that were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def run_ms(bench, command):
-    """How long a command takes, and the processor's time that it needs, which other work slows down less."""
+    """The time that a command takes, and the processor's time that it needs, which other work slows down less."""
     begin, used = time.perf_counter(), cpu_secs()
     bench.run(*command)
     return (time.perf_counter() - begin) * 1000, (cpu_secs() - used) * 1000
@@ -63,7 +63,7 @@ def main():
     options = parser.parse_args()
     options.binary = os.path.abspath(options.binary)
     with tempfile.TemporaryDirectory(prefix="ipybox-npm-") as scratch:
-        bench = Bench(Path(scratch).resolve(), options)
+        bench = NpmBench(Path(scratch).resolve(), options)
         npm.build(bench)
         with npm.serving(bench):
             bench.forget_cache()

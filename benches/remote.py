@@ -31,10 +31,12 @@ import time
 import uuid
 from pathlib import Path
 
+from mcp_session import McpSession, ipybox_command
+
 TOKEN = "a-token-of-the-bench"
 HOST = "127.0.0.1"
 SUBPROTOCOL = "v1.kernel.websocket.jupyter.org"
-# How long anything may take that is waited for, in seconds.
+# The longest wait for anything, in seconds.
 PATIENCE = 60
 
 # By server: its program, the application that most options belong to, and what it takes to let us in.
@@ -61,7 +63,7 @@ SERVERS = {
 }
 
 CELLS = {"1+1": "2", "print('x')": "x"}
-# How many cells come one after the other before it is another's turn, and how many are not counted.
+# The cells of a turn, and those before the first turn, which are not counted.
 TURN = 20
 WARM_UP = 20
 
@@ -81,7 +83,7 @@ with open({file!r}, "w") as file:
 """
 
 
-class Server:
+class JupyterServer:
     """One of Jupyter's servers, started for us alone."""
 
     def __init__(self, name, tools, python):
@@ -174,7 +176,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-class Channels:
+class KernelChannels:
     """A WebSocket to a kernel, by which nothing is done that need not be."""
 
     def __init__(self, server, kernel, *, acknowledges_at_once):
@@ -321,7 +323,7 @@ class Floor:
         self.connect()
 
     def connect(self):
-        self.channels = Channels(
+        self.channels = KernelChannels(
             self.server, self.kernel, acknowledges_at_once=self.acknowledges_at_once
         )
 
@@ -339,68 +341,16 @@ class Floor:
         self.server.ask("DELETE", f"/api/kernels/{self.kernel}")
 
 
-class Session:
-    """This program, by MCP over stdio."""
+class RemoteSession(McpSession):
+    """A session of this program, with a kernel of a server or of this machine."""
 
     def __init__(self, program, flags):
         self.directory = tempfile.TemporaryDirectory(prefix="bench-")
-        place = Path(self.directory.name)
-        command = [
-            program,
-            "--workspace",
-            place / "workspace",
-            "--state-dir",
-            place / "state",
-        ]
-        self.process = subprocess.Popen(
-            [*command, "--log-level", "ERROR", *flags],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "BENCH_TOKEN": TOKEN},
-            bufsize=0,
-        )
-        self.data = b""
-        self.calls = 0
-        client = {"name": "bench", "version": "1"}
-        self.request(
-            "initialize",
-            protocolVersion="2025-11-25",
-            capabilities={},
-            clientInfo=client,
-        )
-        self.send({"method": "notifications/initialized"})
-
-    def send(self, message):
-        line = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
-        while line:
-            line = line[self.process.stdin.write(line) :]
-
-    def request(self, method, **params):
-        self.calls += 1
-        self.send({"id": self.calls, "method": method, "params": params})
-        while True:
-            message = json.loads(self.line())
-            if message.get("id") == self.calls:
-                return message["result"]
-
-    def line(self):
-        while b"\n" not in self.data:
-            data = self.process.stdout.read(1 << 16)
-            if not data:
-                sys.exit("error: ipybox ended")
-            self.data += data
-        line, self.data = self.data.split(b"\n", 1)
-        return line
-
-    def call(self, tool, **arguments):
-        result = self.request("tools/call", name=tool, arguments=arguments)
-        text = "\n".join(block.get("text", "") for block in result["content"])
-        if result.get("isError"):
-            sys.exit(f"error: {tool}: {text}")
-        return text
+        command = ipybox_command(program, self.directory.name, *flags)
+        super().__init__(command, env={**os.environ, "BENCH_TOKEN": TOKEN})
 
     def cell(self, code):
-        return self.call("execute_ipython_cell", code=code).strip()
+        return super().cell(code).strip()
 
     def reset(self):
         self.call("reset")
@@ -413,9 +363,7 @@ class Session:
         return json.loads(file.read_text())
 
     def stop(self):
-        self.process.stdin.close()
-        self.process.wait(PATIENCE)
-        self.process.stdout.close()
+        super().stop()
         self.directory.cleanup()
 
 
@@ -441,7 +389,7 @@ def measure_cells(kinds, rounds):
             for _ in range(WARM_UP):
                 runner.cell(code)
         for number in range(2 * rounds):
-            # Who comes first differs, since who comes after another finds the caches as that has left them.
+            # The order alternates: each finds the caches as the one before has left them.
             names = list(kinds) if number % 2 == 0 else list(reversed(kinds))
             for name in names:
                 for _ in range(TURN):
@@ -474,7 +422,7 @@ def measure(name, options):
     kernel_python = tools / "kernel/bin/python"
     probe = Path(__file__).resolve().parent.parent / "tests/servers/probe.py"
     probe = {"command": str(tools / "mcp1/bin/python"), "args": [str(probe)]}
-    with stopping(Server(name, tools, kernel_python)) as server:
+    with stopping(JupyterServer(name, tools, kernel_python)) as server:
         flags = [
             "--kernel-gateway-url",
             server.url,
@@ -482,8 +430,8 @@ def measure(name, options):
             "BENCH_TOKEN",
         ]
         flags += ["--kernel-name", "python3"]
-        start = lambda: Session(options.program, flags)
-        start_here = lambda: Session(options.program, ["--python", kernel_python])
+        start = lambda: RemoteSession(options.program, flags)
+        start_here = lambda: RemoteSession(options.program, ["--python", kernel_python])
         with (
             stopping(start()) as remote,
             stopping(start_here()) as here,

@@ -12,10 +12,11 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+
+from mcp_session import McpSession, ipybox_command
 
 MODES = {
     "no sandbox": [],
@@ -57,52 +58,6 @@ SETTINGS = {
 }
 
 
-class Session:
-    def __init__(self, program, python, flags, directory):
-        command = [program, "--workspace", directory / "workspace", "--python", python]
-        command += ["--state-dir", directory / "state", "--log-level", "ERROR", *flags]
-        self.begin = time.perf_counter()
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.calls = 0
-        client = {"name": "bench", "version": "1"}
-        self.request(
-            "initialize",
-            protocolVersion="2025-11-25",
-            capabilities={},
-            clientInfo=client,
-        )
-        self.send({"method": "notifications/initialized"})
-
-    def send(self, message):
-        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-        self.process.stdin.flush()
-
-    def request(self, method, **params):
-        self.calls += 1
-        self.send({"id": self.calls, "method": method, "params": params})
-        for line in self.process.stdout:
-            message = json.loads(line)
-            if message.get("id") == self.calls:
-                return message["result"]
-        sys.exit("the server ended")
-
-    def call(self, tool, **arguments):
-        result = self.request("tools/call", name=tool, arguments=arguments)
-        text = "\n".join(block.get("text", "") for block in result["content"])
-        if result.get("isError"):
-            sys.exit(text)
-        return text
-
-    def cell(self, code):
-        return self.call("execute_ipython_cell", code=code)
-
-    def stop(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
 def timed(action, count):
     times = []
     for _ in range(count):
@@ -117,9 +72,11 @@ def measure(program, python, server_python, flags):
         directory = Path(name)
         server = directory / "server.py"
         server.write_text(SERVER)
-        session = Session(program, python, flags, directory)
+        session = McpSession(
+            ipybox_command(program, directory, "--python", python, *flags)
+        )
         session.cell("1")
-        figures = {"start": time.perf_counter() - session.begin}
+        figures = {"start": time.perf_counter() - session.begun}
         params = {"command": str(server_python), "args": [str(server)]}
         session.call("register_mcp_server", server_name="bench", server_params=params)
         timed(lambda: session.cell("1"), 20)
@@ -134,7 +91,7 @@ def measure(program, python, server_python, flags):
 
 
 def srt_alone():
-    """What srt takes for a program that does nothing."""
+    """The seconds that srt takes for a program that does nothing."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as settings:
         json.dump(SETTINGS, settings)
         settings.flush()

@@ -169,7 +169,7 @@ def resident_memory():
 
 
 def floor():
-    """What ipykernel itself takes for a warm cell."""
+    """The milliseconds that ipykernel itself takes for a warm cell."""
     from jupyter_client import KernelManager
 
     manager = KernelManager(kernel_name="python3", transport="ipc")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "packaging"))
-from smoke import Failure, Session
+from smoke import SessionFailure, SmokeSession
 
 WHICH = """\
 from pathlib import Path
@@ -51,7 +51,7 @@ def build():
         check=False,
     )
     if done.returncode:
-        raise Failure("the program could not be built")
+        raise SessionFailure("the program could not be built")
     made = [json.loads(line).get("executable") for line in done.stdout.splitlines()]
     return next(path for path in reversed(made) if path)
 
@@ -80,9 +80,9 @@ def play(session, workspace):
     noon.unlink(missing_ok=True)
     call(session, "execute_ipython_cell", code=CHAIN)
     if "Asia/Tokyo" not in json.loads(noon.read_text()):
-        raise Failure("the cell did not convert the time to that of Tokyo")
+        raise SessionFailure("the cell did not convert the time to that of Tokyo")
     if status := session.end():
-        raise Failure(f"ipybox ended with {status}")
+        raise SessionFailure(f"ipybox ended with {status}")
 
 
 def main():
@@ -91,7 +91,7 @@ def main():
     command = [build(), *places]
     print("\n$ ipybox", *places, "\n", flush=True)
     state = str(workspace.parent / "state")
-    session = Session([*command, "--state-dir", state, "--log-level", "WARNING"])
+    session = SmokeSession([*command, "--state-dir", state, "--log-level", "WARNING"])
     try:
         play(session, workspace)
     finally:
@@ -101,5 +101,5 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except (Failure, OSError) as failure:
+    except (SessionFailure, OSError) as failure:
         sys.exit(f"error: {failure}")

@@ -68,12 +68,12 @@ function checkedWrapper() {
   const wrapper = JSON.parse(readFileSync(join(WRAPPER_DIR, 'package.json'), 'utf8'));
   const manifest = readFileSync(join(REPOSITORY_DIR, 'Cargo.toml'), 'utf8');
   const scope = cargoValue(manifest, 'package.metadata.names', 'npm-platforms');
-  const version = cargoValue(manifest, 'package', 'version');
+  const version = cargoValue(manifest, 'workspace.package', 'version');
   expectEqual('`name`', wrapper.name, cargoValue(manifest, 'package.metadata.names', 'npm'));
   expectEqual('`mcpName`', wrapper.mcpName, cargoValue(manifest, 'package.metadata.names', 'mcp-registry'));
   expectEqual('`version`', wrapper.version, version);
-  expectEqual('`license`', wrapper.license, cargoValue(manifest, 'package', 'license'));
-  expectEqual('`repository.url`', wrapper.repository.url, `git+${cargoValue(manifest, 'package', 'repository')}.git`);
+  expectEqual('`license`', wrapper.license, cargoValue(manifest, 'workspace.package', 'license'));
+  expectEqual('`repository.url`', wrapper.repository.url, `git+${cargoValue(manifest, 'workspace.package', 'repository')}.git`);
   const packages = Object.values(TARGETS).map(({ platform }) => `${scope}/${platform}`);
   const listed = Object.keys(wrapper.optionalDependencies);
   expectEqual('the names in `optionalDependencies`', listed.sort().join(' '), packages.sort().join(' '));
@@ -160,7 +160,7 @@ function writePackage({ target, binary, out, anyGlibc }) {
   writeFileSync(join(directory, 'README.md'), readmeOf(wrapper, name, target));
   copyFileSync(join(REPOSITORY_DIR, 'LICENSE'), join(directory, 'LICENSE'));
   copyFileSync(binary, join(directory, 'bin', wrapper.name));
-  // What uploads artifacts between jobs may have lost it.
+  // An upload of artifacts between jobs may have lost it.
   chmodSync(join(directory, 'bin', wrapper.name), 0o755);
   return directory;
 }

@@ -1,6 +1,6 @@
 // For the scripts that pack a program.
 
-// What a program file says it is made for: `{ os, cpu }`, and for Linux the `loader` that it names, if any.
+// The system that a program file is made for: `{ os, cpu }`, and for Linux the `loader` that it names, if any.
 export function describeProgram(bytes) {
   if (bytes.length >= 64 && bytes.readUInt32BE(0) === 0x7f454c46 && bytes[4] === 2) {
     const cpu = { 62: 'x64', 183: 'arm64' }[bytes.readUInt16LE(18)];

@@ -42,12 +42,12 @@ ELF_MACHINES = {62: "x86_64", 183: "aarch64"}
 MACH_O_MACHINES = {0x01000007: "x86_64", 0x0100000C: "aarch64"}
 ELF_INTERPRETER = 3
 
-# What npm's and PyPI's packages for glibc promise: that of CentOS 7, named `manylinux2014` there.
+# The glibc that npm's and PyPI's packages promise: that of CentOS 7, named `manylinux2014` there.
 GLIBC = (2, 17)
 
 
-class Problem(Exception):
-    """What cannot be done, reported to whoever ran the script."""
+class ArchiveError(Exception):
+    """An archive cannot be made. The message is for the user of the script."""
 
 
 def describe(program: bytes) -> tuple[str, str, bool]:
@@ -68,7 +68,7 @@ def describe(program: bytes) -> tuple[str, str, bool]:
     if program[:4] == b"\xcf\xfa\xed\xfe":
         (machine,) = struct.unpack_from("<I", program, 4)
         return MACH_O_MACHINES.get(machine, f"machine {machine:#x}"), "darwin", True
-    raise Problem("neither an ELF nor a Mach-O program of 64 bits")
+    raise ArchiveError("neither an ELF nor a Mach-O program of 64 bits")
 
 
 def check(target: str, binary: Path, any_glibc: bool = False) -> None:
@@ -76,23 +76,25 @@ def check(target: str, binary: Path, any_glibc: bool = False) -> None:
     try:
         program = binary.read_bytes()
     except OSError as error:
-        raise Problem(f"cannot read the program {binary}: {error.strerror}") from None
+        raise ArchiveError(
+            f"cannot read the program {binary}: {error.strerror}"
+        ) from None
     try:
         machine, system, dynamic = describe(program)
-    except (Problem, struct.error) as error:
-        raise Problem(f"{binary} is {error}") from None
+    except (ArchiveError, struct.error) as error:
+        raise ArchiveError(f"{binary} is {error}") from None
     wanted = target.split("-")[0]
     if machine != wanted:
-        raise Problem(f"{binary} is for {machine}, but {target} needs {wanted}")
+        raise ArchiveError(f"{binary} is for {machine}, but {target} needs {wanted}")
     if system not in target:
-        raise Problem(f"{binary} is for {system}, but the target is {target}")
+        raise ArchiveError(f"{binary} is for {system}, but the target is {target}")
     if target.endswith("-musl") and dynamic:
-        raise Problem(
+        raise ArchiveError(
             f"{binary} wants a dynamic linker, but a program for {target} must be static"
         )
     if target.endswith("-gnu"):
         if not dynamic:
-            raise Problem(f"{binary} is static, but the target is {target}")
+            raise ArchiveError(f"{binary} is static, but the target is {target}")
         found = [
             tuple(map(int, version.split(b".")))
             for version in re.findall(rb"GLIBC_(\d+\.\d+)", program)
@@ -101,7 +103,7 @@ def check(target: str, binary: Path, any_glibc: bool = False) -> None:
             newest, oldest = (
                 ".".join(map(str, version)) for version in (max(found), GLIBC)
             )
-            raise Problem(
+            raise ArchiveError(
                 f"{binary} needs glibc {newest}, but {target} promises to run with {oldest}"
             )
 
@@ -135,11 +137,11 @@ def make(target: str, binary: Path, out: Path, any_glibc: bool = False) -> Path:
 def checksums(directory: Path, targets: list[str]) -> Path:
     sums = directory / "SHA256SUMS"
     if not directory.is_dir():
-        raise Problem(f"{directory} is no directory")
+        raise ArchiveError(f"{directory} is no directory")
     wanted = [f"ipybox-{target}.tar.gz" for target in targets if target in ARCHIVED]
     missing = [name for name in wanted if not (directory / name).is_file()]
     if missing:
-        raise Problem(
+        raise ArchiveError(
             f"{directory} lacks {', '.join(missing)}: a release has an archive for each target"
         )
     files = sorted(
@@ -181,7 +183,7 @@ def main() -> int:
             check(arguments.target, arguments.binary, arguments.any_glibc)
         else:
             print(checksums(arguments.directory, TARGETS))
-    except Problem as problem:
+    except ArchiveError as problem:
         print(problem, file=sys.stderr)
         return 1
     return 0

@@ -28,7 +28,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import archive
-from version import Problem, Tree
+from version import ProjectFiles, ReleaseError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,14 +41,14 @@ PLATFORM_TAGS = {
     "x86_64-apple-darwin": r"macosx.*_x86_64",
     "aarch64-apple-darwin": r"macosx.*_arm64",
 }
-# What the bundles are for. Of Linux, the static programs: a bundle cannot distinguish one libc from another.
+# The systems of the bundles. Of Linux, the static programs: a bundle cannot distinguish one libc from another.
 BUNDLES = {
     "x86_64-unknown-linux-musl": "linux-x64",
     "aarch64-unknown-linux-musl": "linux-arm64",
     "x86_64-apple-darwin": "darwin-x64",
     "aarch64-apple-darwin": "darwin-arm64",
 }
-# What Docker calls the machines.
+# The machines by Docker's names.
 IMAGE_PLATFORMS = {
     "x86_64-unknown-linux-gnu": "amd64",
     "aarch64-unknown-linux-gnu": "arm64",
@@ -61,7 +61,7 @@ def run(*command: str | Path, into: Path | None = None) -> None:
     with into.open("w") if into else nullcontext() as output:
         done = subprocess.run(words, cwd=ROOT, stdout=output, check=False)
     if done.returncode != 0:
-        raise Problem(f"`{' '.join(words)}` failed")
+        raise ReleaseError(f"`{' '.join(words)}` failed")
 
 
 def wheel_of(
@@ -79,7 +79,7 @@ def wheel_of(
     found = [path for path in sorted(wheels.glob("*.whl")) if name.fullmatch(path.name)]
     if len(found) != 1:
         there = ", ".join(path.name for path in sorted(wheels.iterdir())) or "nothing"
-        raise Problem(
+        raise ReleaseError(
             f"{wheels} must have one wheel for {target} ({name.pattern}), but has {there}"
         )
     return found[0]
@@ -91,7 +91,7 @@ def take_program(wheel: Path, distribution: str, version: str, out: Path) -> Pat
         try:
             program = file.read(member)
         except KeyError:
-            raise Problem(f"{wheel} has no {member}") from None
+            raise ReleaseError(f"{wheel} has no {member}") from None
     out.parent.mkdir(parents=True)
     out.write_bytes(program)
     out.chmod(0o755)
@@ -109,12 +109,12 @@ def assemble(
     """`glibc` and `mcpb` are options for the scripts that know them."""
     any_glibc = bool(glibc)
     if not wheels.is_dir():
-        raise Problem(f"{wheels} is no directory")
+        raise ReleaseError(f"{wheels} is no directory")
     if out.exists() and any(out.iterdir()):
-        raise Problem(
+        raise ReleaseError(
             f"{out} is not empty: what lies there already would be released too"
         )
-    tree = Tree(ROOT)
+    tree = ProjectFiles(ROOT)
     distribution = tree.names["pypi"].replace("-", "_")
     programs = {}
     for target in targets:
@@ -183,7 +183,7 @@ def main() -> int:
         if unknown := [
             target for target in arguments.targets if target not in archive.TARGETS
         ]:
-            raise Problem(
+            raise ReleaseError(
                 f"unknown targets {', '.join(unknown)}: there are {', '.join(archive.TARGETS)}"
             )
         assemble(
@@ -194,7 +194,7 @@ def main() -> int:
             ["--any-glibc"] if arguments.any_glibc else [],
             ["--mcpb", str(arguments.mcpb.resolve())] if arguments.mcpb else [],
         )
-    except (Problem, archive.Problem, OSError) as problem:
+    except (ReleaseError, archive.ArchiveError, OSError) as problem:
         print(problem, file=sys.stderr)
         return 1
     return 0

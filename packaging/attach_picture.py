@@ -22,7 +22,7 @@ from html import escape
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from smoke import Failure, Session
+from smoke import SessionFailure, SmokeSession
 
 CHARACTER, LINE, MARGIN, BAR = 8.6, 20, 20, 34
 COLUMNS, SECONDS = 78, 60
@@ -37,7 +37,7 @@ PERSON = "sum(revenue.values())"
 SHELL = "!echo ready"
 
 
-class Prompt:
+class AttachedPrompt:
     """`ipybox attach` on a terminal, whose lines are kept as they are seen at last."""
 
     def __init__(self, command: list[str]) -> None:
@@ -56,7 +56,9 @@ class Prompt:
             if ready:
                 self.bytes += os.read(self.terminal, 65536)
             elif time.monotonic() > until:
-                raise Failure(f"the prompt does not show {words!r}: {self.bytes!r}")
+                raise SessionFailure(
+                    f"the prompt does not show {words!r}: {self.bytes!r}"
+                )
 
     def types(self, text: str) -> None:
         os.write(self.terminal, text.encode())
@@ -109,11 +111,11 @@ def hold(command: list[str]) -> list[str]:
             "WARNING",
         ]
         places = ["--workspace", f"{directory}/reports", "--state-dir", state]
-        session = Session([*command, *places, *flags])
+        session = SmokeSession([*command, *places, *flags])
         try:
             session.initialize("picture")
             session.call("execute_ipython_cell", code="1")
-            prompt = Prompt([command[0], "attach", "--state-dir", state])
+            prompt = AttachedPrompt([command[0], "attach", "--state-dir", state])
             prompt.shows("In [2]:")
             session.call("execute_ipython_cell", code=AGENT)
             prompt.shows("In [3]:")
@@ -185,7 +187,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         arguments.out.write_text(draw(hold(arguments.command)), encoding="utf-8")
-    except Failure as failure:
+    except SessionFailure as failure:
         print(f"failed: {failure}", file=sys.stderr)
         return 1
     return 0

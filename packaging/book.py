@@ -24,11 +24,11 @@ INCLUDE = re.compile(r"\{\{#include (\S+)\}\}\s*")
 
 
 class BookError(Exception):
-    """What is wrong with the pages, for whoever writes them."""
+    """The pages are wrong. The message is for their author."""
 
 
 @dataclass(frozen=True)
-class Page:
+class BookPage:
     """A line of the summary."""
 
     title: str
@@ -70,7 +70,7 @@ def pages():
         if line.startswith("# "):
             part = line[2:]
         elif link := re.fullmatch(r"\s*(?:- )?\[(.+)\]\((.+)\)", line):
-            found.append(Page(link[1], link[2], part))
+            found.append(BookPage(link[1], link[2], part))
         elif line.strip():
             raise BookError(f"docs/SUMMARY.md: neither a part nor a page: {line}")
     return found
@@ -95,7 +95,7 @@ def outside_of_code(text, change):
 
 
 def link_in_book(target, source, places):
-    """Where `target`, written in `source`, leads in the book. `places` are the pages by the file that is their text."""
+    """The link in the book for `target`, which is written in `source`. `places` are the pages by the file that is their text."""
     directory = PurePosixPath(places[source]).parent
     path, mark, anchor = target.partition("#")
     if not path or re.match(r"[a-z][a-z+.-]*:", path):

@@ -7,7 +7,7 @@
     packaging/publish.py image DIR
     packaging/publish.py registry FILE
 
-`crate` publishes the package of this directory's Cargo.toml by `cargo`. `npm` publishes the packed packages (*.tgz)
+`crate` publishes the packages of the workspace by `cargo`, first the one that the other depends on. `npm` publishes the packed packages (*.tgz)
 in a directory by `npm`, those of the platforms first, and the one that depends on them when they can be seen.
 `release` makes a release of an existing tag by `gh`: a draft that gets the directory's files, and is made public with
 all of them. `image` tags the images whose digests name the directory's files as one, by `docker buildx`. `registry`
@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from version import Problem, Tree
+from version import ProjectFiles, ReleaseError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -43,7 +43,7 @@ POLL_SECONDS = 5
 def run(*command: str, cwd: Path | None = None) -> None:
     print("$", *command, flush=True)
     if subprocess.run(command, cwd=cwd, check=False).returncode != 0:
-        raise Problem(f"`{' '.join(command)}` failed")
+        raise ReleaseError(f"`{' '.join(command)}` failed")
 
 
 def ask(*command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -69,17 +69,22 @@ def crate_is_published(name: str, version: str) -> bool:
         return True
     if "could not find" in answer.stderr:
         return False
-    raise Problem(
+    raise ReleaseError(
         f"cannot learn whether {name} {version} is published: {answer.stderr.strip()}"
     )
 
 
 def crate(dry_run: bool) -> None:
-    tree = Tree(ROOT)
-    if crate_is_published(tree.crate, tree.version):
-        print(f"{tree.crate} {tree.version} is published already")
-        return
-    run("cargo", "publish", "--locked", *(["--dry-run"] if dry_run else []), cwd=ROOT)
+    tree = ProjectFiles(ROOT)
+    left = []
+    for name in [*tree.libraries, tree.crate]:
+        if crate_is_published(name, tree.version):
+            print(f"{name} {tree.version} is published already")
+        else:
+            left += ["--package", name]
+    if left:
+        dry = ["--dry-run"] if dry_run else []
+        run("cargo", "publish", "--locked", *left, *dry, cwd=ROOT)
 
 
 # npm
@@ -102,7 +107,7 @@ class Packed:
             except KeyError:
                 member = None
             if member is None:
-                raise Problem(
+                raise ReleaseError(
                     f"{file} has no package/package.json: no package that `npm pack` wrote"
                 )
             manifest = json.load(member)
@@ -132,7 +137,7 @@ class Packed:
             return json.loads(answer.stdout) if answer.stdout.strip() else None
         if "E404" in answer.stderr or "E404" in answer.stdout:
             return None
-        raise Problem(
+        raise ReleaseError(
             f"cannot learn whether {self} is published: {answer.stderr.strip()}"
         )
 
@@ -140,11 +145,11 @@ class Packed:
 def npm(directory: Path, dry_run: bool) -> None:
     packages = [Packed.read(file) for file in sorted(directory.glob("*.tgz"))]
     if not packages:
-        raise Problem(f"{directory} has no packed packages (*.tgz)")
+        raise ReleaseError(f"{directory} has no packed packages (*.tgz)")
     there = {package.name for package in packages}
     for package in packages:
         if missing := sorted(package.dependencies - there):
-            raise Problem(
+            raise ReleaseError(
                 f"{package} depends on {', '.join(missing)}, not to be found in {directory}"
             )
     # Nothing depends on the packages without dependencies but those that come after them.
@@ -157,7 +162,7 @@ def npm(directory: Path, dry_run: bool) -> None:
 
 
 def publish_to_npm(package: Packed, dry_run: bool) -> bool:
-    """Whether it was published now."""
+    """Publishes it, unless it is published already. True if it was published now."""
     published = package.published()
     if published is None:
         arguments = ["--access", "public", *(["--dry-run"] if dry_run else [])]
@@ -175,7 +180,7 @@ def wait_until_seen(package: Packed) -> None:
     until = time.monotonic() + SEEN_SECONDS
     while package.published() is None:
         if time.monotonic() > until:
-            raise Problem(
+            raise ReleaseError(
                 f"{package} was published, but cannot be seen after {SEEN_SECONDS} seconds; run this again"
             )
         time.sleep(POLL_SECONDS)
@@ -187,14 +192,14 @@ def wait_until_seen(package: Packed) -> None:
 def release(tag: str, directory: Path, notes: Path) -> None:
     files = sorted(str(path) for path in directory.iterdir() if path.is_file())
     if not files:
-        raise Problem(f"{directory} has no files to release")
+        raise ReleaseError(f"{directory} has no files to release")
     seen = ask("gh", "release", "view", tag, "--json", "isDraft")
     if seen.returncode == 0 and not json.loads(seen.stdout)["isDraft"]:
         print(f"{tag} is released already")
         return
     if seen.returncode != 0:
         if "not found" not in seen.stderr:
-            raise Problem(
+            raise ReleaseError(
                 f"cannot learn whether {tag} is released: {seen.stderr.strip()}"
             )
         run(
@@ -217,13 +222,13 @@ def release(tag: str, directory: Path, notes: Path) -> None:
 
 
 def image(directory: Path) -> None:
-    tree = Tree(ROOT)
+    tree = ProjectFiles(ROOT)
     name = tree.names["image"]
     digests = sorted(path.name for path in directory.iterdir())
     if len(digests) != 2 or not all(
         re.fullmatch("[0-9a-f]{64}", digest) for digest in digests
     ):
-        raise Problem(
+        raise ReleaseError(
             f"{directory} must have a file for each of the two machines, named by the digest of its image"
         )
     tag = f"{name}:{tree.version}"
@@ -232,7 +237,9 @@ def image(directory: Path) -> None:
         print(f"{tag} is published already")
         return
     if "not found" not in seen.stderr:
-        raise Problem(f"cannot learn whether {tag} is published: {seen.stderr.strip()}")
+        raise ReleaseError(
+            f"cannot learn whether {tag} is published: {seen.stderr.strip()}"
+        )
     images = [f"{name}@sha256:{digest}" for digest in digests]
     run(
         "docker",
@@ -257,7 +264,7 @@ def registry(file: Path) -> None:
     print(output)
     if answer.returncode != 0:
         if "duplicate version" not in output:
-            raise Problem(f"`mcp-publisher publish {file}` failed")
+            raise ReleaseError(f"`mcp-publisher publish {file}` failed")
         print("the version is published already")
 
 
@@ -289,7 +296,7 @@ def main() -> int:
             image(arguments.directory)
         else:
             registry(arguments.file)
-    except (Problem, OSError) as problem:
+    except (ReleaseError, OSError) as problem:
         print(problem, file=sys.stderr)
         return 1
     return 0

@@ -70,7 +70,7 @@ SECTIONS = {
 
 
 class DocstringError(Exception):
-    """What is wrong with the library's docstrings."""
+    """The library's docstrings are wrong."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Entry:
     text: str
     members: list["Entry"] = field(default_factory=list)
     arguments: dict[str, str] = field(default_factory=dict)
-    """Where a signature has several lines: its parameters as they are written, by name, with `*` among them."""
+    """The parameters of a signature of several lines, as they are written, by name, with `*` among them."""
 
     @property
     def constructor_text(self):
@@ -212,7 +212,7 @@ class Reference:
         return "\n".join(parts)
 
     def introduction(self):
-        """What comes before the sections, with the names that only their modules have."""
+        """The text before the sections, with the names that only their modules have."""
         every = {one.name for entries in self.entries.values() for one in entries}
         *names, last = sorted(every - set(self.files[PACKAGE].names))
         listed = f"{', '.join(f'`{name}`' for name in names)} and `{last}`"
@@ -277,7 +277,7 @@ class Reference:
 
 
 def signature(file, node, name):
-    """How a name is written in code, with types and defaults."""
+    """A name as it is written in code, with types and defaults."""
     if isinstance(node, ast.Assign):
         return f"{name} = {file.segment(node.value)}"
     if isinstance(node, ast.ClassDef):

@@ -22,7 +22,7 @@ from html import escape
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from smoke import Failure, Session
+from smoke import SessionFailure, SmokeSession
 
 FIRST = """\
 from mcptools.time import convert_time, get_current_time
@@ -42,7 +42,7 @@ SECOND = "max(noon, key=noon.get), here.is_dst"
 CHARACTER, LINE, MARGIN, BAR = 8.6, 20, 20, 34
 COLUMNS = 78
 
-# When things appear, in seconds: slower than the session, for those who read along.
+# The times at which things appear, in seconds: slower than the session, for those who read along.
 CODE_LINE, ANSWER, PAUSE = 0.16, 0.35, 1.1
 
 STYLE = """\
@@ -109,7 +109,7 @@ def hold(command: list[str], server: str) -> list[Line]:
             "--state-dir",
             f"{directory}/state",
         ]
-        session = Session([*command, *places, "--log-level", "WARNING"])
+        session = SmokeSession([*command, *places, "--log-level", "WARNING"])
         try:
             session.initialize("recording")
             lines = [
@@ -141,7 +141,7 @@ def plain(text: str) -> str:
 
 def draw(lines: list[Line]) -> str:
     if wide := [plain(line.text) for line in lines if len(plain(line.text)) > COLUMNS]:
-        raise Failure(f"these lines are wider than the picture: {wide}")
+        raise SessionFailure(f"these lines are wider than the picture: {wide}")
     width = round(COLUMNS * CHARACTER + 2 * MARGIN)
     height = BAR + MARGIN + len(lines) * LINE + MARGIN // 2
     description = escape(" / ".join(plain(line.text) for line in lines if line.text))
@@ -186,7 +186,7 @@ def main() -> int:
             hold([program, *arguments.ipybox[1:]], str(arguments.server.resolve()))
         )
         arguments.out.write_text(picture, encoding="utf-8")
-    except (Failure, OSError, json.JSONDecodeError) as failure:
+    except (SessionFailure, OSError, json.JSONDecodeError) as failure:
         print(failure, file=sys.stderr)
         return 1
     print(f"{arguments.out}: {len(picture.encode()):,} bytes")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether a built ipybox works on this machine: a session as a client holds it, with a kernel and a tool.
+"""Checks that a built ipybox works on this machine: a session as a client holds it, with a kernel and a tool.
 
     packaging/smoke.py [--version 0.1.0] -- target/release/ipybox [ARGUMENT …]
 
@@ -26,11 +26,11 @@ ANSWER_SECONDS = 1800
 END_SECONDS = 120
 
 
-class Failure(Exception):
-    """What was seen instead of what should be."""
+class SessionFailure(Exception):
+    """The program did something else than it should."""
 
 
-class Session:
+class SmokeSession:
     """A client of the server `command`, over its stdin and stdout."""
 
     def __init__(self, command: list[str]) -> None:
@@ -62,15 +62,15 @@ class Session:
             try:
                 line = self.lines.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
-                raise Failure(
+                raise SessionFailure(
                     f"no answer to {method} within {ANSWER_SECONDS} seconds"
                 ) from None
             if not line:
-                raise Failure(f"the server ended before it answered {method}")
+                raise SessionFailure(f"the server ended before it answered {method}")
             message = json.loads(line)
             if message.get("id") == self.count:
                 if "error" in message:
-                    raise Failure(f"{method}: {message['error']}")
+                    raise SessionFailure(f"{method}: {message['error']}")
                 return message["result"]
 
     def initialize(self, name: str) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Session:
         result = self.request("tools/call", {"name": tool, "arguments": arguments})
         text = "\n".join(block.get("text", "") for block in result["content"])
         if result.get("isError"):
-            raise Failure(f"{tool}: {text}")
+            raise SessionFailure(f"{tool}: {text}")
         return text
 
     def end(self) -> int:
@@ -97,7 +97,7 @@ class Session:
         try:
             return self.process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            raise Failure(
+            raise SessionFailure(
                 f"still running {END_SECONDS} seconds after its input ended"
             ) from None
 
@@ -109,7 +109,7 @@ class Session:
 
 def expect(found: str, wanted: str) -> None:
     if wanted not in found:
-        raise Failure(f"{wanted!r} is not in {found!r}")
+        raise SessionFailure(f"{wanted!r} is not in {found!r}")
 
 
 def play(command: list[str], version: str | None, directory: Path) -> None:
@@ -133,7 +133,7 @@ def play(command: list[str], version: str | None, directory: Path) -> None:
         ]
         return [*command[1:], *places, "--log-level", "WARNING"]
 
-    session = Session([command[0], *arguments("workspace")])
+    session = SmokeSession([command[0], *arguments("workspace")])
     try:
         expect(session.initialize("smoke")["serverInfo"]["version"], version or "")
         step("a session is initialized")
@@ -146,7 +146,7 @@ def play(command: list[str], version: str | None, directory: Path) -> None:
             "reset",
         }
         if not wanted <= tools:
-            raise Failure(f"the tools are {sorted(tools)}")
+            raise SessionFailure(f"the tools are {sorted(tools)}")
         step("the four tools are listed")
 
         expect(
@@ -178,7 +178,7 @@ def play(command: list[str], version: str | None, directory: Path) -> None:
 
         status = session.end()
         if status != 0:
-            raise Failure(f"the exit status is {status}")
+            raise SessionFailure(f"the exit status is {status}")
         step("the server ends with its input, exit status 0")
     finally:
         session.kill()
@@ -200,7 +200,7 @@ def main() -> int:
     ) as directory:
         try:
             play([program, *options.ipybox[1:]], options.version, Path(directory))
-        except (Failure, OSError, subprocess.CalledProcessError) as failure:
+        except (SessionFailure, OSError, subprocess.CalledProcessError) as failure:
             print(f"FAILED: {failure}", file=sys.stderr)
             return 1
     return 0

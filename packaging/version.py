@@ -37,7 +37,7 @@ PLATFORMS = [
 ]
 PLUGINS = ["codeact-default", "codeact-sandbox", "codeact-docker"]
 
-# What is not searched for mentions: history, what others wrote, what tests compare on purpose.
+# Files that are not searched for mentions: history, texts of others, texts that tests compare on purpose.
 UNSEARCHED_DIRECTORIES = {
     ".git",
     "target",
@@ -65,7 +65,7 @@ SEARCHED_ENDINGS = {
 
 @dataclass(frozen=True)
 class Claim:
-    """What a place in a file says, and what it should."""
+    """A value in a file, and the one that should be there."""
 
     file: str
     place: str
@@ -79,15 +79,15 @@ class Claim:
         return f"{self.file}: {self.place} is {show(self.found)}, but should be {show(self.wanted)}"
 
 
-class Problem(Exception):
-    """What cannot be done, reported to whoever ran the script."""
+class ReleaseError(Exception):
+    """A step of a release cannot be done. The message is for the user of the script."""
 
 
 def show(value: object) -> str:
     return "missing" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-class Tree:
+class ProjectFiles:
     """The files of the project, and what Cargo.toml says they should agree on."""
 
     def __init__(self, root: Path) -> None:
@@ -96,12 +96,14 @@ class Tree:
         self.version = self.find(
             manifest,
             "Cargo.toml",
-            rf'(?ms)^\[package\]$.*?^version = "({NUMBER})"$',
+            rf'(?ms)^\[workspace\.package\]$.*?^version = "({NUMBER})"$',
             "version",
         )
         self.crate = self.find(
             manifest, "Cargo.toml", r'(?ms)^\[package\]$.*?^name = "([^"]+)"$', "name"
         )
+        # In the order in which they are published, before the crate that depends on them.
+        self.libraries = [f"{self.crate}-codegen", f"{self.crate}-team"]
         self.repository = self.find(
             manifest, "Cargo.toml", r'(?m)^repository = "([^"]+)"$', "repository"
         )
@@ -121,7 +123,7 @@ class Tree:
             "plugins",
         ]:
             if name not in self.names:
-                raise Problem(
+                raise ReleaseError(
                     f"Cargo.toml: `{name}` is missing in [package.metadata.names]"
                 )
 
@@ -129,7 +131,9 @@ class Tree:
         try:
             return (self.root / file).read_text(encoding="utf-8")
         except FileNotFoundError:
-            raise Problem(f"{file}: there is no such file in {self.root}") from None
+            raise ReleaseError(
+                f"{file}: there is no such file in {self.root}"
+            ) from None
 
     def write(self, file: str, text: str) -> None:
         (self.root / file).write_text(text, encoding="utf-8")
@@ -138,18 +142,18 @@ class Tree:
         try:
             return json.loads(self.read(file))
         except json.JSONDecodeError as error:
-            raise Problem(f"{file}: not JSON: {error}") from None
+            raise ReleaseError(f"{file}: not JSON: {error}") from None
 
     @staticmethod
     def find(text: str, file: str, pattern: str, what: str) -> str:
         found = re.search(pattern, text)
         if not found:
-            raise Problem(f"{file}: no {what} found, looked for /{pattern}/")
+            raise ReleaseError(f"{file}: no {what} found, looked for /{pattern}/")
         return found[1]
 
-    # Where versions and names are, file by file.
+    # The places of versions and names, file by file.
 
-    def claims(self) -> Iterator[Claim | Problem]:
+    def claims(self) -> Iterator[Claim | ReleaseError]:
         """A file that is missing or no JSON is a problem among the others, so that all are reported at once."""
         for room in [
             self.of_cargo_lock,
@@ -163,22 +167,23 @@ class Tree:
         ]:
             try:
                 yield from room()
-            except Problem as problem:
+            except ReleaseError as problem:
                 yield problem
         for mention in self.mentions():
             yield mention.claim(self.version)
 
     def of_cargo_lock(self) -> Iterator[Claim]:
-        found = re.search(
-            rf'(?m)^name = "{self.crate}"\nversion = "([^"]+)"$',
-            self.read("Cargo.lock"),
-        )
-        yield Claim(
-            "Cargo.lock",
-            f"the version of `{self.crate}`",
-            found and found[1],
-            self.version,
-        )
+        for name in [self.crate, *self.libraries]:
+            found = re.search(
+                rf'(?m)^name = "{name}"\nversion = "([^"]+)"$',
+                self.read("Cargo.lock"),
+            )
+            yield Claim(
+                "Cargo.lock",
+                f"the version of `{name}`",
+                found and found[1],
+                self.version,
+            )
 
     def of_npm(self) -> Iterator[Claim]:
         file = "npm-wrapper/package.json"
@@ -287,7 +292,7 @@ class Tree:
         names = {key: re.escape(value) for key, value in self.names.items()}
         crate = re.escape(self.crate)
         file_name = re.escape(self.names["pypi"].replace("-", "_"))
-        # What stands before a version of ours.
+        # The text before a version of ours.
         before = re.compile(
             "(?:"
             + "|".join(
@@ -303,7 +308,7 @@ class Tree:
                     # https://github.com/ipybox-rs/ipybox/releases/download/v0.1.0/…, releases/tag/v0.1.0
                     r"releases/(?:download|tag)/v",
                     # ipybox = "0.1", ipybox = { version = "0.1", … }
-                    rf'(?<![\w-]){crate} = (?:\{{[^}}]*?version = )?"',
+                    rf'(?<![\w-]){crate}(?:-codegen|-team)? = (?:\{{[^}}]*?version = )?"',
                     # ipybox 0.1.0 (what `--version` prints)
                     rf"(?<![\w./@-]){crate} ",
                     r'org\.opencontainers\.image\.version="?',
@@ -354,10 +359,15 @@ class Tree:
                 text = text[:start] + mention.spelt(version) + text[end:]
             self.write(file, text)
         self.replace(
-            "Cargo.toml", rf'(?ms)(^\[package\]$.*?^version = ")({NUMBER})"', version
+            "Cargo.toml",
+            rf'(?ms)(^\[workspace\.package\]$.*?^version = ")({NUMBER})"',
+            version,
         )
         self.replace(
-            "Cargo.lock", rf'(?m)(^name = "{self.crate}"\nversion = ")([^"]+)"', version
+            "Cargo.lock",
+            rf'(?m)(^name = "{self.crate}(?:-codegen|-team)?"\nversion = ")([^"]+)"',
+            version,
+            3,
         )
         if re.search(r'(?m)^version = "', self.read("pyproject.toml")):
             self.replace(
@@ -393,7 +403,7 @@ class Tree:
             pattern, lambda found: f'{found[1]}{version}"', self.read(file)
         )
         if replaced != count:
-            raise Problem(
+            raise ReleaseError(
                 f"{file}: {replaced} instead of {count} places match /{pattern}/"
             )
         self.write(file, text)
@@ -407,7 +417,7 @@ class Tree:
             r"(?m)^## Unreleased$", f"## Unreleased\n\n## {version} - {today}", text
         )
         if replaced != 1:
-            raise Problem(
+            raise ReleaseError(
                 "CHANGELOG.md: there must be one section `## Unreleased`, which becomes the version's"
             )
         self.write("CHANGELOG.md", text)
@@ -420,7 +430,7 @@ class Tree:
         )
         if not found or not found[1].strip():
             hint = f"`packaging/version.py set {self.version}` makes it of `Unreleased`"
-            raise Problem(
+            raise ReleaseError(
                 f"CHANGELOG.md: no section `## {self.version} - YEAR-MONTH-DAY` with text; {hint}"
             )
         return found[1].strip() + "\n"
@@ -443,12 +453,12 @@ class Mention:
         return Claim(self.file, f"line {self.line}", self.found, self.spelt(version))
 
 
-def check(tree: Tree, tag: str | None) -> None:
+def check(tree: ProjectFiles, tag: str | None) -> None:
     claims = list(tree.claims())
     wrong = [
         str(claim)
         for claim in claims
-        if isinstance(claim, Problem) or not claim.holds()
+        if isinstance(claim, ReleaseError) or not claim.holds()
     ]
     if tag is not None:
         if tag != f"v{tree.version}":
@@ -457,11 +467,11 @@ def check(tree: Tree, tag: str | None) -> None:
             )
         try:
             tree.notes()
-        except Problem as problem:
+        except ReleaseError as problem:
             wrong.append(str(problem))
     if wrong:
         hint = f"hint: `packaging/version.py set {tree.version}` writes the version everywhere; names are fixed by hand"
-        raise Problem("\n".join([*wrong, hint]))
+        raise ReleaseError("\n".join([*wrong, hint]))
     files = len({claim.file for claim in claims if isinstance(claim, Claim)})
     print(f"{tree.version} and its names: {len(claims)} places in {files} files agree")
 
@@ -480,21 +490,21 @@ def main() -> int:
     commands.add_parser("notes")
     arguments = parser.parse_args()
     try:
-        tree = Tree(arguments.root)
+        tree = ProjectFiles(arguments.root)
         if arguments.command == "check":
             check(tree, arguments.tag)
         elif arguments.command == "set":
             if not re.fullmatch(NUMBER, arguments.version):
-                raise Problem(
+                raise ReleaseError(
                     f"`{arguments.version}` is no version: three numbers are, as in 1.2.3"
                 )
             tree.set(arguments.version)
-            check(Tree(arguments.root), tag=None)
+            check(ProjectFiles(arguments.root), tag=None)
         elif arguments.command == "show":
             print(tree.version)
         else:
             print(tree.notes(), end="")
-    except Problem as problem:
+    except ReleaseError as problem:
         print(problem, file=sys.stderr)
         return 1
     return 0

@@ -13,4 +13,4 @@ struct RemoteKernels;
 struct RustLibrary;
 
 #[doc = include_str!("../docs/sandbox.md")]
-struct Sandbox;
+struct SandboxGuide;

@@ -59,6 +59,8 @@
 //!
 //! `cli`, on by default, is for the program `ipybox` alone. Turn it off for a library: `default-features = false`.
 //!
+//! `views`, on by default too, has MCP clients show tables and plots (MCP Apps), and saves plots as pages: 2 MB of JavaScript.
+//!
 //! `otel`, on by default too, has sessions make spans and metrics by the global providers of the crate `opentelemetry`; see
 //! `docs/telemetry.md`.
 //!
@@ -96,22 +98,25 @@ pub use faces::{json_rpc, lasting};
 pub use ground::env;
 #[doc(hidden)]
 pub use ground::telemetry;
-pub use tools::codegen;
+pub use ipybox_codegen as codegen;
 
 pub use approval::provenance::{Found, Label, Origin, Provenance, UnknownLabel};
 #[doc(hidden)]
-pub use approval::provenance::{Labels, Memory as ProvenanceMemory};
+pub use approval::provenance::{ProvenanceMemory, ServerLabels};
 pub use approval::{
-    ApprovalRequest, AuditContents, AuditError, Batch as ApprovalBatch, Effect as ApprovalEffect, GivenGrant,
-    Grant, GrantLife, GrantPattern, OutsideGrant, Policy as ApprovalPolicy,
-    PolicyError as ApprovalPolicyError, Target, ToolAnnotations,
+    ApprovalBatch, ApprovalEffect, ApprovalPolicy, ApprovalRequest, AuditContents, AuditError, GivenGrant,
+    Grant, GrantLife, GrantPattern, OutsideGrant, PolicyError as ApprovalPolicyError, Target,
+    ToolAnnotations,
 };
 #[doc(hidden)]
-pub use approval::{AuditFilter, AuditReport, AuditReview, NoAuditHead, rfc3339_seconds};
+pub use approval::{
+    AuditFilter, AuditReport, AuditReview, CommandLog, NoAuditHead, SettleAction, SettledFiles,
+    rfc3339_seconds,
+};
 pub use config::{
-    ApprovalMode, ApprovalSettings, AuditSettings, Config, Error as ConfigError, Images, KernelSettings,
-    NotebookSettings, RemoteSettings, ResourceLinks, SandboxBackend, SandboxSettings, Settings,
-    ToolServerSettings, UnusableNotebook,
+    ApprovalMode, ApprovalSettings, AuditSettings, ChangesMode, Config, Error as ConfigError, Images,
+    KernelSettings, NotebookSettings, RemoteHeader, RemoteHeaderValue, RemoteSettings, ResourceLinks,
+    SandboxBackend, SandboxSettings, SessionLimits, Settings, ToolServerSettings, UnusableNotebook,
 };
 #[doc(hidden)]
 pub use config::{WorkspacePolicy, state_directory};
@@ -125,9 +130,18 @@ pub use faces::people::page;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use ground::process::raise_descriptors;
+#[doc(hidden)]
+pub use ground::process::{LimitUse, user_group};
 pub use ground::text::describe;
 #[doc(hidden)]
-pub use ground::text::{Emphasis, printed};
+pub use ground::text::{Emphasis, one_line, printed};
+#[doc(hidden)]
+pub use ground::web::http_client;
+#[doc(hidden)]
+pub use kernels::changes::{
+    AppliedChanges, ApplyDoubts, ChangeMark, ChangedCopies, ChangedCopy, CopyAudit, CopySummary, FileChange,
+    FileChangeKind, FileChanges, NoChangedCopy, RefusedChange,
+};
 #[doc(hidden)]
 pub use kernels::kernel::{sandbox_exec, sandbox_gateway};
 pub use kernels::sandbox::{
@@ -144,7 +158,7 @@ pub use tools::registry::{
     KnownServer, KnownServerError, KnownServers, LoginState, OpenPage, SearchError, SearchIndex, search,
 };
 #[doc(hidden)]
-pub use tools::servers::{SearchDetail, SearchQuery};
+pub use tools::servers::SearchQuery;
 pub use tools::tool_server::{
     ApprovalClient, ApprovalClientError, Error as ToolServerError, ToolResult, ToolRunner, ToolRunnerError,
     ToolServer, ToolServerBuilder,

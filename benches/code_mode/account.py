@@ -1,4 +1,4 @@
-"""What a conversation with tools costs, in tokens, turns and seconds.
+"""The costs of a conversation with tools, in tokens, turns and seconds.
 
 A model that is called through an interface without memory is sent everything again at each of its turns: the definitions
 of the tools, the task, and all calls and results so far. The figures follow from that:

@@ -23,7 +23,7 @@ OUTPUT_CHARS = 100_000
 
 
 class Misfit(Exception):
-    """What a script says no longer fits what the servers do."""
+    """A script no longer fits the answers of the servers."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool answers."""
+    """The answer of a tool."""
 
     text: str
     failed: bool
@@ -142,7 +142,7 @@ class Arm:
             }
 
     def log(self, started):
-        """Where a server writes what is no part of the protocol."""
+        """The file that a server writes its log to."""
         log = Path(started.env["CODE_MODE_LOG"])
         return self.stack.enter_context(log.open("a"))
 

@@ -19,11 +19,11 @@ NAME = "postgres"
 CATEGORY = "tasks/postgres/standard/security"
 TASKS = ("rls_business_access", "user_permission_audit")
 USER = "nobody"
-"""Who runs the database if we are root, as which PostgreSQL does not start."""
+"""The user who runs the database if we are root, as which PostgreSQL does not start."""
 
 
 def programs():
-    """Where PostgreSQL's programs are: distributions leave `initdb` out of PATH."""
+    """The directory of PostgreSQL's programs: distributions leave `initdb` out of PATH."""
     found = shutil.which("initdb")
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not found and not places:

@@ -23,13 +23,13 @@ EVERY_SERVER = (
 
 
 def environment(directory):
-    """What a server needs of ours, and where it writes what is no part of the protocol."""
+    """The environment that a server needs of ours, and the file that it writes its log to."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return {**kept, "CODE_MODE_LOG": str(Path(directory) / "servers.log")}
 
 
 def servers(names, effects):
-    """How the servers are started."""
+    """The commands that start the servers."""
     program = str(SERVERS / "office.py")
     return Servers(
         {
@@ -44,7 +44,7 @@ def servers(names, effects):
 
 
 def changes(effects):
-    """What has changed, without what was refused, in an order of its own."""
+    """The changes without those that were refused, in an order of their own."""
     lines = effects.read_text().splitlines() if effects.exists() else []
     found = [change for change in map(json.loads, lines) if change["kind"] != "refused"]
     return sorted(found, key=lambda change: json.dumps(change, sort_keys=True))

@@ -54,7 +54,7 @@ def prepared(directory, name):
 
 
 async def rows(program, directory, count, file=FILE):
-    """What became of each run."""
+    """The outcome of each run."""
     runs = read(file)
     for run in runs:
         if run.task not in BY_NAME:

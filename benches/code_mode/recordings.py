@@ -90,7 +90,7 @@ async def play(run, arm, task):
 
 
 def no_longer_fits(call, definitions):
-    """Why the tool no longer takes a call."""
+    """The reason for which the tool no longer takes a call."""
     if call.tool not in definitions:
         return f"there is no tool `{call.tool}` any more"
     # What failed then may have failed because of its arguments.
@@ -104,7 +104,7 @@ def no_longer_fits(call, definitions):
 
 
 def other_answer(call, answer):
-    """How an answer differs."""
+    """The difference between two answers."""
     if call.answer is None:
         return None
     if answer.failed != call.failed:
@@ -115,7 +115,7 @@ def other_answer(call, answer):
 
 
 def normal(text):
-    """Whether JSON has spaces, and the order of its keys, is no difference."""
+    """The JSON of an answer, else its text: spaces and the order of keys make no difference."""
     try:
         return json.loads(text)
     except ValueError:

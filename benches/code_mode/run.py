@@ -165,7 +165,7 @@ async def main():
 
 
 def summary(rows):
-    """What was found, in a line."""
+    """The findings, in a line."""
     played = [row for row in rows if "misfits" in row]
     if not played:
         return f"{len(rows)} replays, every end state verified"

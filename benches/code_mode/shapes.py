@@ -23,7 +23,7 @@ class Shape:
     needs: tuple[str, ...]
     """The servers that it needs."""
     search: tuple[str, ...]
-    """What a model that sees no definitions searches for, to learn how tools are called; one for each tool."""
+    """The searches of a model that sees no definitions, to learn how tools are called; one for each tool."""
     tools: tuple[str, ...]
     """The tools that the searches have to find."""
     direct: object
@@ -33,14 +33,14 @@ class Shape:
     effects: object
     """The changes, in any order, and without refusals."""
     hybrid: str
-    """What an agent with both ways does best: `direct` or `code`."""
+    """The better way for an agent that has both: `direct` or `code`."""
 
 
 def look_up(shape):
     """The cell by which a model learns how the tools are called, and what they return."""
     lines = ["from mcptools import search"]
     for query in shape.search:
-        lines.append(f"print(search({query!r}, detail='module', limit=1))")
+        lines.append(f"print(search({query!r}, limit=1))")
     return "\n".join(lines)
 
 
@@ -250,7 +250,7 @@ REASON = "overdue and waiting"
 
 
 def joined(customers, invoices, tickets):
-    """Who of some customers has an overdue invoice above the limit and an urgent ticket."""
+    """The customers who have an overdue invoice above the limit and an urgent ticket."""
     ids = {customer["id"] for customer in customers}
     owing = {
         invoice["customer_id"] for invoice in invoices if invoice["amount"] > LIMIT

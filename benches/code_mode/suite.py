@@ -1,4 +1,4 @@
-"""What the suites of others have in common: a server of their tools, tasks of calls, and the arms that replay them."""
+"""The common part of the suites of others: a server of their tools, tasks of calls, and the arms that replay them."""
 
 import asyncio
 import json
@@ -107,7 +107,7 @@ def search_for(names):
     lines = ["from mcptools import search"]
     for name in names:
         query = name.replace("_", " ")
-        lines.append(f"print(search({query!r}, detail='module', limit=1))")
+        lines.append(f"print(search({query!r}, limit=1))")
     return "\n".join(lines)
 
 
@@ -169,7 +169,7 @@ class Replay:
 
 
 def transcript(talk):
-    """What was called, and answered."""
+    """The calls and their answers."""
     return "\n".join(
         f"  {call.written()[:300]}\n    {answer.text[:300]}"
         for turn in talk.calls

@@ -47,7 +47,7 @@ def office_sent(rows):
 
 
 def office_parts(rows):
-    """What the tokens are, and how long the tools took."""
+    """The tokens by kind, and the seconds of the tools."""
     lines = []
     for (_, task), ways in of_tasks(rows).items():
         direct, code = ways["direct"], ways["ipybox"]

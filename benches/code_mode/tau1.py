@@ -51,7 +51,7 @@ def read(suite):
 
 
 async def rows(suite, program, directory, count):
-    """What became of each run."""
+    """The outcome of each run."""
     async with tools(NAME, "tau1.py", directory, suite) as server:
         place = Path(directory) / "direct"
         place.mkdir()

@@ -20,7 +20,7 @@ const PACKAGE = dirname(__dirname);
 
 const RELEASES = 'https://github.com/ipybox-rs/ipybox/releases';
 
-// What loads a program that is linked to one C library or the other.
+// The loaders of programs that are linked to one C library or the other.
 const LOADERS = {
   arm64: { glibc: '/lib/ld-linux-aarch64.so.1', musl: '/lib/ld-musl-aarch64.so.1' },
   x64: { glibc: '/lib64/ld-linux-x86-64.so.2', musl: '/lib/ld-musl-x86_64.so.1' },
@@ -31,7 +31,7 @@ function fail(code, lines) {
   process.exitCode = code;
 }
 
-// Whether this is a system of glibc. Where both loaders are, musl may only pretend to be glibc (Alpine's gcompat), and
+// True on a system of glibc. Where both loaders are, musl may only pretend to be glibc (Alpine's gcompat), and
 // the binary for musl needs neither.
 function hasGlibc() {
   const { glibc, musl } = LOADERS[process.arch];

@@ -57,7 +57,7 @@ def main():
     (place,) = (state / "workspaces").iterdir()
     destination.mkdir(parents=True)
     (destination / "kernel.place").write_text(f"{place}\n")
-    # What unpacks has a uid of its own.
+    # The user who unpacks has a uid of its own.
     options = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--zstd"]
     archive = destination / "kernel.tar.zst"
     subprocess.run(

@@ -15,11 +15,11 @@ TOOLS = ((92, 178, 146), (236, 178, 72), (108, 156, 222))
 UNIT = 64
 """The drawing's own coordinates go from 0 to this."""
 SAMPLES = 4
-"""How many points a pixel's colour is averaged from, along each side."""
+"""The number of points that a pixel's colour is averaged from, along each side."""
 
 
 def rounded(x, y, box, radius):
-    """Whether the point is in a box with round corners."""
+    """True if the point is in a box with round corners."""
     left, top, right, bottom = box
     if not (left <= x <= right and top <= y <= bottom):
         return False
@@ -29,7 +29,7 @@ def rounded(x, y, box, radius):
 
 
 def on_line(x, y, start, end, width):
-    """Whether the point is on a line with round ends."""
+    """True if the point is on a line with round ends."""
     (ax, ay), (bx, by) = start, end
     length = (bx - ax) ** 2 + (by - ay) ** 2
     along = max(0, min(1, ((x - ax) * (bx - ax) + (y - ay) * (by - ay)) / length))

@@ -61,7 +61,7 @@ function options() {
   return { ...values, out: resolve(values.out) };
 }
 
-// What the bundle consists of.
+// The files of the bundle.
 function stage(directory, binary, target) {
   checkProgram(binary, target);
   const manifest = JSON.parse(readFileSync(join(here, "manifest.json"), "utf8"));

@@ -16,14 +16,14 @@ TARGET = ROOT / "target/order"
 TOOLS = ROOT / "target/test-tools"
 
 sys.path.insert(0, str(ROOT / "packaging"))
-from smoke import Session
+from smoke import SmokeSession
 
 SESSIONS = 4
 
 BUILD = ["cargo", "build", "--release", "--locked", "--bin", "ipybox"]
 VALGRIND = ["valgrind", "--quiet", "--tool=callgrind", "--demangle=no"]
 
-# What nearly all sessions do, and what many do.
+# Cells of nearly all sessions, and of many.
 MOST = [
     "x = 6 * 7\nx",
     "print('x' * 100_000)",
@@ -72,8 +72,8 @@ def servers() -> dict[str, dict[str, object]]:
     }
 
 
-def hold(session: Session, cells: list[str]) -> None:
-    """What a model does in a session."""
+def hold(session: SmokeSession, cells: list[str]) -> None:
+    """Does in a session as a model does."""
     session.initialize("record")
     session.request("tools/list", {})
 
@@ -106,7 +106,7 @@ def used(directory: Path, cells: list[str]) -> set[str]:
         *places,
     ]
     calls = directory / "calls"
-    session = Session(
+    session = SmokeSession(
         [*map(str, [*VALGRIND, f"--callgrind-out-file={calls}", *program])]
     )
     try:

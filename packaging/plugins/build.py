@@ -23,7 +23,7 @@ FLAVOURS = {
 """Each flavour, and what its plugin has beside the skill and the icon."""
 
 FLAVOUR_MARK = "<!-- flavour -->\n"
-"""Where the skill has a section of the flavour's."""
+"""The line of the skill that a section of the flavour replaces."""
 
 
 def copies():
@@ -59,7 +59,7 @@ def leftovers(written):
 
 
 def problems():
-    """What is not as it would be written, in words."""
+    """The differences between the files and what would be written, in words."""
     written = set()
     for path, content, mode in copies():
         written.add(path)

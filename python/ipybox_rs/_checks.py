@@ -56,6 +56,24 @@ def count(name: str, value: int | None) -> int | None:
     return value
 
 
+def processors(name: str, value: float | None) -> float | None:
+    """Checks a number of processors; `None` is no limit.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is less than a hundredth.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number or None, not {value!r}")
+    if not 0.01 <= value <= 100_000:
+        raise ValueError(
+            f"{name} must be a number of processors, 0.01 or more, not {value!r}"
+        )
+    return float(value)
+
+
 def texts(name: str, value: Sequence[str]) -> list[str]:
     """Checks a list of texts.
 
@@ -78,7 +96,7 @@ def instance(name: str, value: Any, kind: type) -> None:
 
 
 _DEEPEST = 100
-"""How deeply values may be nested: the host reads JSON to a depth of 127."""
+"""The deepest nesting of values: the host reads JSON to a depth of 127."""
 
 
 def mapping(name: str, value: Any) -> dict[str, Any]:
@@ -165,15 +183,8 @@ def variables(name: str, value: Any) -> dict[str, str]:
         TypeError: They are no mapping of texts to texts.
         ValueError: A process cannot have such a variable.
     """
-    try:
-        given = dict(value or {})
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a dict of str to str, not {value!r}") from None
+    given = _texts_by_names(name, value)
     for key, one in given.items():
-        if not isinstance(key, str) or not isinstance(one, str):
-            raise TypeError(
-                f"{name} must have str keys and values, not {key!r}: {type(one).__name__}"
-            )
         if not key or "=" in key or "\0" in key + one:
             raise ValueError(
                 f"{name} must have names without `=`, and no NUL, not {key!r}"
@@ -182,6 +193,30 @@ def variables(name: str, value: Any) -> dict[str, str]:
 
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+def headers(name: str, value: Any) -> dict[str, str]:
+    """Checks headers of HTTP. The host looks at names and values, which are secrets.
+
+    Raises:
+        TypeError: They are no mapping of texts to texts.
+    """
+    return _texts_by_names(name, value)
+
+
+def _texts_by_names(name: str, value: Any) -> dict[str, str]:
+    try:
+        given = dict(value or {})
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} must be a dict of str to str, not {type(value).__name__}"
+        ) from None
+    for key, one in given.items():
+        if not isinstance(key, str) or not isinstance(one, str):
+            raise TypeError(
+                f"{name} must have str keys and values, not {key!r}: {type(one).__name__}"
+            )
+    return given
 
 
 def level(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What `async with` does for everything that is started and stopped, or connected and disconnected."""
+"""Bases of classes for `async with`: it starts and stops them, or connects and disconnects them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Started(abc.ABC):
+class Startable(abc.ABC):
     """It runs as long as `async with` lasts."""
 
     @abc.abstractmethod
@@ -33,7 +33,7 @@ class Started(abc.ABC):
         await self.stop()
 
 
-class Connected(abc.ABC):
+class Connectable(abc.ABC):
     """It is connected as long as `async with` lasts."""
 
     @abc.abstractmethod

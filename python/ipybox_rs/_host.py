@@ -6,7 +6,7 @@ reads and one writes what is long, so that any event loop, or none, can wait for
 pipe.
 
 Destructors use the host too, and the garbage collector runs them anywhere, also in the midst of a function here. So
-what they call takes no lock: `Host.post`, `Held.release_soon`.
+what they call takes no lock: `HostProcess.post`, `HeldHost.release_soon`.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _LEVELS = {
 """Those of the host's log, and Python's."""
 
 _START_SECONDS = 30.0
-"""How long the host may take to answer its first request: milliseconds, and seconds on a machine with much to do."""
+"""The longest wait for the host's first answer, which takes milliseconds, and seconds on a machine with much to do."""
 
 _END_SECONDS = 10.0
-"""How long the host may take to end. It kills its kernels first, which takes some milliseconds."""
+"""The longest wait for the host's end. It kills its kernels first, which takes some milliseconds."""
 
 
-class Host:
+class HostProcess:
     """A running host process."""
 
     def __init__(self) -> None:
@@ -125,12 +125,12 @@ class Host:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it runs, and belongs to this process, not to the one that this was forked from."""
+        """True if it runs, and belongs to this process, not to the one that this was forked from."""
         return self._owner == os.getpid() and not self.ended.done()
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it belongs to the process that this one was forked from."""
+        """True if it belongs to the process that this one was forked from."""
         return self._owner != os.getpid()
 
     def call(self, method: str, params: dict[str, Any]) -> Future[Any]:
@@ -318,8 +318,8 @@ def running_loop() -> asyncio.AbstractEventLoop:
 
 
 _lock = threading.Lock()
-_host: Host | None = None
-_living: set[Host] = set()
+_host: HostProcess | None = None
+_living: set[HostProcess] = set()
 """Those whose processes have not ended."""
 _names = itertools.count(1)
 
@@ -329,17 +329,17 @@ def number() -> int:
     return next(_names)
 
 
-def acquire() -> Host:
+def acquire() -> HostProcess:
     """The host process, started if there is none. `release` it."""
     global _host
     with _lock:
         if _host is None or not _host.is_usable:
-            _host = Host()
+            _host = HostProcess()
         _host.users += 1
         return _host
 
 
-def release(host: Host) -> None:
+def release(host: HostProcess) -> None:
     """Ends the host process if this was its last user. Not for destructors."""
     global _host
     with _lock:
@@ -351,7 +351,7 @@ def release(host: Host) -> None:
     host.close()
 
 
-async def release_and_wait(host: Host) -> None:
+async def release_and_wait(host: HostProcess) -> None:
     """As `release`; waits until the process has ended, if this was its last user."""
     release(host)
     if host.users == 0 and host.is_usable:
@@ -374,7 +374,7 @@ async def _done(future: Future[Any]) -> None:
     await asyncio.wrap_future(waiting, loop=loop)
 
 
-class Held:
+class HeldHost:
     """Holds the host for an object, until it is closed or collected."""
 
     def __init__(self) -> None:
@@ -408,7 +408,7 @@ def unclosed(what: object) -> None:
 def place(
     connect_timeout: float | None = None, state_dir: str | None = None
 ) -> dict[str, Any]:
-    """Where this process is, for the host."""
+    """The directory and the environment of this process, for the host."""
     place: dict[str, Any] = {"directory": os.getcwd(), "environment": environment()}
     if connect_timeout is not None:
         place["connect_timeout"] = connect_timeout

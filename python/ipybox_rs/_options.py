@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from ipybox_rs import _checks
@@ -27,6 +28,7 @@ def gateway_options(
     token: str | None,
     ca: str | os.PathLike[str] | None,
     kernel_name: str | None,
+    headers: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The options for kernels on a Jupyter server."""
     if url is None:
@@ -36,6 +38,7 @@ def gateway_options(
         "kernel_gateway_token": _checks.optional_text("kernel_gateway_token", token),
         "kernel_gateway_ca": _checks.path("kernel_gateway_ca", ca),
         "kernel_name": _checks.optional_text("kernel_name", kernel_name),
+        "kernel_gateway_headers": _checks.headers("kernel_gateway_headers", headers),
     }
 
 

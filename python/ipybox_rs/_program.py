@@ -54,7 +54,7 @@ def version() -> str | None:
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two versions are the same: Python writes `1.0.0rc1`, Cargo `1.0.0-rc.1`."""
+    """True if two versions are the same: Python writes `1.0.0rc1`, Cargo `1.0.0-rc.1`."""
     return _parts(one) == _parts(other)
 
 

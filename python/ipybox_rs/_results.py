@@ -1,4 +1,4 @@
-"""What code has shown."""
+"""The output of cells."""
 
 from __future__ import annotations
 

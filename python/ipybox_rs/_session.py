@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from ipybox_rs import _host
+from ipybox_rs import _checks, _host
 from ipybox_rs._errors import Cancelled
 from ipybox_rs._results import CodeExecutionChunk, CodeExecutionResult
 from ipybox_rs.tool_exec.approval.client import ApprovalRequest
@@ -19,11 +19,11 @@ from ipybox_rs.tool_exec.approval.client import ApprovalRequest
 Event = TypeVar("Event")
 
 
-class Session:
+class RunningSession:
     """A session that runs."""
 
     def __init__(self) -> None:
-        self._held = _host.Held()
+        self._held = _host.HeldHost()
         self.host = self._held.host
         self.number = _host.number()
         self.working_dir = Path()
@@ -31,7 +31,7 @@ class Session:
         self._is_stopped = False
 
     @classmethod
-    async def start(cls, options: dict[str, Any], log_level: str) -> Session:
+    async def start(cls, options: dict[str, Any], log_level: str) -> RunningSession:
         """Starts it, and waits until it runs code."""
         session = cls()
         session.host.want_level(log_level)
@@ -43,10 +43,28 @@ class Session:
         except BaseException:
             session.abandon()
             raise
-        session.working_dir = Path(started["working_dir"])
-        if started["notebook"] is not None:
-            session.notebook = Path(started["notebook"])
+        session._take(started)
         return session
+
+    async def undo(self, cells: int) -> list[str]:
+        """Undoes the last pieces of code. Returns lines about what was not taken back."""
+        return list(await self.request("reset", cells=_checks.count("cells", cells)))
+
+    async def copy(self) -> RunningSession:
+        """Starts a session with the variables of this one."""
+        session = RunningSession()
+        try:
+            started = await self.request("copy", copy=session.number)
+        except BaseException:
+            session.abandon()
+            raise
+        session._take(started)
+        return session
+
+    def _take(self, started: Any) -> None:
+        self.working_dir = Path(started["working_dir"])
+        if started["notebook"] is not None:
+            self.notebook = Path(started["notebook"])
 
     async def request(self, method: str, **params: Any) -> Any:
         return await self.host.request(
@@ -102,7 +120,7 @@ class CodeExecution(AsyncIterator[Event], Generic[Event]):
     def __init__(
         self,
         owner: object,
-        session: Session,
+        session: RunningSession,
         params: dict[str, Any],
         convert: Callable[[Any], Event],
     ) -> None:

@@ -25,7 +25,7 @@ __all__ = ["Cells", "failure", "run_cell"]
 
 
 def failure(error: CodeExecutionError | CodeExecutionTimeout) -> str:
-    """What a cell has printed, and how it failed: the text for a model."""
+    """The text for a model about a failed cell: its output, and the error."""
     printed = error.output.text if error.output else None
     return "\n".join(filter(None, [printed, str(error)]))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ipybox_rs import _checks, _host, _options
-from ipybox_rs._contexts import Started
+from ipybox_rs._contexts import Startable
 from ipybox_rs._errors import (
     CodeExecutionError,
     CodeExecutionTimeout,
@@ -18,12 +19,16 @@ from ipybox_rs._errors import (
     StartError,
 )
 from ipybox_rs._results import CodeExecutionChunk, CodeExecutionResult, Truncated
-from ipybox_rs._session import CodeExecution, Session
+from ipybox_rs._session import CodeExecution, RunningSession
 from ipybox_rs.audit import AuditSettings
 from ipybox_rs.grants import GivenGrant, Grant
 from ipybox_rs.mcp_apigen import Registry
 from ipybox_rs.policy import ApprovalPolicy
 from ipybox_rs.tool_exec.approval.client import ApprovalRequest
+
+if TYPE_CHECKING:
+    # Type checkers bring it along.
+    from typing_extensions import Self
 
 __all__ = [
     "CodeExecution",
@@ -40,7 +45,7 @@ __all__ = [
 ]
 
 
-class CodeExecutor(Started):
+class CodeExecutor(Startable):
     """Runs Python code in an IPython kernel, and lets it call the tools of MCP servers.
 
     Variables and definitions persist from one piece of code to the next. Code runs one piece at a time, in the order
@@ -92,6 +97,14 @@ class CodeExecutor(Started):
         sandbox_workspace_config: bool = False,
         allow_home_workspace: bool = False,
         sandbox_install_domains: Sequence[str] = (),
+        changes: Literal["write", "ask"] = "write",
+        limit_memory: int | None = None,
+        limit_cpu: float | None = None,
+        limit_processes: int | None = None,
+        limit_disk: int | None = None,
+        undo_memory: int | None = None,
+        cold_start: bool = False,
+        branch_files: bool = False,
         kernel_memory_limit: int | None = None,
         kernel_max_processes: int | None = None,
         kernel_max_file_size: int | None = None,
@@ -99,6 +112,7 @@ class CodeExecutor(Started):
         kernel_gateway_token: str | None = None,
         kernel_gateway_ca: str | os.PathLike[str] | None = None,
         kernel_name: str | None = None,
+        kernel_gateway_headers: Mapping[str, str] | None = None,
     ) -> None:
         """Sets the options.
 
@@ -144,7 +158,19 @@ class CodeExecutor(Started):
             allow_home_workspace: Whether the working directory may be the home directory, or contain it, in a sandbox.
             sandbox_install_domains: Domains that packages may be installed from in the sandbox, beside those that uv and pip are
                 configured for.
-            kernel_memory_limit: Memory of the kernel, and of each process that it starts, in bytes; Linux only. Default: no limit.
+            changes: When changes in the working directory are there: at once, or when a user has applied them by
+                `ipybox changes` (with `sandbox_backend="bwrap"`).
+            limit_memory: Memory of the kernel and all that it starts together, in bytes; Linux only. Default: no limit, and 3/4 of
+                the machine's in a sandbox.
+            limit_cpu: Their processor time, in processors; Linux only. Default: no limit.
+            limit_processes: Their processes and threads; Linux only. Default: no limit, and 1024 in a sandbox.
+            limit_disk: The disk that their temporary files and the growth of the working directory take, in bytes. Default: no
+                limit, and 16 GiB of temporary files in a sandbox.
+            undo_memory: Memory of the states to which `reset(cells=1)` can go back, in bytes; Linux only. Default: none are kept.
+            cold_start: Whether every kernel starts from scratch; else, on Linux, those after a reset are forks.
+            branch_files: Whether each `copy()` works in a copy of the working directory, for `ipybox changes`. Excludes a sandbox.
+            kernel_memory_limit: Memory of the kernel, and of each process that it starts, in bytes; Linux only. Default: that of
+                all together.
             kernel_max_processes: Processes and threads that the kernel may add to those that its user runs; Linux only. Default:
                 no limit.
             kernel_max_file_size: The size in bytes to which a file can grow; Linux only. Default: no limit, and 16 GiB in a sandbox.
@@ -154,6 +180,8 @@ class CodeExecutor(Started):
                 header `Authorization`.
             kernel_gateway_ca: A file with certificates in PEM to trust beside the system's.
             kernel_name: The kernel spec to start there; default: the server's.
+            kernel_gateway_headers: Headers of each request to that server, as proxies before it want them; their values are
+                secrets.
 
         Raises:
             TypeError: A value has the wrong type.
@@ -170,6 +198,8 @@ class CodeExecutor(Started):
             raise ValueError(
                 f'sandbox_backend must be "srt" or "bwrap", not {sandbox_backend!r}'
             )
+        if changes not in ("write", "ask"):
+            raise ValueError(f'changes must be "write" or "ask", not {changes!r}')
         _checks.port("kernel_gateway_port", kernel_gateway_port)
         self.tool_server_host = _checks.text("tool_server_host", tool_server_host)
         self.tool_server_port = _checks.port("tool_server_port", tool_server_port)
@@ -212,11 +242,19 @@ class CodeExecutor(Started):
             "sandbox": bool(sandbox),
             "sandbox_config": _checks.path("sandbox_config", sandbox_config),
             "sandbox_backend": sandbox_backend,
+            "changes": changes,
             "sandbox_workspace_config": bool(sandbox_workspace_config),
             "allow_home_workspace": bool(allow_home_workspace),
             "sandbox_install_domains": _checks.texts(
                 "sandbox_install_domains", sandbox_install_domains
             ),
+            "limit_memory": _checks.count("limit_memory", limit_memory),
+            "limit_cpu": _checks.processors("limit_cpu", limit_cpu),
+            "limit_processes": _checks.count("limit_processes", limit_processes),
+            "limit_disk": _checks.count("limit_disk", limit_disk),
+            "undo_memory": _checks.count("undo_memory", undo_memory),
+            "cold_start": bool(cold_start),
+            "branch_files": bool(branch_files),
             "kernel_memory_limit": _checks.count(
                 "kernel_memory_limit", kernel_memory_limit
             ),
@@ -227,7 +265,11 @@ class CodeExecutor(Started):
                 "kernel_max_file_size", kernel_max_file_size
             ),
             **_options.gateway_options(
-                kernel_gateway_url, kernel_gateway_token, kernel_gateway_ca, kernel_name
+                kernel_gateway_url,
+                kernel_gateway_token,
+                kernel_gateway_ca,
+                kernel_name,
+                kernel_gateway_headers,
             ),
         }
         if kernel_gateway_url is None:
@@ -236,8 +278,10 @@ class CodeExecutor(Started):
             raise ValueError(
                 "python excludes kernel_gateway_url: that server has the interpreter"
             )
-        self._session: Session | None = None
+        self._session: RunningSession | None = None
         self._is_starting = False
+        # A copy runs from the beginning.
+        self._is_copy = False
 
     def __repr__(self) -> str:
         state = (
@@ -270,12 +314,12 @@ class CodeExecutor(Started):
         finally:
             self._is_starting = False
 
-    async def _started(self) -> Session:
+    async def _started(self) -> RunningSession:
         options = dict(self._options)
         options["working_dir"] = options["working_dir"] or os.getcwd()
         if self._registry is not None:
             options["registry"] = await self._registry._open()
-        return await Session.start(options, self.log_level)
+        return await RunningSession.start(options, self.log_level)
 
     async def stop(self) -> None:
         """Kills the kernel, closes all connections, completes the audit log, and waits until no process is left.
@@ -296,7 +340,7 @@ class CodeExecutor(Started):
         """The notebook of an executor that has been started: a file, from the first code on; `None` without one."""
         return self._running().notebook
 
-    def _running(self) -> Session:
+    def _running(self) -> RunningSession:
         if self._session is None:
             raise RuntimeError(
                 "the executor is not running: use `async with`, or `await start()`"
@@ -384,16 +428,49 @@ class CodeExecutor(Started):
         if self._session is not None:
             self._session.cancel()
 
-    async def reset(self) -> None:
-        """Replaces the kernel by a fresh one and closes the connections to MCP servers.
+    async def reset(self, *, cells: int | None = None) -> list[str]:
+        """Replaces the kernel by a fresh one and closes the connections to MCP servers, or undoes the last cells.
 
         Variables, definitions and imports are lost. MCP servers start again when their tools are called next. Code
         that runs is stopped.
 
+        Args:
+            cells: The number of pieces of code, the last ones, to undo instead. Needs `undo_memory`.
+
+        Returns:
+            Lines about what was not taken back.
+
         Raises:
-            KernelUnavailableError: No fresh kernel starts. The next code tries again.
+            KernelUnavailableError: No fresh kernel starts: the next code tries again. Or the state before these cells
+                was not kept.
         """
-        await self._running().request("reset")
+        if cells is None:
+            await self._running().request("reset")
+            return []
+        return await self._running().undo(cells)
+
+    async def copy(self) -> CodeExecutor:
+        """Makes an executor that begins with this one's variables, imports, definitions and working directory.
+
+        They are those after the code that runs or waits. The kernel of the copy is a fork of this one's, which takes
+        milliseconds (Linux); from then on they are apart, and both have to be stopped:
+        `async with await executor.copy() as copied:`. Connections stay with this one, files are shared, and random numbers
+        differ. Answers and grants count for both together; the copy has no more rights.
+
+        Raises:
+            KernelUnavailableError: A copy would suffer; the message names what holds threads, child processes, files that are
+                open for writing, or shared memory. Or the kernel is on a Jupyter server.
+        """
+        session = await self._running().copy()
+        copied = copy(self)
+        copied._session = session
+        copied._is_copy = True
+        return copied
+
+    async def __aenter__(self) -> Self:
+        if not self._is_copy:
+            await self.start()
+        return self
 
     async def grants(self) -> list[GivenGrant]:
         """The grants that answers have given and that have not ended, used up or not, in their order."""

@@ -49,7 +49,7 @@ async def examine(
     Raises:
         HostError: The program `ipybox` could not be started.
     """
-    held = _host.Held()
+    held = _host.HeldHost()
     try:
         place = _host.place(state_dir=_checks.path("state_dir", state_dir))
         place["directory"] = (

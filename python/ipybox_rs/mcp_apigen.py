@@ -32,7 +32,7 @@ class Registry:
             connect_timeout: How long a registration waits for a server to start, in seconds.
         """
         self._timeout = _checks.duration("connect_timeout", connect_timeout)
-        self._held: _host.Held | None = None
+        self._held: _host.HeldHost | None = None
         self._number = 0
 
     def __del__(self) -> None:
@@ -43,7 +43,7 @@ class Registry:
     async def _open(self) -> int:
         """Its number in the host."""
         if self._held is None or not self._held.host.is_usable:
-            held, number = _host.Held(), _host.number()
+            held, number = _host.HeldHost(), _host.number()
             place = _host.place(self._timeout)
             await held.host.request("registry/open", number=number, place=place)
             self._held, self._number = held, number
@@ -83,7 +83,7 @@ async def generate_mcp_sources(
         GenerateError: The server cannot be connected to, or the package cannot be written.
     """
     _checks.instance("registry", registry, Registry)
-    held = _host.Held()
+    held = _host.HeldHost()
     try:
         params: dict[str, Any] = {
             "place": _host.place(
@@ -103,7 +103,7 @@ async def generate_mcp_sources(
 
 @dataclass(frozen=True)
 class ApigenReport:
-    """What was generated.
+    """The generated modules, and warnings.
 
     Attributes:
         modules: The names of the modules, one for each tool.
@@ -138,7 +138,7 @@ async def apigen(
         ValueError: The name cannot be used, a result is for a tool that is not there, or not just one source is given.
         GenerateError: The tools cannot be listed, or the package cannot be written.
     """
-    held = _host.Held()
+    held = _host.HeldHost()
     try:
         report = await held.host.request(
             "apigen",

@@ -24,6 +24,8 @@
 //! Only the [`Gate`] decides; code in the kernel cannot reach it. A [`Permit`] holds the very action that was
 //! decided about, and is made from a recorded decision. It becomes a [`CheckedCall`] at the moment of the call, if the labels
 //! and rules of that moment do not speak against it.
+//!
+//! Reasons: `docs/decisions/approval.md`.
 
 mod action;
 mod audit;
@@ -39,25 +41,21 @@ mod standing;
 pub(crate) use self::action::{
     Action, ELICITATION, InBatch, LOGIN, OURSELVES, REGISTER, TooLong, argument, question, question_of_ours,
 };
-pub use self::action::{Batch, Target, ToolAnnotations};
+pub use self::action::{ApprovalBatch, Target, ToolAnnotations};
 pub(crate) use self::audit::{
-    Audit, Calls, CellCalls, CellOutput, Face, LogSettings, OpenCall, PastDecision,
+    Audit, CallNotes, CellCalls, CellOutput, LogSettings, OpenCall, PastDecision, SessionFace,
 };
-pub use self::audit::{Contents as AuditContents, Error as AuditError};
-pub(crate) use self::decision::{ChosenBy, Denied};
-pub(crate) use self::gate::{Attempt, CheckedCall, Expected, Gate, OnPage, Permit};
-pub use self::grant::{
-    GivenGrant, Grant, Life as GrantLife, Outside as OutsideGrant, Pattern as GrantPattern,
-};
-pub use self::policy::{Effect, Policy, PolicyError};
+pub use self::audit::{AuditContents, CommandLog, Error as AuditError, SettleAction, SettledFiles};
+pub(crate) use self::decision::{ChosenBy, DenialReason};
+pub(crate) use self::gate::{CallAttempt, CheckedCall, ExpectedResult, Gate, OnPage, Permit};
+pub use self::grant::{GivenGrant, Grant, GrantLife, GrantPattern, OutsideGrant};
+pub use self::policy::{ApprovalEffect, ApprovalPolicy, PolicyError};
 pub(crate) use self::provenance::Label;
-pub use self::question::{Answer, ApprovalRequest, named_rows};
 pub(crate) use self::question::{
-    AnswerVia, ApprovalQueue, Approver, EXPIRED, Fate, MOST_ROWS, Notice, OriginInWords, Reply,
-    choice as grant_choice, next_question, offer as grant_offer, origins_in_words, provenance, read_in_words,
-    table, words as answer_in_words,
+    AnswerVia, ApprovalQueue, Approver, EXPIRED, MOST_ROWS, OriginInWords, QuestionNotice, RequestFate,
+    UserReply, choice as grant_choice, next_question, offer as grant_offer, origins_in_words, provenance,
+    read_in_words, table, words as answer_in_words,
 };
-pub use self::review::{
-    AuditFilter, AuditReport, NoHead as NoAuditHead, Review as AuditReview, rfc3339_seconds,
-};
-pub(crate) use self::standing::Standing;
+pub use self::question::{ApprovalRequest, UserAnswer, named_rows};
+pub use self::review::{AuditFilter, AuditReport, AuditReview, NoHead as NoAuditHead, rfc3339_seconds};
+pub(crate) use self::standing::StandingAnswers;

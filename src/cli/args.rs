@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::audit::AuditArgs;
+use super::changes::ChangesArgs;
 use super::import::ImportArgs;
 use super::notebook::NotebookArgs;
+use super::registered_args::{LoginArgs, LogoutArgs, ServersArgs};
 use super::sandbox_policy::SandboxPolicyArgs;
 use super::search::SearchArgs;
 use super::serve_args::{BackendArg, ServeArgs, SessionKeeperArgs};
-use super::server_args::{LoginArgs, LogoutArgs, ServersArgs};
-use super::session_args::{JoinArgs, SessionsArgs};
+use super::session_args::{AttachArgs, JoinArgs, SessionsArgs};
+#[cfg(feature = "team")]
+use super::team::TeamArgs;
 use super::values::seconds;
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 
@@ -71,7 +74,7 @@ pub(crate) enum Command {
     /// A prompt on a terminal; without one, stdin is run as one cell, and the exit status is 1 if it raises an exception. The
     /// session is one of a client whose ipybox was started with `--keep-session`. Ctrl-C interrupts your cell, Ctrl-D leaves,
     /// and the session goes on.
-    Attach(JoinArgs),
+    Attach(AttachArgs),
     /// Serve a page in the browser on which the calls of a kept session are decided
     ///
     /// With all arguments, many calls at once, and what the session does. Prints the address of the page, and the code that it
@@ -86,6 +89,11 @@ pub(crate) enum Command {
     /// Ends with 0 if the log is whole, with 1 if something in it was edited, removed, inserted, cut or moved, or it cannot be
     /// read, and with 3 if it is whole as far as it goes: the log begins after other records, or a session has no last one.
     Audit(AuditArgs),
+    /// Show what sessions with `--changes ask`, and copies with `--branch-files`, have changed, and apply or discard it
+    ///
+    /// Code of such a session writes to a copy of the workspace. `apply` writes what was shown last: what code has changed since
+    /// then is refused. Ends with 1 if something was refused.
+    Changes(ChangesArgs),
     /// Print the path of a session's notebook, for Jupyter's programs
     ///
     /// Of a kept session, or of one with `--notebook auto`: `jupyter nbconvert --to html --output-dir . "$(ipybox notebook)"`.
@@ -105,6 +113,9 @@ pub(crate) enum Command {
     /// `--sandbox-workspace-config` refuses a `sandbox-config.json` that opens more than the default, until its content is
     /// allowed here. Asks on a terminal. Ends with 0 if the policy can be used, with 1 otherwise.
     SandboxPolicy(SandboxPolicyArgs),
+    /// Serve many users by HTTP, each with a login, sessions, credentials and a log of their own
+    #[cfg(feature = "team")]
+    Team(TeamArgs),
 }
 
 /// The flags of `ipybox doctor`.
@@ -117,6 +128,11 @@ pub(crate) struct DoctorArgs {
     /// Working directory that the kernel would have
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) workspace: PathBuf,
+
+    /// Check the configuration of a team server, and all that it needs, instead
+    #[cfg(feature = "team")]
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    pub(crate) team: Option<PathBuf>,
 
     /// Python interpreter that would run the kernel
     #[arg(long, value_name = "PATH")]

@@ -11,6 +11,10 @@ use super::{print, single_threaded};
 
 /// Exits with success if ipybox, and the requested sandbox, can run.
 pub(super) fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
+    #[cfg(feature = "team")]
+    if let Some(file) = &args.team {
+        return super::team::examine(file);
+    }
     let mut settings = Settings::default();
     settings.workspace = args.workspace;
     settings.kernel.python = args.python;

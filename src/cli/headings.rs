@@ -5,6 +5,6 @@ pub(super) const SANDBOX: &str = "Sandbox";
 pub(super) const REMOTE: &str = "Kernel on a Jupyter server";
 pub(super) const SERVERS: &str = "MCP servers";
 pub(super) const APPROVAL: &str = "Approval";
-pub(super) const LIMITS: &str = "Limits of the kernel";
+pub(super) const LIMITS: &str = "Limits";
 pub(super) const AUDIT: &str = "Audit log";
 pub(super) const REPLIES: &str = "Answers";

@@ -69,31 +69,31 @@ fn filter(level: LogLevel) -> EnvFilter {
 struct Forward(LogSender);
 
 /// One message: its level, and its text as far as it has been written.
-struct Line {
+struct LogLine {
     sender: LogSender,
     level: Level,
     text: Vec<u8>,
 }
 
 impl Forward {
-    fn line(&self, level: Level) -> Line {
-        Line { sender: self.0.clone(), level, text: Vec::new() }
+    fn line(&self, level: Level) -> LogLine {
+        LogLine { sender: self.0.clone(), level, text: Vec::new() }
     }
 }
 
 impl<'a> MakeWriter<'a> for Forward {
-    type Writer = Line;
+    type Writer = LogLine;
 
-    fn make_writer(&'a self) -> Line {
+    fn make_writer(&'a self) -> LogLine {
         self.line(Level::INFO)
     }
 
-    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line {
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LogLine {
         self.line(*metadata.level())
     }
 }
 
-impl std::io::Write for Line {
+impl std::io::Write for LogLine {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
         self.text.extend_from_slice(text);
         Ok(text.len())
@@ -104,7 +104,7 @@ impl std::io::Write for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for LogLine {
     fn drop(&mut self) {
         self.sender.send(self.level.as_str(), &String::from_utf8_lossy(&self.text));
     }

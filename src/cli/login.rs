@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use futures::FutureExt as _;
 use ipybox::KnownServers;
 
-use super::server_args::{LoginArgs, LogoutArgs};
+use super::registered_args::{LoginArgs, LogoutArgs};
 
 /// The longest redirect URI that is read, in bytes.
 const LONGEST_LINE: u64 = 64 * 1024;
@@ -48,7 +48,8 @@ pub(super) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 /// Sends the user to `url`. Returns the redirect URI if the user has pasted it.
 async fn send_to(url: String, no_browser: bool) -> Result<Option<String>, String> {
     let is_open = !no_browser && open_browser(&url);
-    let (mut out, mut error) = (super::stdout(), super::stderr());
+    let mut out = super::stdout();
+    let mut error = super::stderr();
     let words = if is_open {
         "The browser opens this page; log in there, or open it by hand:"
     } else {

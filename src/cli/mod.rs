@@ -4,6 +4,7 @@ mod apigen;
 mod args;
 mod attach;
 mod audit;
+mod changes;
 mod doctor;
 mod greeting;
 mod headings;
@@ -14,16 +15,18 @@ mod login;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod memory;
 mod notebook;
+mod registered_args;
 mod reply_args;
 mod sandbox_policy;
 mod search;
 mod serve_args;
-mod server_args;
 mod servers;
 mod session_args;
 mod sessions;
 
 mod signals;
+#[cfg(feature = "team")]
+mod team;
 mod tool_server;
 mod ui;
 mod values;
@@ -40,7 +43,7 @@ use ipybox::{Config, printed};
 use tokio::runtime::Runtime;
 
 use self::args::{Args, Command, LogLevel};
-use self::serve_args::{Approval, ServeArgs};
+use self::serve_args::{ApprovalArg, ServeArgs};
 
 /// clap's exit code for wrong flags, for errors that only show after parsing.
 const USAGE: u8 = 2;
@@ -78,9 +81,12 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Search(args)) => search::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Audit(args)) => audit::run(args),
+        Some(Command::Changes(args)) => changes::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
         Some(Command::Notebook(args)) => notebook::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Import(args)) => import::run(args),
+        #[cfg(feature = "team")]
+        Some(Command::Team(args)) => team::run(args),
         Some(Command::SandboxPolicy(args)) => sandbox_policy::run(args),
         Some(Command::JsonRpc) => unreachable!("it has a log of its own"),
         Some(Command::SandboxGateway) => Ok(ipybox::sandbox_gateway()),
@@ -109,7 +115,7 @@ fn finish(done: anyhow::Result<ExitCode>) -> ExitCode {
 
 /// Why a combination of valid flags is refused.
 fn refusal(args: &ServeArgs) -> Option<&'static str> {
-    if args.approval_policy.is_some() && !matches!(args.approval, None | Some(Approval::Policy)) {
+    if args.approval_policy.is_some() && !matches!(args.approval, None | Some(ApprovalArg::Policy)) {
         Some("`--approval-policy` goes with `--approval policy` alone: its rules would not decide")
     } else {
         None
@@ -117,7 +123,8 @@ fn refusal(args: &ServeArgs) -> Option<&'static str> {
 }
 
 fn serve(args: ServeArgs) -> anyhow::Result<()> {
-    let asks_nobody = matches!(args.approval, None | Some(Approval::Auto)) && args.approval_policy.is_none();
+    let asks_nobody =
+        matches!(args.approval, None | Some(ApprovalArg::Auto)) && args.approval_policy.is_none();
     if args.approve_shell_cmds && asks_nobody {
         tracing::warn!("`--approve-shell-cmds` asks nobody with `--approval auto`: shell commands run");
     }

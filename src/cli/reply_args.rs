@@ -10,11 +10,11 @@ use super::headings::REPLIES;
 pub(crate) struct ReplyArgs {
     /// Whether replies show the images of a cell, besides links to their files
     #[arg(long, help_heading = REPLIES, value_name = "HOW", default_value = "inline")]
-    images: Images,
+    images: ImagesArg,
 
     /// Which clients get links to the resources that a reply names, besides its text
     #[arg(long, help_heading = REPLIES, value_name = "WHICH", default_value = "auto")]
-    resource_links: ResourceLinks,
+    resource_links: ResourceLinksArg,
 
     /// Show no tables and plots to users of clients that can show them (MCP Apps)
     #[arg(long, help_heading = REPLIES)]
@@ -23,7 +23,7 @@ pub(crate) struct ReplyArgs {
 
 /// What a cell's reply holds of its images.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Images {
+enum ImagesArg {
     /// Up to 4 images of up to 1 MiB, scaled down to 1568 pixels
     Inline,
     /// Links alone
@@ -32,7 +32,7 @@ enum Images {
 
 /// The clients that get links to resources.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum ResourceLinks {
+enum ResourceLinksArg {
     /// Clients that are known to show them
     Auto,
     /// All clients
@@ -45,13 +45,13 @@ impl ReplyArgs {
     /// Adds them to the settings.
     pub(super) fn apply(&self, settings: &mut Settings) {
         settings.images = match self.images {
-            Images::Inline => ipybox::Images::Inline,
-            Images::Link => ipybox::Images::Link,
+            ImagesArg::Inline => ipybox::Images::Inline,
+            ImagesArg::Link => ipybox::Images::Link,
         };
         settings.resource_links = match self.resource_links {
-            ResourceLinks::Auto => ipybox::ResourceLinks::Auto,
-            ResourceLinks::Always => ipybox::ResourceLinks::Always,
-            ResourceLinks::Never => ipybox::ResourceLinks::Never,
+            ResourceLinksArg::Auto => ipybox::ResourceLinks::Auto,
+            ResourceLinksArg::Always => ipybox::ResourceLinks::Always,
+            ResourceLinksArg::Never => ipybox::ResourceLinks::Never,
         };
         settings.views = !self.no_views;
     }

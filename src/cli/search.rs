@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use ipybox::{SearchQuery, search, state_directory};
 
 /// The flags of `ipybox search`.
@@ -16,13 +15,9 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) server: Option<String>,
 
-    /// The most tools to print, 1 to 50
+    /// The most tools to print, 1 to 50; one alone is explained
     #[arg(long, value_name = "NUMBER", default_value_t = 8)]
     pub(crate) limit: usize,
-
-    /// How much to print of each tool
-    #[arg(long, value_name = "DETAIL", default_value = "signature")]
-    pub(crate) detail: DetailArg,
 
     /// Working directory of the kernel
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -33,32 +28,10 @@ pub(crate) struct SearchArgs {
     pub(crate) state_dir: Option<PathBuf>,
 }
 
-/// The amount that a search says of a tool.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum DetailArg {
-    /// Its name, and what it does
-    Names,
-    /// The call in one line, with types and defaults
-    Signature,
-    /// Its parameters with explanations, and the fields of its result
-    Module,
-}
-
-impl From<DetailArg> for ipybox::SearchDetail {
-    fn from(detail: DetailArg) -> Self {
-        match detail {
-            DetailArg::Names => Self::Names,
-            DetailArg::Signature => Self::Signature,
-            DetailArg::Module => Self::Module,
-        }
-    }
-}
-
 pub(super) fn run(args: SearchArgs) -> anyhow::Result<()> {
     let mut query = SearchQuery::new(args.query.join(" "));
     query.server = args.server;
     query.limit = args.limit;
-    query.detail = args.detail.into();
     let state = state_directory(&args.workspace, args.state_dir)?;
     let answer = search(&state, &query)?;
     super::print(&format!("{answer}\n"), "print the answer")

@@ -4,12 +4,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use ipybox::{ApprovalMode, AuditContents, RemoteSettings, SandboxSettings, Settings};
+use ipybox::{
+    ApprovalMode, AuditContents, ChangesMode, RemoteHeader, RemoteHeaderValue, RemoteSettings,
+    SandboxSettings, Settings,
+};
 
 use super::headings::{APPROVAL, AUDIT, LIMITS, REMOTE, SANDBOX, SERVERS, SESSION};
 use super::reply_args::ReplyArgs;
 use super::session_args::LastingArgs;
-use super::values::{seconds, size};
+use super::values::{processors, seconds, size, size_or_none};
 
 /// The flags of the server.
 #[derive(Debug, clap::Args)]
@@ -46,6 +49,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, help_heading = SANDBOX, value_name = "DOMAIN", requires = "sandbox")]
     pub(crate) sandbox_install_domain: Vec<String>,
 
+    /// When what code writes in the workspace is there; `ask` needs the backend bwrap [default: write]
+    #[arg(long, help_heading = SANDBOX, value_name = "WHEN", requires = "sandbox")]
+    pub(crate) changes: Option<ChangesArg>,
+
+    /// Give code in the kernel what you may, also if the MCP client restricts its own commands and tells servers so, as Codex does
+    #[arg(long, help_heading = SANDBOX)]
+    pub(crate) ignore_client_sandbox: bool,
+
     /// Run the kernel on the Jupyter Server, Kernel Gateway or Enterprise Gateway at this URL, which includes its base path
     #[arg(
         long,
@@ -58,6 +69,11 @@ pub(crate) struct ServeArgs {
     /// Environment variable that holds the server's token; a value with a blank is the whole Authorization header
     #[arg(long, help_heading = REMOTE, value_name = "VAR", requires = "kernel_gateway_url")]
     pub(crate) kernel_gateway_token_env: Option<String>,
+
+    /// Header of each request to the server, and the environment variable that holds its value; may be given several times.
+    /// `Authorization` may be one, in place of the token
+    #[arg(long, help_heading = REMOTE, value_name = "NAME=VAR", requires = "kernel_gateway_url")]
+    pub(crate) kernel_gateway_header_env: Vec<String>,
 
     /// File with certificates in PEM to trust beside the system's
     #[arg(long, help_heading = REMOTE, value_name = "FILE", requires = "kernel_gateway_url")]
@@ -88,6 +104,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, help_heading = SESSION, value_name = "PATH")]
     pub(crate) python: Option<PathBuf>,
 
+    /// Start every kernel from scratch, also after a reset and for a new session, which takes longer; kernels then share
+    /// neither their layout of memory nor their hash seed
+    #[arg(long, help_heading = SESSION, conflicts_with = "kernel_gateway_url")]
+    pub(crate) cold_start: bool,
+
+    /// Have each copy of a session work in a copy of the workspace, whose changes `ipybox changes` shows and applies
+    #[arg(long, help_heading = SESSION, conflicts_with_all = ["sandbox", "kernel_gateway_url"])]
+    pub(crate) branch_files: bool,
+
     /// Directory for registered servers and Python environments, outside the workspace [default:
     /// $IPYBOX_STATE_DIR, else `ipybox` in your data directory]
     #[arg(long, help_heading = SESSION, value_name = "DIR")]
@@ -101,7 +126,7 @@ pub(crate) struct ServeArgs {
     /// Who decides whether a tool call, a registration or an installation may run [default: policy with a policy
     /// file, else auto]
     #[arg(long, help_heading = APPROVAL, value_name = "HOW")]
-    pub(crate) approval: Option<Approval>,
+    pub(crate) approval: Option<ApprovalArg>,
 
     /// Rules that decide, in TOML
     #[arg(long, help_heading = APPROVAL, value_name = "FILE", required_if_eq("approval", "policy"))]
@@ -112,12 +137,42 @@ pub(crate) struct ServeArgs {
     pub(crate) approval_timeout: Duration,
 
     /// Serve a page on this machine on which calls are decided, too: with all arguments, and many calls at once. Its address
-    /// and the code that opens it are on stderr, and in what a client asks that can open pages
+    /// and the code that opens it are on stderr, and in what the client asks
     #[arg(long, help_heading = APPROVAL)]
     pub(crate) approval_ui: bool,
 
+    /// Memory of the whole session, its kernel and all that this starts, and files in shared memory: bytes, or with K, M, G or T;
+    /// Linux only [default: no limit; 3/4 of the machine's in a sandbox]
+    #[arg(long, help_heading = LIMITS, value_name = "SIZE", value_parser = size, conflicts_with = "kernel_gateway_url")]
+    pub(crate) limit_memory: Option<u64>,
+
+    /// Processor time of the whole session, in processors: 2, or 0.5 for half of one; Linux only [default: no limit]
+    #[arg(long, help_heading = LIMITS, value_name = "N", value_parser = processors, conflicts_with = "kernel_gateway_url")]
+    pub(crate) limit_cpu: Option<f64>,
+
+    /// Processes and threads of the whole session; Linux only [default: no limit; 1024 in a sandbox]
+    #[arg(
+        long,
+        help_heading = LIMITS,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..),
+        conflicts_with = "kernel_gateway_url"
+    )]
+    pub(crate) limit_processes: Option<u32>,
+
+    /// Disk of the whole session: its temporary files, and what it adds to the workspace: bytes, or with K, M, G or T [default: no
+    /// limit; in a sandbox 16G of temporary files, or 3/4 of what is free]
+    #[arg(long, help_heading = LIMITS, value_name = "SIZE", value_parser = size, conflicts_with = "kernel_gateway_url")]
+    pub(crate) limit_disk: Option<u64>,
+
+    /// Memory that the states of the kernel before its last cells may take, which `reset` can bring back, with what the kernel
+    /// changes afterwards: bytes, or with K, M, G or T; 0 keeps none; Linux only [default: 512M, and 1/4 of `--limit-memory` at
+    /// most]
+    #[arg(long, help_heading = LIMITS, value_name = "SIZE", value_parser = size_or_none, conflicts_with = "kernel_gateway_url")]
+    pub(crate) undo_memory: Option<u64>,
+
     /// Memory of the kernel and of each process that it starts: bytes, or with K, M, G or T; multiples of 1024; Linux
-    /// only [default: no limit]
+    /// only [default: that of the session]
     #[arg(long, help_heading = LIMITS, value_name = "SIZE", value_parser = size)]
     pub(crate) kernel_memory_limit: Option<u64>,
 
@@ -156,6 +211,9 @@ pub(crate) struct ServeArgs {
     pub(crate) audit_max_bytes: Option<u64>,
 }
 
+/// The memory that states of the kernel may take, in bytes. A small session's take 32 MB.
+const UNDO_MEMORY: u64 = if cfg!(target_os = "linux") { 512 * 1024 * 1024 } else { 0 };
+
 /// The flags of `ipybox session-keeper`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SessionKeeperArgs {
@@ -169,7 +227,7 @@ pub(crate) struct SessionKeeperArgs {
 
 /// Who decides whether something may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Approval {
+pub(crate) enum ApprovalArg {
     /// Everything runs
     Auto,
     /// The user is asked, through the MCP client (elicitation)
@@ -178,6 +236,15 @@ pub(crate) enum Approval {
     Deny,
     /// The rules in `--approval-policy` decide
     Policy,
+}
+
+/// When what code writes in the workspace is there.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ChangesArg {
+    /// At once
+    Write,
+    /// When you have applied it by `ipybox changes`: code writes to a copy of the workspace
+    Ask,
 }
 
 /// The program that makes the sandbox.
@@ -198,11 +265,19 @@ impl From<BackendArg> for ipybox::SandboxBackend {
     }
 }
 
+/// The header in `NAME=VAR`. What is wrong with it is found where no error repeats it: it may be a secret by mistake.
+fn header(text: &str) -> RemoteHeader {
+    let (name, variable) = text.split_once('=').unwrap_or((text, ""));
+    RemoteHeader { name: name.to_owned(), value: RemoteHeaderValue::Variable(variable.to_owned()) }
+}
+
 impl From<ServeArgs> for Settings {
     fn from(args: ServeArgs) -> Self {
         let mut settings = Self::default();
         settings.workspace = args.workspace;
         settings.kernel.python = args.python;
+        settings.kernel.cold_start = args.cold_start;
+        settings.branch_files = args.branch_files;
         settings.state_dir = args.state_dir;
         settings.tool_server.host = args.tool_server_host;
         settings.tool_server.port = args.tool_server_port;
@@ -211,10 +286,10 @@ impl From<ServeArgs> for Settings {
         settings.approval.timeout = args.approval_timeout;
         settings.approval.page = args.approval_ui;
         settings.approval.mode = match (args.approval, args.approval_policy) {
-            (Some(Approval::Ask), _) => ApprovalMode::Ask,
-            (Some(Approval::Deny), _) => ApprovalMode::Deny,
-            (None | Some(Approval::Policy), Some(file)) => ApprovalMode::Policy(file),
-            (None | Some(Approval::Auto | Approval::Policy), _) => ApprovalMode::Auto,
+            (Some(ApprovalArg::Ask), _) => ApprovalMode::Ask,
+            (Some(ApprovalArg::Deny), _) => ApprovalMode::Deny,
+            (None | Some(ApprovalArg::Policy), Some(file)) => ApprovalMode::Policy(file),
+            (None | Some(ApprovalArg::Auto | ApprovalArg::Policy), _) => ApprovalMode::Auto,
         };
         settings.sandbox = args.sandbox.then(|| {
             let mut sandbox = SandboxSettings::default();
@@ -223,16 +298,27 @@ impl From<ServeArgs> for Settings {
             sandbox.allow_home_workspace = args.allow_home_workspace;
             sandbox.install_domains = args.sandbox_install_domain;
             sandbox.backend = args.sandbox_backend.unwrap_or(BackendArg::Srt).into();
+            sandbox.changes = match args.changes {
+                Some(ChangesArg::Ask) => ChangesMode::Ask,
+                Some(ChangesArg::Write) | None => ChangesMode::Write,
+            };
             sandbox.gateway_program = std::env::current_exe().ok();
             sandbox
         });
+        settings.ignore_client_sandbox = args.ignore_client_sandbox;
         settings.remote = args.kernel_gateway_url.map(|url| {
             let mut remote = RemoteSettings::new(url);
             remote.token_env = args.kernel_gateway_token_env;
             remote.kernel_name = args.kernel_name;
             remote.ca = args.kernel_gateway_ca;
+            remote.headers = args.kernel_gateway_header_env.iter().map(|text| header(text)).collect();
             remote
         });
+        settings.limits.memory = args.limit_memory;
+        settings.limits.cpu = args.limit_cpu;
+        settings.limits.processes = args.limit_processes;
+        settings.limits.disk = args.limit_disk;
+        settings.undo_memory = args.undo_memory.unwrap_or(UNDO_MEMORY);
         settings.kernel.memory_limit = args.kernel_memory_limit;
         settings.kernel.max_processes = args.kernel_max_processes;
         settings.kernel.max_file_size = args.kernel_max_file_size;

@@ -5,7 +5,7 @@ use ipybox::{Emphasis, KnownServers};
 
 use super::login::runtime;
 use super::print;
-use super::server_args::{ServersAction, ServersArgs};
+use super::registered_args::{ServersAction, ServersArgs};
 
 pub(super) fn run(args: ServersArgs) -> anyhow::Result<()> {
     let servers = KnownServers::open(&args.place.workspace, args.place.state_dir)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use ipybox::NotebookSettings;
+use ipybox::lasting::FrontWish;
 
 use super::headings::SESSION;
 use super::values::duration;
@@ -30,6 +31,14 @@ pub(crate) struct LastingArgs {
     /// workspace, or `auto` for a new one in the state directory
     #[arg(long, help_heading = SESSION, value_name = "FILE")]
     pub(crate) notebook: Option<NotebookSettings>,
+
+    /// The session that a front wants for its client, in JSON: the team server is one
+    #[arg(long, hide = true, value_name = "JSON", value_parser = front, requires = "keep_session")]
+    pub(crate) front: Option<FrontWish>,
+}
+
+fn front(json: &str) -> Result<FrontWish, serde_json::Error> {
+    serde_json::from_str(json)
 }
 
 /// The flags of `ipybox attach` and `ipybox ui`.
@@ -41,6 +50,17 @@ pub(crate) struct JoinArgs {
     /// Directory that holds registered servers and Python environments
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
+}
+
+/// The flags of `ipybox attach`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AttachArgs {
+    #[command(flatten)]
+    pub(crate) join: JoinArgs,
+
+    /// Use a copy of the kernel, with its variables as they are now; it ends with the prompt, and the agent does not see it
+    #[arg(long)]
+    pub(crate) copy: bool,
 }
 
 /// The flags of `ipybox sessions`.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use ipybox::lasting::{self, Keep, KeptSession, KeptSessions};
+use ipybox::lasting::{self, KeepRules, KeptSession, KeptSessions};
 use ipybox::telemetry::exporting;
-use ipybox::{Emphasis, Settings};
+use ipybox::{Emphasis, LimitUse, Settings};
 
 use super::serve_args::{ServeArgs, SessionKeeperArgs};
 use super::session_args::{SessionsAction, SessionsArgs};
@@ -31,10 +31,11 @@ pub(crate) fn is_kept(args: &ServeArgs) -> bool {
 /// Serves a client with a session that outlives it.
 pub(crate) fn relay(args: ServeArgs) -> anyhow::Result<()> {
     let keep = args.lasting.keep_session.unwrap_or(NOT_KEPT);
+    let front = args.lasting.front.clone();
     let settings = Settings::from(args);
     let workspace = settings.workspace.canonicalize().unwrap_or_else(|_| settings.workspace.clone());
     let runtime = single_threaded()?;
-    let relaying = Box::pin(lasting::relay(settings, keep, std::env::args_os().skip(1).collect()));
+    let relaying = Box::pin(lasting::relay(settings, keep, std::env::args_os().skip(1).collect(), front));
     let relayed = runtime.block_on(greeting::greeting(&workspace, relaying));
     // A read of a terminal cannot be interrupted; do not wait for it.
     runtime.shutdown_background();
@@ -43,7 +44,7 @@ pub(crate) fn relay(args: ServeArgs) -> anyhow::Result<()> {
 
 /// Holds a session.
 pub(crate) fn keep(args: SessionKeeperArgs) -> anyhow::Result<()> {
-    let keep = Keep::new(args.serve.lasting.keep_session.unwrap_or(NOT_KEPT), args.entry);
+    let keep = KeepRules::new(args.serve.lasting.keep_session.unwrap_or(NOT_KEPT), args.entry);
     let runtime = multi_threaded()?;
     Ok(runtime.block_on(exporting(lasting::keep_session((*args.serve).into(), keep)))?)
 }
@@ -62,7 +63,8 @@ pub(crate) fn run(args: SessionsArgs) -> anyhow::Result<()> {
         }
         Some(SessionsAction::End { ids, all }) => {
             let ids = if all { sessions.list()?.into_iter().map(|each| each.id).collect() } else { ids };
-            let (mut ended, mut failed) = (Vec::new(), None);
+            let mut ended = Vec::new();
+            let mut failed = None;
             for id in ids {
                 match sessions.end(&id, all) {
                     Ok(true) => {
@@ -100,7 +102,8 @@ fn table(sessions: &[KeptSession]) -> String {
     let mut text = Emphasis::Title.of(&titles) + "\n";
     for session in sessions {
         let KeptSession { id, seconds, workspace, .. } = session;
-        let (memory, state) = (memory(session), state(session));
+        let memory = memory(session);
+        let state = state(session);
         let age = time(*seconds);
         text.push_str(&format!("{id:<10}{age:<9}{memory:<9}{state:<34}{}\n", path(workspace)));
     }
@@ -118,6 +121,9 @@ fn details(session: &KeptSession) -> String {
         session.process,
         session.log.display(),
     );
+    for limit in &session.limits {
+        text.push_str(&format!("Limit      {}\n", limit_in_words(limit)));
+    }
     if let Some(notebook) = &session.notebook {
         text.push_str(&format!("Notebook   {}\n", path(notebook)));
     }
@@ -147,6 +153,20 @@ fn state(session: &KeptSession) -> String {
 
 fn memory(session: &KeptSession) -> String {
     session.memory_bytes.map_or_else(|| "?".to_owned(), |bytes| format!("{} MB", bytes / 1_000_000))
+}
+
+fn limit_in_words(limit: &LimitUse) -> String {
+    let used = limit.used.map_or_else(String::new, |used| match limit.name.as_str() {
+        "memory" | "disk" => format!("{} MB of ", used / 1_000_000),
+        _ => format!("{used} of "),
+    });
+    let most = match limit.name.as_str() {
+        name @ ("memory" | "disk") => format!("{} MB of {name}", limit.limit / 1_000_000),
+        "cpu" => format!("{} processors", limit.limit as f64 / 1000.0),
+        name => format!("{} {name}", limit.limit),
+    };
+    let extent = if limit.is_whole { "" } else { ", for each process alone" };
+    format!("{used}{most}{extent}")
 }
 
 fn time(seconds: u64) -> String {

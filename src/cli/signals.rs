@@ -3,9 +3,9 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that ask a program to end.
-pub(super) struct Signals([Signal; 3]);
+pub(super) struct EndSignals([Signal; 3]);
 
-impl Signals {
+impl EndSignals {
     pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self([
             signal(SignalKind::terminate())?,

@@ -8,7 +8,7 @@ use ipybox::{ApprovalPolicy, ToolServer, ToolServerBuilder, env};
 
 use super::args::ToolServerArgs;
 use super::multi_threaded;
-use super::signals::Signals;
+use super::signals::EndSignals;
 
 pub(super) fn run(args: ToolServerArgs) -> anyhow::Result<()> {
     multi_threaded()?.block_on(exporting(serve(args)))
@@ -16,10 +16,11 @@ pub(super) fn run(args: ToolServerArgs) -> anyhow::Result<()> {
 
 async fn serve(args: ToolServerArgs) -> anyhow::Result<()> {
     // Before anything is printed, so that a reader of the line can end us.
-    let mut signals = Signals::new().context("handle signals")?;
+    let mut signals = EndSignals::new().context("handle signals")?;
     let token = given(env::IPYBOX_TOOL_SERVER_TOKEN)?;
     let host_token = given(env::IPYBOX_TOOL_SERVER_HOST_TOKEN)?;
-    let (has_token, has_host_token) = (token.is_some(), host_token.is_some());
+    let has_token = token.is_some();
+    let has_host_token = host_token.is_some();
     let server = builder(args, token, host_token)?.start().await?;
     let mut line = serde_json::Map::new();
     line.insert("address".to_owned(), server.address().to_string().into());

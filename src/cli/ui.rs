@@ -3,20 +3,22 @@
 use std::io::Write as _;
 
 use anyhow::Context as _;
-use ipybox::lasting;
-use ipybox::page::{Page, PageNews};
+use ipybox::lasting::{self, JoinedKernel};
+use ipybox::one_line;
+use ipybox::page::{ApprovalPage, PageNews};
 
 use super::multi_threaded;
 use super::session_args::JoinArgs;
 
 /// Serves the page until it is interrupted, or the session ends.
 pub(crate) fn run(args: JoinArgs) -> anyhow::Result<()> {
-    let joined = lasting::join(args.session.as_deref(), args.state_dir, true, false)?;
+    let joined = lasting::join(args.session.as_deref(), args.state_dir, JoinedKernel::Shared, true, false)?;
     let runtime = multi_threaded()?;
-    let (id, workspace) = (joined.id.clone(), joined.workspace.display().to_string());
+    let id = joined.id.clone();
+    let workspace = joined.workspace.display().to_string();
     let served: anyhow::Result<()> = runtime.block_on(async {
         let stream = joined.into_stream().context("speak to the session")?;
-        let page = Page::open(stream, Some(id.clone()), |news| print(&in_words(&news))).await?;
+        let page = ApprovalPage::open(stream, Some(id.clone()), |news| print(&in_words(&news))).await?;
         print(&format!(
             "The calls of session {id} ({}) are decided here:\n\n  page  {}\n  code  {}\n\n\
              The page asks for the code, once. Ctrl-C ends the page, and the session goes on.",
@@ -46,10 +48,6 @@ fn in_words(news: &PageNews) -> String {
         PageNews::Question(call) => format!("A call waits: {}", one_line(call)),
         _ => String::new(),
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
 }
 
 fn print(text: &str) {

@@ -24,10 +24,34 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The same, or 0.
+pub(super) fn size_or_none(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { size(text) }
+}
+
+/// A number of processors, which may be a part of one.
+pub(super) fn processors(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.01..=100_000.0).contains(&number) {
+        Ok(number)
+    } else {
+        Err("a number of processors is 0.01 or more, like `2` or `0.5`".to_owned())
+    }
+}
+
 /// A positive number of seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map_err(|_| "not a number".to_owned())?;
     positive(seconds).ok_or_else(|| "not a positive number of seconds".to_owned())
+}
+
+/// A duration of days too: a number with `s`, `m`, `h` or `d`.
+#[cfg(feature = "team")]
+pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
+    match text.strip_suffix('d').map(str::parse::<u32>) {
+        Some(Ok(days)) if days > 0 => Ok(Duration::from_secs(u64::from(days) * 24 * 3600)),
+        _ => duration(text),
+    }
 }
 
 /// A duration: a number with `s`, `m` or `h`; seconds without.
@@ -70,6 +94,14 @@ mod tests {
             ["", "G", "-1", "+1", "1.5G", "1X", "1 G B", "0", "0G", "99999999T", "18446744073709551616"]
         {
             assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn processors_are_counted_in_parts() {
+        assert_eq!([processors("2"), processors("0.5")], [Ok(2.0), Ok(0.5)]);
+        for wrong in ["", "0", "-1", "0.001", "inf", "NaN", "two"] {
+            assert!(processors(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -5,13 +5,20 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::secret_places::{SecretPlaces, listed_home};
-use super::{Config, Error, NotebookPlace, SandboxSettings, Site, consent, exposures};
+use super::{
+    ChangesMode, Config, Error, KernelSite, NotebookPlace, SandboxBackend, SandboxSettings, consent,
+    exposures,
+};
 use crate::ground::env::Variables;
 use crate::ground::env::{is_program, on_path};
 use crate::ground::text::first_few;
+use crate::kernels::changes::COPIES;
 use crate::kernels::sandbox::{
-    Confinement, DomainRule, Exposed, PolicyPaths, SandboxPolicy, SandboxPolicyError,
+    Confinement, DomainRule, ExposedPlaces, PolicyPaths, SandboxPolicy, SandboxPolicyError,
 };
+
+/// The directory for images if a user names none.
+const DEFAULT_IMAGES: &str = "images";
 
 /// The number of openings of a policy that an error names.
 const SHOWN_OPENINGS: usize = 5;
@@ -34,10 +41,23 @@ impl SandboxSettings {
 impl Config {
     /// Has kernels run in a sandbox.
     pub(super) fn confine(&mut self, settings: SandboxSettings) -> Result<(), Error> {
+        let policy = settings.policy(&self.workspace)?;
+        self.confine_by(policy, settings)
+    }
+
+    /// Has kernels run in a sandbox with this policy.
+    pub(super) fn confine_by(
+        &mut self,
+        policy: SandboxPolicy,
+        settings: SandboxSettings,
+    ) -> Result<(), Error> {
         if let Some(home) = self.home_in_workspace().filter(|_| !settings.allow_home_workspace) {
             return Err(Error::HomeWorkspace { path: self.workspace.clone(), home });
         }
-        let policy = settings.policy(&self.workspace)?;
+        let changes = settings.changes;
+        if changes == ChangesMode::Ask && settings.backend == SandboxBackend::Srt {
+            return Err(Error::NoCopyInSrt);
+        }
         self.secrets = SecretPlaces::of(self);
         tracing::info!(policy = policy.name(), "kernels run in a sandbox");
         if nix::unistd::geteuid().is_root() && !self.is_in_container() {
@@ -50,15 +70,22 @@ impl Config {
         paths.python_prefixes.extend(self.kernel.python.as_deref().and_then(prefix));
         self.check_consent(&policy, &paths)?;
         let rules = policy.rules(&paths).map_err(|error| Error::Sandbox(error.into()))?;
-        let exposed = Exposed::new(&rules, &self.home);
+        let mut exposed = ExposedPlaces::new(&rules, &self.home);
         let mut protected = exposures::protected(&self.state_dir)?;
         protected.extend(exposed.closed().iter().cloned());
         self.protected_before = protected.into_iter().collect();
         withhold(Arc::make_mut(&mut self.variables), &exposed, &self.state_dir);
+        if changes == ChangesMode::Ask {
+            exposed.add(ExposedPlaces::place(self.state_dir.join(COPIES)));
+            // Images come from code, too; nobody has been asked about those that it shows.
+            if self.images_dir == self.workspace.join(DEFAULT_IMAGES) {
+                self.images_dir = self.workspace.join(".ipybox").join(DEFAULT_IMAGES);
+            }
+        }
         self.check_programs(&exposed)?;
         self.check_directories(&exposed)?;
         let confinement = Arc::new(confinement(settings, policy, &self.variables, &exposed)?);
-        self.site = Site::Sandboxed { confinement, exposed: Box::new(exposed) };
+        self.site = KernelSite::Sandboxed { confinement, exposed: Box::new(exposed), changes };
         Ok(())
     }
 
@@ -78,9 +105,9 @@ impl Config {
     }
 
     /// The places that code in the sandbox can write, or could in earlier sessions.
-    pub(crate) fn exposed(&self) -> Exposed {
+    pub(crate) fn exposed(&self) -> ExposedPlaces {
         let mut exposed = self.recorded.clone();
-        if let Site::Sandboxed { exposed: now, .. } = &self.site {
+        if let KernelSite::Sandboxed { exposed: now, .. } = &self.site {
             exposed.add((**now).clone());
         }
         exposed
@@ -99,13 +126,13 @@ impl Config {
     /// The record cannot be changed.
     pub(crate) fn record_exposed(&self) -> Result<(), Error> {
         match &self.site {
-            Site::Sandboxed { exposed, .. } => exposures::record(&self.state_dir, exposed),
-            Site::Local | Site::Remote(_) => Ok(()),
+            KernelSite::Sandboxed { exposed, .. } => exposures::record(&self.state_dir, exposed),
+            KernelSite::Local | KernelSite::Remote(_) => Ok(()),
         }
     }
 
     /// Refuses programs on `PATH` that are links to exposed places.
-    fn check_programs(&self, exposed: &Exposed) -> Result<(), Error> {
+    fn check_programs(&self, exposed: &ExposedPlaces) -> Result<(), Error> {
         let path = self.variables.in_process("PATH").unwrap_or_default();
         let found = PROGRAMS.iter().filter_map(|name| on_path(name, path));
         match found.map(|program| (exposed.on_the_way(&program), program)).find(|(place, _)| place.is_some())
@@ -117,7 +144,7 @@ impl Config {
 
     /// Refuses an audit log whose directory cannot be hidden, and to write the notebook or images where a link that code has
     /// made could lead. In the workspace no link is followed.
-    fn check_directories(&self, exposed: &Exposed) -> Result<(), Error> {
+    fn check_directories(&self, exposed: &ExposedPlaces) -> Result<(), Error> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if let Some(directory) = self.log_directory() {
             let needed = [&self.workspace, &self.home, &std::env::temp_dir()].map(|path| real(path));
@@ -151,7 +178,7 @@ impl Config {
 }
 
 /// As [`withhold`], for the places that code in earlier sandboxes could write.
-pub(crate) fn withhold_recorded(variables: &mut Variables, recorded: &Exposed, state_dir: &Path) {
+pub(crate) fn withhold_recorded(variables: &mut Variables, recorded: &ExposedPlaces, state_dir: &Path) {
     // Relative entries are the user's own where no code has been.
     if !recorded.is_empty() {
         withhold(variables, recorded, state_dir);
@@ -160,7 +187,7 @@ pub(crate) fn withhold_recorded(variables: &mut Variables, recorded: &Exposed, s
 
 /// Removes paths to exposed places from the variables of the host's programs. Relative paths are relative to
 /// `directory`.
-fn withhold(variables: &mut Variables, exposed: &Exposed, directory: &Path) {
+fn withhold(variables: &mut Variables, exposed: &ExposedPlaces, directory: &Path) {
     let left: Vec<(String, Option<String>)> = variables
         .of_programs()
         .map(|(name, value)| (name.to_owned(), exposed.safe_value(name, value, directory), value))
@@ -188,7 +215,7 @@ fn confinement(
     settings: SandboxSettings,
     policy: SandboxPolicy,
     variables: &Arc<Variables>,
-    exposed: &Exposed,
+    exposed: &ExposedPlaces,
 ) -> Result<Confinement, Error> {
     for domain in &settings.install_domains {
         DomainRule::parse(domain)
@@ -207,6 +234,7 @@ fn confinement(
     Ok(Confinement {
         backend: settings.backend,
         policy,
+        clients: Vec::new(),
         gateway,
         variables: Arc::clone(variables),
         install_domains: settings.install_domains,
@@ -216,7 +244,7 @@ fn confinement(
 
 /// The exposed place around a package of npm. The package is protected, but not the links and programs in `.bin` by which it is
 /// started.
-fn around_package(program: &Path, exposed: &Exposed) -> Option<PathBuf> {
+fn around_package(program: &Path, exposed: &ExposedPlaces) -> Option<PathBuf> {
     let place = exposed.above(program)?;
     let below = program.strip_prefix(&place).ok()?;
     below.iter().any(|name| name == "node_modules").then_some(place)

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{exposures, states_dir, workspace_state_dir};
-use crate::connections::mcp_client::{Connector, Guard};
+use crate::connections::mcp_client::{Connector, StartGuard};
 use crate::ground::env::Variables;
 use crate::ground::text::describe;
 use crate::ground::text::visible::word;
-use crate::kernels::sandbox::Exposed;
+use crate::kernels::sandbox::ExposedPlaces;
 
 /// A connector to MCP servers for a process in its current directory, without a session.
 pub(crate) fn connector_here() -> Connector {
@@ -25,7 +25,7 @@ pub(crate) fn connector_at(directory: PathBuf, variables: Arc<Variables>) -> Con
         .inspect_err(|error| tracing::warn!("no logins are known: failed to {}", describe(error)))
         .ok();
     let Some(states) = states else {
-        return Connector::new(variables, directory, Guard::without_directory());
+        return Connector::new(variables, directory, StartGuard::without_directory());
     };
     let directory = directory.canonicalize().unwrap_or(directory);
     let state_dir = workspace_state_dir(&states, &directory);
@@ -37,7 +37,7 @@ pub(crate) fn connector_at(directory: PathBuf, variables: Arc<Variables>) -> Con
 pub(crate) fn connector_in(state_dir: &Path, directory: PathBuf, variables: Arc<Variables>) -> Connector {
     let exposed = exposures::recorded(state_dir, &directory).unwrap_or_else(|error| {
         tracing::error!("no MCP server is started: failed to {}", describe(&error));
-        Exposed::everywhere()
+        ExposedPlaces::everywhere()
     });
     Connector::new(variables, directory, exposures::guard(state_dir, exposed))
 }

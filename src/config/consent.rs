@@ -16,7 +16,7 @@ use crate::kernels::sandbox::{PolicyPaths, SandboxPolicy};
 const FILE: &str = "sandbox-policies.json";
 
 #[derive(Default, Serialize, Deserialize)]
-struct Document {
+struct ConsentDocument {
     #[serde(default)]
     allowed: Vec<Consent>,
 }
@@ -31,12 +31,12 @@ struct Consent {
 
 /// Whether the user has allowed a policy with this content. Blocks.
 pub(super) fn is_given(state_dir: &Path, content: &str) -> io::Result<bool> {
-    let document: Document = StateFile::new(state_dir.join(FILE)).read()?;
+    let document: ConsentDocument = StateFile::new(state_dir.join(FILE)).read()?;
     Ok(document.allowed.iter().any(|consent| consent.content == content))
 }
 
 fn give(state_dir: &Path, content: &str, opens: &[String]) -> io::Result<()> {
-    StateFile::new(state_dir.join(FILE)).change(|document: &mut Document| {
+    StateFile::new(state_dir.join(FILE)).change(|document: &mut ConsentDocument| {
         if !document.allowed.iter().any(|consent| consent.content == content) {
             document.allowed.push(Consent { content: content.to_owned(), opens: opens.to_owned() });
         }

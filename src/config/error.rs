@@ -90,6 +90,18 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// srt cannot show a copy of the workspace in its place.
+    #[error(
+        "have changes wait (`--changes ask`): srt cannot show a copy of the workspace in its place\n\
+         hint: `--sandbox-backend bwrap` can"
+    )]
+    NoCopyInSrt,
+    /// The sandbox of a session shows no directory that comes later.
+    #[error(
+        "give copies of sessions files of their own (`--branch-files`) in a sandbox, which shows nothing that comes later\n\
+         hint: with `--changes ask`, bwrap's sandbox has the changes of all copies wait together"
+    )]
+    BranchFilesInSandbox,
     /// There is no home directory to keep state in.
     #[error(
         "find your home directory to keep state in\n\
@@ -156,6 +168,18 @@ pub enum Error {
         /// The setting.
         what: &'static str,
     },
+    /// The kernel is on another machine, where the client's permissions cannot be held.
+    #[error(
+        "hold the permissions of your MCP client around a kernel that a Jupyter server runs\n\
+         hint: let the client run its commands without a sandbox, or start ipybox with `--ignore-client-sandbox`"
+    )]
+    ClientBeyond,
+    /// There is no program that makes a sandbox, in which the client's permissions could be held.
+    #[error(
+        "hold the permissions of your MCP client around the kernel: that takes a sandbox, and neither `bwrap` nor `srt` is on PATH\n\
+         hint: install bubblewrap; `ipybox doctor --sandbox` says how. `--ignore-client-sandbox` gives code all that you may"
+    )]
+    ClientWithoutSandbox,
     /// Only shell commands may start programs, but they need no approval.
     #[error(
         "require shell commands without their approval\nhint: add `--approve-shell-cmds` (`approve_shell_cmds` in Rust)"

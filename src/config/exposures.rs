@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Error;
-use crate::connections::mcp_client::Guard;
+use crate::connections::mcp_client::StartGuard;
 use crate::ground::files::{FileIdentity, StateFile};
-use crate::kernels::sandbox::Exposed;
+use crate::kernels::sandbox::ExposedPlaces;
 
 /// The file in the state directory of a workspace.
 const RECORD: &str = "exposed.json";
@@ -25,7 +25,7 @@ const MOST_PROTECTED: usize = 2000;
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct ExposureRecord {
     #[serde(flatten)]
-    exposed: Exposed,
+    exposed: ExposedPlaces,
     /// The directories that code could write as a whole: they may be moved.
     #[serde(default)]
     roots: BTreeSet<FileIdentity>,
@@ -38,7 +38,7 @@ struct ExposureRecord {
 ///
 /// # Errors
 /// The record cannot be changed.
-pub(super) fn record(state_dir: &Path, exposed: &Exposed) -> Result<(), Error> {
+pub(super) fn record(state_dir: &Path, exposed: &ExposedPlaces) -> Result<(), Error> {
     let roots = exposed.open().iter().filter_map(|path| path.metadata().ok());
     let roots: Vec<FileIdentity> = roots.map(|found| FileIdentity::of(&found)).collect();
     let change = |record: &mut ExposureRecord| {
@@ -58,9 +58,9 @@ pub(super) fn record(state_dir: &Path, exposed: &Exposed) -> Result<(), Error> {
 ///
 /// # Errors
 /// A record cannot be read.
-pub(crate) fn recorded(state_dir: &Path, workspace: &Path) -> Result<Exposed, Error> {
+pub(crate) fn recorded(state_dir: &Path, workspace: &Path) -> Result<ExposedPlaces, Error> {
     let states = state_dir.parent().unwrap_or(state_dir);
-    let mut exposed = Exposed::default();
+    let mut exposed = ExposedPlaces::default();
     let above: Vec<(&Path, FileIdentity)> = workspace
         .ancestors()
         .filter_map(|directory| Some((directory, FileIdentity::of(&directory.metadata().ok()?))))
@@ -78,7 +78,7 @@ pub(crate) fn recorded(state_dir: &Path, workspace: &Path) -> Result<Exposed, Er
         let moved: Vec<&Path> = moved.map(|(directory, _)| *directory).collect();
         for directory in moved {
             if exposed.above(directory).is_none() {
-                exposed.add(Exposed::place(directory.to_owned()));
+                exposed.add(ExposedPlaces::place(directory.to_owned()));
             }
         }
     }
@@ -102,8 +102,8 @@ fn unusable(path: &Path, source: std::io::Error) -> Error {
 }
 
 /// The guard of MCP servers that start in the workspace with this state directory.
-pub(super) fn guard(state_dir: &Path, exposed: Exposed) -> Guard {
-    Guard::new(state_dir.join(SERVERS_DIRECTORY), exposed)
+pub(super) fn guard(state_dir: &Path, exposed: ExposedPlaces) -> StartGuard {
+    StartGuard::new(state_dir.join(SERVERS_DIRECTORY), exposed)
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
         for directory in [&first, &second, &base.join("one/inner"), &base.join("two")] {
             std::fs::create_dir_all(directory).unwrap();
         }
-        record(&first, &Exposed::place(base.join("one"))).unwrap();
+        record(&first, &ExposedPlaces::place(base.join("one"))).unwrap();
         let is_exposed = |workspace: &str, path: &str| {
             recorded(&second, &base.join(workspace)).unwrap().above(&base.join(path)).is_some()
         };

@@ -1,6 +1,7 @@
 //! The configuration of a session, complete at its start.
 
 mod apart;
+mod client;
 mod connectors;
 mod consent;
 mod error;
@@ -16,8 +17,9 @@ use std::sync::Arc;
 
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::{IPYBOX_CONTAINER, Variables};
+use crate::kernels::changes::COPIES;
 use crate::kernels::kernel::ShellCommands;
-use crate::kernels::sandbox::{Confinement, Exposed, PolicyPaths};
+use crate::kernels::sandbox::{Confinement, ExposedPlaces, PolicyPaths};
 
 pub(crate) use self::apart::withhold_recorded;
 use self::connectors::login_flags;
@@ -28,22 +30,24 @@ pub(crate) use self::exposures::recorded;
 pub(crate) use self::remote::RemoteServer;
 use self::secret_places::SecretPlaces;
 pub use self::settings::{
-    ApprovalMode, ApprovalSettings, AuditSettings, Images, KernelSettings, NotebookSettings, RemoteSettings,
-    ResourceLinks, SandboxSettings, Settings, ToolServerSettings, UnusableNotebook,
+    ApprovalMode, ApprovalSettings, AuditSettings, ChangesMode, Images, KernelSettings, NotebookSettings,
+    RemoteHeader, RemoteHeaderValue, RemoteSettings, ResourceLinks, SandboxSettings, Settings,
+    ToolServerSettings, UnusableNotebook,
 };
 use self::states::state_dir_name;
 pub use self::states::state_directory;
 pub(crate) use self::states::{
     create_in, create_workspace, notebooks_dir, sessions_dir, states_dir, workspace_state_dir,
 };
-pub use crate::kernels::sandbox::Backend as SandboxBackend;
+pub use crate::kernels::kernel::SessionLimits;
+pub use crate::kernels::sandbox::SandboxBackend;
 
 /// The prefix of variables that Jupyter's gateways accept from clients to configure a kernel's start.
 const START_VARIABLES: &str = "KERNEL_";
 
 /// The place of kernels. It is decided only here.
 #[derive(Debug, Clone)]
-pub(crate) enum Site {
+pub(crate) enum KernelSite {
     /// On this machine.
     Local,
     /// In a sandbox on this machine.
@@ -51,7 +55,9 @@ pub(crate) enum Site {
         /// The plan of the sandbox.
         confinement: Arc<Confinement>,
         /// The exposed places.
-        exposed: Box<Exposed>,
+        exposed: Box<ExposedPlaces>,
+        /// When what code writes in the workspace is there.
+        changes: ChangesMode,
     },
     /// On a Jupyter server.
     Remote(RemoteServer),
@@ -75,18 +81,24 @@ pub(crate) enum NotebookPlace {
 pub struct Config {
     pub(crate) workspace: PathBuf,
     pub(crate) state_dir: PathBuf,
-    /// The flags by which `ipybox login` finds this workspace.
+    /// The flags by which commands of `ipybox` find this workspace.
     login_flags: String,
     pub(crate) images: Images,
     pub(crate) resource_links: ResourceLinks,
     /// Whether clients that can show views get them.
     pub(crate) has_views: bool,
     pub(crate) has_long_cells: bool,
+    /// Whether code gets no more than the commands of the session's MCP client.
+    pub(crate) obeys_client: bool,
     pub(crate) images_dir: PathBuf,
     pub(crate) kernel: KernelSettings,
-    pub(crate) site: Site,
+    pub(crate) limits: SessionLimits,
+    /// The memory that states may take by which cells can be undone.
+    pub(crate) undo_memory: u64,
+    pub(crate) branch_files: bool,
+    pub(crate) site: KernelSite,
     /// The places that code in a sandbox of earlier sessions could write.
-    recorded: Exposed,
+    recorded: ExposedPlaces,
     /// The home directory, `~`.
     pub(crate) home: PathBuf,
     secrets: SecretPlaces,
@@ -138,8 +150,17 @@ impl Config {
             Some(_) if settings.kernel.checkpoint => {
                 return Err(Error::NotRemote { what: "a checkpoint of variables" });
             }
-            Some(remote) => Site::Remote(RemoteServer::new(remote, &variables)?),
-            None => Site::Local,
+            Some(_) if settings.limits != SessionLimits::default() => {
+                return Err(Error::NotRemote { what: "limits around the session" });
+            }
+            Some(_) if settings.branch_files => {
+                return Err(Error::NotRemote { what: "files of branches" });
+            }
+            None if settings.branch_files && settings.sandbox.is_some() => {
+                return Err(Error::BranchFilesInSandbox);
+            }
+            Some(remote) => KernelSite::Remote(RemoteServer::new(remote, &variables)?),
+            None => KernelSite::Local,
         };
         let notebook = match settings.notebook {
             NotebookSettings::Off => NotebookPlace::None,
@@ -154,8 +175,12 @@ impl Config {
             resource_links: settings.resource_links,
             has_views: settings.views,
             has_long_cells: settings.long_cells,
+            obeys_client: !settings.ignore_client_sandbox,
             images_dir,
             kernel: settings.kernel,
+            limits: settings.limits,
+            undo_memory: settings.undo_memory,
+            branch_files: settings.branch_files,
             site,
             recorded,
             home,
@@ -196,7 +221,7 @@ impl Config {
     }
 
     fn warn_of_home(&self) {
-        if let (Some(home), Site::Local) = (self.home_in_workspace(), &self.site) {
+        if let (Some(home), KernelSite::Local) = (self.home_in_workspace(), &self.site) {
             tracing::warn!(
                 "the workspace `{}` holds the home directory `{}`: name a directory of its own with `--workspace`",
                 self.workspace.display(),
@@ -245,9 +270,9 @@ impl Config {
     /// The kernel's environment, but for what ipybox adds.
     pub(crate) fn kernel_variables(&self) -> BTreeMap<String, String> {
         let mut variables = match &self.site {
-            Site::Local => self.variables.for_kernel(),
-            Site::Sandboxed { .. } => self.variables.for_confined_kernel(),
-            Site::Remote(_) => self.variables.meant_for_kernel(),
+            KernelSite::Local => self.variables.for_kernel(),
+            KernelSite::Sandboxed { .. } => self.variables.for_confined_kernel(),
+            KernelSite::Remote(_) => self.variables.meant_for_kernel(),
         };
         variables.extend(self.kernel.env.clone());
         variables
@@ -265,7 +290,7 @@ impl Config {
     /// with a Jupyter server, whose kernels send calls over their own connection.
     pub(crate) fn tool_server_address(&self) -> Option<(&str, u16)> {
         let ToolServerSettings { host, port, .. } = &self.tool_server;
-        matches!(self.site, Site::Local).then_some((host.as_str(), port.unwrap_or(0)))
+        matches!(self.site, KernelSite::Local).then_some((host.as_str(), port.unwrap_or(0)))
     }
 
     /// The directory of the audit log, which a sandbox hides as a whole: a file that is hidden alone can be read once it has
@@ -313,7 +338,7 @@ impl Config {
     /// # Errors
     /// A program that it needs is missing, or its policy cannot be held.
     pub(crate) async fn check_sandbox(&self) -> Result<(), Error> {
-        let Site::Sandboxed { confinement, .. } = &self.site else { return Ok(()) };
+        let KernelSite::Sandboxed { confinement, .. } = &self.site else { return Ok(()) };
         // Nothing is there yet, and nobody has the names.
         let paths = self.sandbox_paths("/run/ipybox/p".into(), "/run/ipybox/w".into());
         confinement.check(&paths).await.map_err(|error| Error::Sandbox(error.into()))
@@ -337,6 +362,19 @@ impl Config {
         Connector::new(Arc::clone(&self.variables), self.workspace.clone(), guard)
             .with_connect_timeout(self.tool_server.connect_timeout)
             .with_accounts_in(self.state_dir.clone(), &self.login_flags)
+    }
+
+    /// The flags by which commands of `ipybox` find this workspace, with a blank before each.
+    pub(crate) fn command_flags(&self) -> &str {
+        &self.login_flags
+    }
+
+    /// The directory that code writes to: the workspace, or where its copies are.
+    pub(crate) fn written_by_code(&self) -> PathBuf {
+        match self.site {
+            KernelSite::Sandboxed { changes: ChangesMode::Ask, .. } => self.state_dir.join(COPIES),
+            _ => self.workspace.clone(),
+        }
     }
 
     /// The environment and `.env`.

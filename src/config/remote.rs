@@ -2,36 +2,86 @@
 
 use std::sync::Arc;
 
-use super::{Error, RemoteSettings};
+use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteSettings};
 use crate::ground::env::{self, Variables};
-use crate::kernels::kernel::jupyter;
+use crate::ground::text::Redactor;
+use crate::kernels::kernel::jupyter::{
+    AccessError, JupyterAccess, JupyterHeaders, JupyterServer, header_name,
+};
 
 /// The Jupyter server that runs the kernels.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteServer {
-    pub(crate) server: Arc<jupyter::JupyterServer>,
+    pub(crate) server: Arc<JupyterServer>,
     /// The kernel spec; `None` for the server's default.
     pub(crate) kernel_name: Option<String>,
 }
 
 impl RemoteServer {
     pub(super) fn new(settings: RemoteSettings, variables: &Variables) -> Result<Self, Error> {
-        let RemoteSettings { url, token, token_env, kernel_name, ca } = settings;
         let access = || {
-            let token = match (&token, &token_env) {
-                (Some(token), _) => Some(token.as_str()),
-                (None, Some(variable)) if !env::is_variable_name(variable) => {
-                    return Err(jupyter::AccessError::NoVariable);
-                }
-                (None, Some(variable)) => {
-                    let missing = || jupyter::AccessError::NoToken { variable: variable.clone() };
-                    Some(variables.get(variable).ok_or_else(missing)?)
-                }
-                (None, None) => None,
-            };
-            jupyter::JupyterServer::new(jupyter::Access::new(&url, token, ca)?)
+            let headers = headers(&settings, variables)?;
+            let redactor = variables.redactor().clone();
+            JupyterServer::new(JupyterAccess::new(&settings.url, headers, settings.ca.clone(), redactor)?)
         };
         let server = access().map_err(|error| Error::Remote(error.into()))?;
-        Ok(Self { server: Arc::new(server), kernel_name })
+        Ok(Self { server: Arc::new(server), kernel_name: settings.kernel_name })
+    }
+}
+
+impl RemoteHeader {
+    /// Its value; `None` if it is in a variable that is not set.
+    pub(crate) fn text<'a>(&'a self, variables: &'a Variables) -> Option<&'a str> {
+        match &self.value {
+            RemoteHeaderValue::Text(text) => Some(text),
+            RemoteHeaderValue::Variable(variable) => variables.get(variable),
+        }
+    }
+
+    fn add_to(&self, headers: &mut JupyterHeaders, variables: &Variables) -> Result<(), AccessError> {
+        let name = header_name(&self.name)?.to_string();
+        let source = match &self.value {
+            RemoteHeaderValue::Variable(variable) if !env::is_variable_name(variable) => {
+                return Err(AccessError::NoHeaderVariable { name });
+            }
+            RemoteHeaderValue::Variable(variable) => variable,
+            RemoteHeaderValue::Text(_) => &name,
+        };
+        let missing = || AccessError::NoHeader { name: name.clone(), variable: source.clone() };
+        let value = self.text(variables).ok_or_else(missing)?;
+        headers.add(&name, value)?;
+        withhold(variables.redactor(), source, value);
+        Ok(())
+    }
+}
+
+/// The headers of each request, with the token in one of them.
+fn headers(settings: &RemoteSettings, variables: &Variables) -> Result<JupyterHeaders, AccessError> {
+    let RemoteSettings { token, token_env, headers: further, .. } = settings;
+    let mut headers = JupyterHeaders::default();
+    for header in further {
+        header.add_to(&mut headers, variables)?;
+    }
+    let token = match (token, token_env) {
+        (Some(token), _) => Some(("token", token.as_str())),
+        (None, Some(variable)) if !env::is_variable_name(variable) => return Err(AccessError::NoVariable),
+        (None, Some(variable)) => {
+            let missing = || AccessError::NoToken { variable: variable.clone() };
+            Some((variable.as_str(), variables.get(variable).ok_or_else(missing)?))
+        }
+        (None, None) => None,
+    };
+    if let Some((source, token)) = token {
+        headers.add_token(token)?;
+        withhold(variables.redactor(), source, token);
+    }
+    Ok(headers)
+}
+
+/// From now on the value of a header is shown as `${source}`, and so is what follows its scheme.
+fn withhold(redactor: &Redactor, source: &str, value: &str) {
+    redactor.note(source, value);
+    if let Some((_scheme, credentials)) = value.trim().split_once(' ') {
+        redactor.note(source, credentials.trim());
     }
 }

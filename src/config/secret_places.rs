@@ -28,7 +28,8 @@ impl SecretPlaces {
     /// Those of a session with this configuration.
     pub(super) fn of(config: &Config) -> Self {
         let home = (config.home != Path::new("/")).then_some(config.home.as_path());
-        let (workspace, variables) = (config.workspace.as_path(), config.variables());
+        let workspace = config.workspace.as_path();
+        let variables = config.variables();
         let mut clients = hidden_places(&ClientDirectories { workspace, home, variables });
         clients.extend(config.mcp_configs.iter().filter_map(|file| std::path::absolute(file).ok()));
         let is_another =

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::SandboxBackend;
-use crate::approval::AuditContents as Contents;
+use serde::Deserialize;
+
+use super::{SandboxBackend, SessionLimits};
+use crate::approval::AuditContents;
 use crate::connections::mcp_client::DEFAULT_CONNECT_TIMEOUT;
 use crate::ground::env::ProcessEnvironment;
 use crate::kernels::kernel::KernelLimits;
@@ -30,8 +32,19 @@ pub struct Settings {
     pub views: bool,
     /// The settings of the kernel.
     pub kernel: KernelSettings,
+    /// The limits around a session on this machine as a whole. Default: none; in a sandbox 3/4 of the machine's memory, and 1024
+    /// processes and threads.
+    pub limits: SessionLimits,
+    /// The memory that states of the kernel may take by which cells can be undone, in bytes; Linux only. Default: 0, no states.
+    pub undo_memory: u64,
+    /// Whether a copy of a session works in a copy of the workspace, whose changes wait until a user has applied them by
+    /// `ipybox changes`. Neither in a sandbox nor for a Jupyter server. Default: no, it shares the workspace.
+    pub branch_files: bool,
     /// The sandbox that the kernel runs in. Default: none.
     pub sandbox: Option<SandboxSettings>,
+    /// Whether the sandbox of an MCP client does not matter which tells servers about it. Default: `false`; the kernel gets no more
+    /// than the client's own commands.
+    pub ignore_client_sandbox: bool,
     /// The Jupyter server that runs the kernel. Default: none; the kernel runs on this machine.
     pub remote: Option<RemoteSettings>,
     /// The settings of the tool server, by which code in the kernel reaches its tools.
@@ -62,11 +75,11 @@ pub struct KernelSettings {
     pub env: BTreeMap<String, String>,
     /// The time that it may take to start. A cold disk and no compiled bytecode cost several seconds. Default: 60 seconds.
     pub init_timeout: Duration,
-    /// The memory that the kernel, and each process that it starts, may use, in bytes; Linux only. Default: as much
-    /// as there is; in a sandbox no process gets more than the machine has.
+    /// The memory that the kernel, and each process that it starts, may use, in bytes; Linux only. Default: the session's
+    /// ([`Settings::limits`]).
     pub memory_limit: Option<u64>,
     /// The number of processes and threads that the kernel may add to those that its user runs when it starts; Linux only, and
-    /// without effect on root. Default: as many as the system allows, and 1024 in a sandbox.
+    /// without effect on root. Default: as many as the system allows, or the session's if nothing else holds those.
     pub max_processes: Option<u32>,
     /// The size in bytes to which a file that the kernel writes can grow; Linux only. Default: no limit, and 16 GiB in a
     /// sandbox.
@@ -80,6 +93,9 @@ pub struct KernelSettings {
     /// Whether variables are saved after each cell, so that a later kernel of the workspace can have them back by
     /// `ipybox_checkpoint.restore()`. Not for Jupyter servers. Default: they are not.
     pub checkpoint: bool,
+    /// Whether every kernel starts from scratch. Default: no; on Linux, kernels after a reset and of further sessions are forked
+    /// from a process that has run no code, and share its layout of memory and its hash seed.
+    pub cold_start: bool,
 }
 
 /// The sandbox that the kernel runs in.
@@ -103,8 +119,23 @@ pub struct SandboxSettings {
     pub gateway_program: Option<PathBuf>,
     /// Domains that packages may be installed from, beside those that uv and pip are configured for. Default: none.
     pub install_domains: Vec<String>,
+    /// When what code writes in the workspace is there. Default: [`ChangesMode::Write`].
+    pub changes: ChangesMode,
     /// The time that it may take to start. Default: 30 seconds.
     pub init_timeout: Duration,
+}
+
+/// When what code in a sandbox writes in the workspace is there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ChangesMode {
+    /// At once.
+    #[default]
+    Write,
+    /// When a user has applied it by `ipybox changes`: code writes to a copy of the workspace. Needs
+    /// [`SandboxBackend::Bubblewrap`].
+    Ask,
 }
 
 impl Default for SandboxSettings {
@@ -116,6 +147,7 @@ impl Default for SandboxSettings {
             allow_home_workspace: false,
             gateway_program: None,
             install_domains: Vec::new(),
+            changes: ChangesMode::default(),
             init_timeout: Duration::from_secs(30),
         }
     }
@@ -135,16 +167,50 @@ pub struct RemoteSettings {
     pub kernel_name: Option<String>,
     /// A file with certificates in PEM to trust beside those that the system trusts. Default: none.
     pub ca: Option<PathBuf>,
+    /// Further headers of each request to it, of the connections to its kernels too. Default: none.
+    pub headers: Vec<RemoteHeader>,
+}
+
+/// A header of each request to a Jupyter server. Its value is a secret.
+#[derive(Clone)]
+pub struct RemoteHeader {
+    /// Its name.
+    pub name: String,
+    /// The source of its value.
+    pub value: RemoteHeaderValue,
+}
+
+/// The value of a header.
+#[derive(Clone)]
+pub enum RemoteHeaderValue {
+    /// This text.
+    Text(String),
+    /// The value of the variable with this name, of the environment or the workspace's `.env`.
+    Variable(String),
+}
+
+/// Without the value.
+impl std::fmt::Debug for RemoteHeader {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("RemoteHeader").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl RemoteSettings {
     /// The server at `url`, and the default of everything else.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), token: None, token_env: None, kernel_name: None, ca: None }
+        Self {
+            url: url.into(),
+            token: None,
+            token_env: None,
+            kernel_name: None,
+            ca: None,
+            headers: Vec::new(),
+        }
     }
 }
 
-/// Without the token.
+/// Without the token and the values of headers.
 impl std::fmt::Debug for RemoteSettings {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
@@ -154,6 +220,7 @@ impl std::fmt::Debug for RemoteSettings {
             .field("token_env", &self.token_env)
             .field("kernel_name", &self.kernel_name)
             .field("ca", &self.ca)
+            .field("headers", &self.headers)
             .finish()
     }
 }
@@ -177,15 +244,15 @@ pub struct ToolServerSettings {
 pub struct AuditSettings {
     /// The file, in a directory that exists and code in the kernel cannot write to. Default: no log is kept.
     pub file: Option<PathBuf>,
-    /// Its contents beside names, decisions, durations and sizes. Default: [`Contents::Arguments`].
-    pub contents: Contents,
+    /// Its contents beside names, decisions, durations and sizes. Default: [`AuditContents::Arguments`].
+    pub contents: AuditContents,
     /// The size in bytes at which the file is rotated. Default: 10 MiB.
     pub max_bytes: u64,
 }
 
 impl Default for AuditSettings {
     fn default() -> Self {
-        Self { file: None, contents: Contents::default(), max_bytes: 10 * 1024 * 1024 }
+        Self { file: None, contents: AuditContents::default(), max_bytes: 10 * 1024 * 1024 }
     }
 }
 
@@ -289,7 +356,11 @@ impl Default for Settings {
             resource_links: ResourceLinks::default(),
             views: true,
             kernel: KernelSettings::default(),
+            limits: SessionLimits::default(),
+            undo_memory: 0,
+            branch_files: false,
             sandbox: None,
+            ignore_client_sandbox: false,
             remote: None,
             tool_server: ToolServerSettings::default(),
             approval: ApprovalSettings::default(),
@@ -322,6 +393,7 @@ impl Default for KernelSettings {
             approve_shell_cmds: false,
             require_shell_escape: false,
             checkpoint: false,
+            cold_start: false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Kernels and their surroundings: their Python environments, the sandbox around them, their output.
 
+pub(crate) mod changes;
 pub(crate) mod checkpoint;
 pub(crate) mod environment;
 pub(crate) mod kernel;

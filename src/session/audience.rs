@@ -9,8 +9,8 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::cell::{Author, Outcome};
-use crate::approval::{Action, Notice};
+use super::cell::{CellRequester, Outcome};
+use crate::approval::{Action, QuestionNotice};
 use crate::kernels::kernel::{MessageContent, PythonError};
 use crate::session::notebook::{CellEnd, Notebook, NotebookCell};
 
@@ -33,7 +33,7 @@ const CODE_BYTES: usize = 16 * 1024;
 #[derive(Debug, Clone)]
 pub(crate) enum SessionEvent {
     /// A cell has been given to the kernel. `number` is the one that tracebacks show.
-    Began { cell: u64, number: u64, author: Author, code: Arc<str> },
+    Began { cell: u64, number: u64, author: CellRequester, code: Arc<str> },
     /// It has shown this text, escape sequences and all.
     Text { cell: u64, text: String },
     /// So much of its text was left out, in bytes: it came too fast.
@@ -71,8 +71,8 @@ pub(crate) struct AudienceQuestion {
 
 /// Those who watch.
 #[derive(Default)]
-pub(crate) struct Audience {
-    watchers: Mutex<Vec<Weak<Mailbox>>>,
+pub(crate) struct SessionAudience {
+    watchers: Mutex<Vec<Weak<WatcherMailbox>>>,
     /// The number of watchers, to be asked without a lock.
     count: AtomicUsize,
     cells: AtomicU64,
@@ -84,13 +84,13 @@ pub(crate) struct Audience {
 
 /// The events that wait for a watcher.
 #[derive(Debug, Default)]
-pub(crate) struct Mailbox {
-    state: Mutex<Waiting>,
+pub(crate) struct WatcherMailbox {
+    state: Mutex<WaitingEvents>,
     came: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingEvents {
     events: VecDeque<SessionEvent>,
     text_bytes: usize,
     ruled: usize,
@@ -98,8 +98,8 @@ struct Waiting {
 }
 
 /// A cell, for those who watch.
-pub(super) struct Live {
-    audience: Arc<Audience>,
+pub(super) struct LiveCell {
+    audience: Arc<SessionAudience>,
     cell: u64,
     /// Whether those who watch see it at all.
     is_shown: bool,
@@ -107,15 +107,23 @@ pub(super) struct Live {
     written: Option<NotebookCell>,
 }
 
-impl Audience {
+impl SessionAudience {
     /// Nobody, but for a notebook.
     pub(super) fn new(notebook: Option<Arc<Notebook>>) -> Self {
         Self { notebook, ..Self::default() }
     }
 
+    /// For a branch: its kernel goes on counting where `origin`'s is.
+    pub(super) fn of_branch(notebook: Option<Arc<Notebook>>, origin: &Self) -> Self {
+        if let Some(notebook) = &notebook {
+            notebook.kernel_started();
+        }
+        Self { notebook, last: AtomicU64::new(origin.last_number()), ..Self::default() }
+    }
+
     /// Why cells of this author cannot be written down, unless that was reported already.
-    pub(super) fn trouble(&self, author: Author) -> Option<String> {
-        self.notebook.as_ref().filter(|_| author != Author::Ourselves)?.trouble()
+    pub(super) fn trouble(&self, author: CellRequester) -> Option<String> {
+        self.notebook.as_ref().filter(|_| author != CellRequester::Ourselves)?.trouble()
     }
 
     /// The notebook in which cells are written down.
@@ -124,8 +132,8 @@ impl Audience {
     }
 
     /// Watches from now on, as long as the mailbox lives.
-    pub(crate) fn join(&self) -> Arc<Mailbox> {
-        let mailbox = Arc::new(Mailbox::default());
+    pub(crate) fn join(&self) -> Arc<WatcherMailbox> {
+        let mailbox = Arc::new(WatcherMailbox::default());
         let mut watchers = self.watchers.lock();
         watchers.retain(|watcher| watcher.strong_count() > 0);
         watchers.push(Arc::downgrade(&mailbox));
@@ -155,11 +163,11 @@ impl Audience {
     }
 
     /// Passes on a gate's notice.
-    pub(super) fn notice(&self, notice: Notice) {
+    pub(super) fn notice(&self, notice: QuestionNotice) {
         self.send(&match notice {
-            Notice::Asked { question, action } => SessionEvent::Asked { question, action },
-            Notice::Decided { question, how } => SessionEvent::Decided { question, how },
-            Notice::Ruled { action, how } => SessionEvent::Ruled { action, how: how.into() },
+            QuestionNotice::Asked { question, action } => SessionEvent::Asked { question, action },
+            QuestionNotice::Decided { question, how } => SessionEvent::Decided { question, how },
+            QuestionNotice::Ruled { action, how } => SessionEvent::Ruled { action, how: how.into() },
         });
     }
 
@@ -176,11 +184,19 @@ impl Audience {
         }
     }
 
+    /// The kernel is as it was before this cell, when the last one had this number.
+    pub(super) fn undone(&self, last: u64, cell: &str) {
+        self.last.store(last, Ordering::Relaxed);
+        if let Some(notebook) = &self.notebook {
+            notebook.kernel_set_back(cell);
+        }
+    }
+
     /// A cell is given to the kernel.
-    pub(super) fn begin(self: &Arc<Self>, code: &str, author: Author) -> Live {
+    pub(super) fn begin(self: &Arc<Self>, code: &str, author: CellRequester) -> LiveCell {
         let cell = self.cells.fetch_add(1, Ordering::Relaxed);
         // The kernel counts neither blank ones nor our own.
-        let is_shown = author != Author::Ourselves;
+        let is_shown = author != CellRequester::Ourselves;
         let is_counted = is_shown && !code.trim().is_empty();
         let number =
             if is_counted { self.last.fetch_add(1, Ordering::Relaxed) + 1 } else { self.last_number() };
@@ -192,11 +208,11 @@ impl Audience {
         let notebook = self.notebook.as_ref().filter(|_| is_shown);
         let written =
             notebook.map(|notebook| notebook.begin(code, is_counted.then_some(number), author.word()));
-        Live { audience: Arc::clone(self), cell, is_shown, written }
+        LiveCell { audience: Arc::clone(self), cell, is_shown, written }
     }
 }
 
-impl Live {
+impl LiveCell {
     /// A message of the kernel has come for it.
     pub(super) fn came(&self, content: &MessageContent) {
         if let Some(written) = &self.written {
@@ -235,7 +251,7 @@ impl Live {
     }
 }
 
-impl Mailbox {
+impl WatcherMailbox {
     /// Adds an event, and leaves out the oldest text if too much waits.
     pub(crate) fn put(&self, event: SessionEvent) {
         self.state.lock().put(event);
@@ -264,7 +280,7 @@ impl Mailbox {
     }
 }
 
-impl Waiting {
+impl WaitingEvents {
     fn put(&mut self, event: SessionEvent) {
         if self.is_given_up {
             return;
@@ -331,7 +347,7 @@ mod tests {
         SessionEvent::Text { cell, text: text.to_owned() }
     }
 
-    async fn taken(mailbox: &Mailbox) -> Vec<String> {
+    async fn taken(mailbox: &WatcherMailbox) -> Vec<String> {
         let mut taken = Vec::new();
         while !mailbox.state.lock().events.is_empty() {
             taken.push(match mailbox.next().await {
@@ -345,12 +361,12 @@ mod tests {
 
     #[test]
     fn cells_are_counted_as_the_kernel_counts_them() {
-        let audience = Arc::new(Audience::default());
+        let audience = Arc::new(SessionAudience::default());
         for (code, author, number) in [
-            ("1", Author::Agent, 1),
-            ("2", Author::Ourselves, 1),
-            (" ", Author::Agent, 1),
-            ("3", Author::Agent, 2),
+            ("1", CellRequester::Agent, 1),
+            ("2", CellRequester::Ourselves, 1),
+            (" ", CellRequester::Agent, 1),
+            ("3", CellRequester::Agent, 2),
         ] {
             audience.begin(code, author);
             assert_eq!(audience.last_number(), number, "{code}");
@@ -359,7 +375,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_of_too_much_text_is_left_out_and_counted() {
-        let audience = Audience::default();
+        let audience = SessionAudience::default();
         let mailbox = audience.join();
         audience.send(&text(1, "the beginning"));
         audience.send(&SessionEvent::Decided { question: 1, how: "denied" });
@@ -397,7 +413,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_lets_too_much_come_together_is_given_up() {
-        let audience = Audience::default();
+        let audience = SessionAudience::default();
         let (stuck, awake) = (audience.join(), audience.join());
         for question in 0..=EVENTS as u64 {
             audience.send(&SessionEvent::Decided { question, how: "denied" });

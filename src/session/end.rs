@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::ground::text::describe;
-use crate::kernels::kernel::{self, Death};
+use crate::kernels::kernel::{self, KernelDeath};
 
 /// The end of a cell.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum CellEnding {
     /// By itself: all of the code ran, or it raised an exception.
     Finished,
     /// The code took too long.
@@ -28,7 +28,7 @@ pub(crate) enum End {
     /// The connection to the kernel failed.
     Unreachable(kernel::Error),
     /// The kernel's process ended.
-    Died(Death),
+    Died(KernelDeath),
 }
 
 /// The state of the kernel's variables.
@@ -52,18 +52,18 @@ impl KernelState {
         }
     }
 
-    pub(crate) fn of(end: &End) -> Self {
+    pub(crate) fn of(end: &CellEnding) -> Self {
         match end {
-            End::TimedOut { state, .. } | End::Cancelled(state) => *state,
-            End::Unreachable(kernel::Error::Disconnected(_)) => Self::Kept,
-            End::Reset | End::Unreachable(_) | End::Died(_) => Self::Lost,
-            End::Finished | End::NotRun | End::Unanswered => Self::Kept,
+            CellEnding::TimedOut { state, .. } | CellEnding::Cancelled(state) => *state,
+            CellEnding::Unreachable(kernel::Error::Disconnected(_)) => Self::Kept,
+            CellEnding::Reset | CellEnding::Unreachable(_) | CellEnding::Died(_) => Self::Lost,
+            CellEnding::Finished | CellEnding::NotRun | CellEnding::Unanswered => Self::Kept,
         }
     }
 }
 
-impl End {
-    /// The report of an end that the code did not reach by itself; empty for [`End::Finished`].
+impl CellEnding {
+    /// The report of an end that the code did not reach by itself; empty for [`CellEnding::Finished`].
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Finished => String::new(),
@@ -93,7 +93,7 @@ impl End {
                 )
             }
             Self::Died(death) => {
-                let Death { manner, stderr, .. } = death;
+                let KernelDeath { manner, stderr, .. } = death;
                 let causes = death.causes();
                 let words = if stderr.is_empty() { String::new() } else { format!("\n\n{stderr}") };
                 format!(

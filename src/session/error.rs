@@ -1,7 +1,7 @@
 //! Errors of a session's operations.
 
 use super::site;
-use crate::approval::{AuditError, Denied, PolicyError};
+use crate::approval::{AuditError, DenialReason, PolicyError};
 use crate::config;
 use crate::tools::{import, registry, tool_server};
 
@@ -29,6 +29,9 @@ pub enum StartError {
     /// No directory could be created for the kernel's temporary files.
     #[error("create a private directory for the kernel")]
     PrivateDirectory(#[source] std::io::Error),
+    /// A limit around the session is held by nothing on this system.
+    #[error(transparent)]
+    Limits(Cause),
     /// There is no usable Python environment, and none could be made.
     #[error(transparent)]
     Environment(Cause),
@@ -45,7 +48,17 @@ impl From<Error> for StartError {
         match error {
             Error::Kernel(error @ site::Error::Environment(_)) => Self::Environment(error.into()),
             Error::Kernel(error @ site::Error::Sandbox(_)) => Self::Sandbox(error.into()),
+            Error::Client(error) => Self::Config(*error),
             Error::Kernel(_) | Error::Crashed | Error::Stopped => Self::Kernel(error.into()),
+        }
+    }
+}
+
+impl From<site::SiteOpenError> for StartError {
+    fn from(error: site::SiteOpenError) -> Self {
+        match error {
+            site::SiteOpenError::Directory(error) => Self::PrivateDirectory(error),
+            site::SiteOpenError::Limits(error) => Self::Limits(error.into()),
         }
     }
 }
@@ -62,6 +75,9 @@ pub(crate) enum Error {
     /// There is no kernel.
     #[error(transparent)]
     Kernel(#[from] site::Error),
+    /// The permissions of its client cannot be held around the kernel.
+    #[error(transparent)]
+    Client(Box<config::Error>),
     /// The task that owns the kernel has failed.
     #[error("run code: ipybox has a bug and cannot go on; see its log, and restart it")]
     Crashed,
@@ -70,12 +86,18 @@ pub(crate) enum Error {
     Stopped,
 }
 
+impl From<config::Error> for Error {
+    fn from(error: config::Error) -> Self {
+        Self::Client(Box::new(error))
+    }
+}
+
 /// Why a package was not installed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InstallError {
     /// It is not permitted.
     #[error(transparent)]
-    Denied(#[from] Denied),
+    Denied(#[from] DenialReason),
     /// One of several is not permitted, so that none is installed.
     #[error("install `{package}`, and the packages beside it")]
     OneDenied {
@@ -83,7 +105,7 @@ pub(crate) enum InstallError {
         package: String,
         /// Why not.
         #[source]
-        denied: Denied,
+        denied: DenialReason,
     },
     /// The client no longer wants it.
     #[error("install: cancelled")]
@@ -104,10 +126,13 @@ pub(crate) enum InstallError {
 pub(crate) enum RegisterError {
     /// It is not permitted.
     #[error(transparent)]
-    Denied(#[from] Denied),
+    Denied(#[from] DenialReason),
     /// The client no longer wants it.
     #[error("register: cancelled")]
     Cancelled,
+    /// The permissions of the client cannot be held around the kernel.
+    #[error(transparent)]
+    Session(Box<Error>),
     /// It is not possible.
     #[error(transparent)]
     Register(#[from] registry::Error),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::kernels::kernel::{Kernel, KernelEvent, KernelMessage, MessageContent};
-use crate::kernels::output::Late;
+use crate::kernels::output::LateOutput;
 
 /// The time that a kernel that runs no cell may take.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -15,9 +15,12 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// an interrupt ends the code that cleans up after the one before.
 const INTERRUPTS: u32 = 2;
 
+/// The time that an interrupted cell may take before a reset replaces its kernel.
+pub(super) const CELL_TIMEOUT_AT_RESET: Duration = Duration::from_secs(3);
+
 /// The result of a kernel's exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub(crate) enum KernelExit {
     /// All of it was done.
     Complete,
     /// It, or the running cell, took too long.
@@ -26,11 +29,11 @@ pub(crate) enum Exit {
 
 /// Has a kernel do what Python does at its exit, after an interrupt of the running cell, which may take `cell_timeout` to
 /// end. What the kernel shows meanwhile is late output.
-pub(super) async fn exit(kernel: &mut Kernel, late: &mut Late, cell_timeout: Duration) -> Exit {
+pub(super) async fn exit(kernel: &mut Kernel, late: &mut LateOutput, cell_timeout: Duration) -> KernelExit {
     if !kernel.request_exit(EXIT_TIMEOUT) {
-        return Exit::Complete;
+        return KernelExit::Complete;
     }
-    let mut exit = Exit::CutShort;
+    let mut exit = KernelExit::CutShort;
     let mut was_running = kernel.is_running();
     let mut deadline = Instant::now() + if was_running { cell_timeout } else { EXIT_TIMEOUT };
     let mut interrupts = tokio::time::interval(cell_timeout / INTERRUPTS);
@@ -38,7 +41,7 @@ pub(super) async fn exit(kernel: &mut Kernel, late: &mut Late, cell_timeout: Dur
         tokio::select! {
             event = kernel.next() => match event {
                 Ok(KernelEvent::Message(KernelMessage { content: MessageContent::ShutdownReply { is_complete }, .. })) => {
-                    exit = if is_complete { Exit::Complete } else { Exit::CutShort };
+                    exit = if is_complete { KernelExit::Complete } else { KernelExit::CutShort };
                 }
                 // Nobody waits for the output of the cell that was interrupted.
                 Ok(KernelEvent::Message(message)) if !was_running => late.take(message.content).await,
@@ -53,7 +56,7 @@ pub(super) async fn exit(kernel: &mut Kernel, late: &mut Late, cell_timeout: Dur
             deadline = Instant::now() + EXIT_TIMEOUT;
         }
     }
-    if exit == Exit::CutShort {
+    if exit == KernelExit::CutShort {
         tracing::warn!("the exit of the kernel took too long and was cut short");
     }
     exit

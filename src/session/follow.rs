@@ -1,4 +1,4 @@
-//! One cell in the kernel: from sending its code to knowing how it ended.
+//! One cell in the kernel: from the code that `worker` has sent to how it ended.
 //!
 //! The grace periods for code that does not react to interrupts are set here. The worker replaces a kernel
 //! that is lost.
@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::CENTURY;
-use super::audience::Live;
+use super::audience::LiveCell;
 use super::cell::Cell;
-use super::end::{End, KernelState};
+use super::end::{CellEnding, KernelState};
 use crate::kernels::kernel::{
-    self, AttachmentId, Fold, Kernel, KernelEvent, KernelMessage, LostOutput, MessageContent, PythonError,
-    RateLimit,
+    self, AttachmentId, CellFold, Kernel, KernelEvent, KernelMessage, LostOutput, MessageContent,
+    PythonError, RateLimit,
 };
-use crate::kernels::output::{Late, OutputRecorder, Recorded};
+use crate::kernels::output::{LateOutput, OutputRecorder, RecordedOutput};
 
 /// The time that code that is to be stopped gets to begin, before it is interrupted anyway.
 const BEGIN_GRACE: Duration = Duration::from_secs(1);
@@ -36,11 +36,11 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The result of a cell in one kernel.
 pub(super) struct FollowedCell {
     /// Its output.
-    pub(super) recorded: Recorded,
+    pub(super) recorded: RecordedOutput,
     /// The exception that ended its code.
     pub(super) error: Option<PythonError>,
     /// The end of the cell.
-    pub(super) end: End,
+    pub(super) end: CellEnding,
     /// Whether the code has not begun, as far as the kernel has reported, and no timeout or cancellation was under way.
     pub(super) is_untouched: bool,
 }
@@ -50,14 +50,14 @@ pub(super) struct FollowedCell {
 enum Escalation {
     None,
     /// The code has not begun to run: an interrupt would be lost.
-    Waiting(Reason),
-    Requested(Reason),
-    Signalled(Reason),
+    Waiting(StopReason),
+    Requested(StopReason),
+    Signalled(StopReason),
 }
 
 /// Why the code is stopped.
 #[derive(Clone, Copy)]
-enum Reason {
+enum StopReason {
     Timeout,
     Cancel,
 }
@@ -72,14 +72,14 @@ pub(super) async fn follow(
     cell: &Cell,
     generation: &CancellationToken,
     spent: Duration,
-    late: &mut Late,
-    live: &Live,
+    late: &mut LateOutput,
+    live: &LiveCell,
 ) -> FollowedCell {
     if let Some(unread) = &cell.unread {
         unread.begin();
     }
     let mut course = Course {
-        fold: Fold::new(request),
+        fold: CellFold::new(request),
         record: OutputRecorder::new(late.places(), cell.max_output_chars),
         late,
         live,
@@ -98,7 +98,7 @@ pub(super) async fn follow(
     let missing = course.fold.missing().map(missing_note);
     let is_untouched = !course.fold.has_begun() && matches!(course.escalation, Escalation::None);
     let (rest, error) = course.fold.finish();
-    let end = stopped.map_or_else(End::Unreachable, |end| end.unwrap_or(End::Finished));
+    let end = stopped.map_or_else(CellEnding::Unreachable, |end| end.unwrap_or(CellEnding::Finished));
     let mut recorded = course.record.finish(rest).await;
     recorded.troubles.extend(missing);
     FollowedCell { recorded, error, end, is_untouched }
@@ -124,11 +124,11 @@ fn missing_note(LostOutput { messages, limit }: LostOutput) -> String {
 
 /// The course of one cell.
 struct Course<'a> {
-    fold: Fold,
+    fold: CellFold,
     record: OutputRecorder,
-    late: &'a mut Late,
+    late: &'a mut LateOutput,
     /// Those who watch it.
-    live: &'a Live,
+    live: &'a LiveCell,
     escalation: Escalation,
     /// When the next step is due to stop the code.
     deadline: Instant,
@@ -157,7 +157,7 @@ impl Course<'_> {
         kernel: &mut Kernel,
         cell: &Cell,
         generation: &CancellationToken,
-    ) -> Result<Option<End>, kernel::Error> {
+    ) -> Result<Option<CellEnding>, kernel::Error> {
         loop {
             let last_call = self.last_call;
             tokio::select! {
@@ -165,15 +165,15 @@ impl Course<'_> {
                     KernelEvent::Message(message) => self.take(message, kernel, cell).await?,
                     KernelEvent::Torn => self.is_torn = true,
                     KernelEvent::Disconnected(why) => return Err(kernel::Error::Disconnected(why)),
-                    KernelEvent::Died(death) => return Ok(Some(End::Died(death))),
+                    KernelEvent::Died(death) => return Ok(Some(CellEnding::Died(death))),
                 },
                 sent = send(cell.chunks.as_ref(), &mut self.unsent), if self.unsent.is_some() => sent,
                 Ok(()) = self.questions.changed() => {
                     self.pause(cell.approver.expired() - self.expired_before);
                 }
-                () = generation.cancelled() => return Ok(Some(End::Reset)),
+                () = generation.cancelled() => return Ok(Some(CellEnding::Reset)),
                 () = cell.cancel.cancelled(), if matches!(self.escalation, Escalation::None) => {
-                    self.escalate(kernel, Reason::Cancel).await?;
+                    self.escalate(kernel, StopReason::Cancel).await?;
                 }
                 () = tokio::time::sleep_until(last_call.unwrap_or(self.deadline)),
                     if last_call.is_some() || self.is_time_running() => {
@@ -186,7 +186,7 @@ impl Course<'_> {
                             self.kill(kernel, cell).await;
                             return Ok(stopped_by(cell, self.escalation, KernelState::Lost));
                         }
-                        _ => self.escalate(kernel, Reason::Timeout).await?,
+                        _ => self.escalate(kernel, StopReason::Timeout).await?,
                     }
                 }
             }
@@ -288,12 +288,12 @@ impl Course<'_> {
 
     /// The end of a cell without a reply. If the reply was torn, nothing else is lost: output and exceptions
     /// come in other messages.
-    fn unanswered(&self) -> Option<End> {
-        (!self.fold.is_complete() && !self.is_torn).then_some(End::Unanswered)
+    fn unanswered(&self) -> Option<CellEnding> {
+        (!self.fold.is_complete() && !self.is_torn).then_some(CellEnding::Unanswered)
     }
 
     /// Takes the next step to stop the code.
-    async fn escalate(&mut self, kernel: &mut Kernel, reason: Reason) -> Result<(), kernel::Error> {
+    async fn escalate(&mut self, kernel: &mut Kernel, reason: StopReason) -> Result<(), kernel::Error> {
         // A full `chunks` must not keep us from reading how the code reacts.
         self.unsent = None;
         let grace = match self.escalation {
@@ -332,13 +332,13 @@ async fn send(chunks: Option<&mpsc::Sender<String>>, unsent: &mut Option<String>
 }
 
 /// The end of a stopped cell; `None` if it was not stopped.
-fn stopped_by(cell: &Cell, escalation: Escalation, state: KernelState) -> Option<End> {
+fn stopped_by(cell: &Cell, escalation: Escalation, state: KernelState) -> Option<CellEnding> {
     match escalation {
         Escalation::None => None,
         Escalation::Waiting(reason) | Escalation::Requested(reason) | Escalation::Signalled(reason) => {
             Some(match reason {
-                Reason::Timeout => End::TimedOut { after: cell.timeout, state },
-                Reason::Cancel => End::Cancelled(state),
+                StopReason::Timeout => CellEnding::TimedOut { after: cell.timeout, state },
+                StopReason::Cancel => CellEnding::Cancelled(state),
             })
         }
     }

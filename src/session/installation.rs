@@ -5,8 +5,8 @@ use serde::de::{Deserializer, Error as _};
 use serde_json::{Value, json};
 
 use super::error::InstallError;
-use super::registrar::permit;
-use crate::approval::{Action, Approver, ChosenBy, Gate, OpenCall, Target};
+use super::registrar::{AskedApprover, permit};
+use crate::approval::{Action, Gate, OpenCall, Target};
 
 /// The packages that a caller wants to install: one text, or a list of texts.
 pub(crate) fn packages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
@@ -28,17 +28,20 @@ pub(crate) fn packages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec
 pub(super) async fn permit_all(
     gate: &Gate,
     requirements: &[String],
-    approver: &Approver,
+    asked: AskedApprover<'_>,
 ) -> Result<Vec<OpenCall>, InstallError> {
+    let AskedApprover { approver, chosen_by } = asked;
     let action = |requirement: &String| {
         Action::ours("install_package", [("package_name", json!(requirement))], Target::Host)
     };
     if let [requirement] = requirements {
-        return Ok(vec![permit(gate, action(requirement), approver, ChosenBy::Trusted).await?]);
+        return Ok(vec![permit(gate, action(requirement), approver, chosen_by).await?]);
     }
     let title = format!("Install {} packages", requirements.len());
-    let decided = gate.decide_together(&title, requirements.iter().map(action).collect(), approver).await;
-    let (mut on_record, mut refused) = (Vec::new(), None);
+    let actions = requirements.iter().map(action).collect();
+    let decided = gate.decide_together(&title, actions, approver, chosen_by).await;
+    let mut on_record = Vec::new();
+    let mut refused = None;
     for (requirement, decision) in requirements.iter().zip(decided) {
         let decision = match decision {
             Ok((permit, call)) => gate.used_at_once(permit, call, approver).await,

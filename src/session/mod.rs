@@ -1,31 +1,44 @@
 //! A session: a kernel, the tools that its code can call, and the gate that decides what may run.
 //!
 //! ```text
-//! mcp_server, library → Session ┬ queue → worker (owns the kernel) → cell (one cell's course)
+//! mcp_server, library → Session ┬ queue → worker (owns the kernel) → follow (one cell's course)
 //!                               ├ registry, servers::Pool, tool_server
 //!                               └ approval::Gate
 //! ```
 //!
 //! Every operation of ipybox is a method of [`Session`]; the MCP server and the library are thin faces over
 //! it, and decide how results look to an MCP client or an application.
+//!
+//! Reasons: `docs/decisions/session.md`.
 
 mod audience;
+mod branch;
 mod cell;
 mod checkpoint;
+mod command;
 mod end;
 mod error;
 mod exit;
 mod fence;
 mod follow;
 mod installation;
+mod lost;
 pub(crate) mod notebook;
+mod obedience;
 mod offers;
+mod opening;
+mod permissions;
 mod phase;
 mod queue;
 mod records;
 mod registrar;
 mod remote_packages;
+mod reset;
+mod settling;
 pub(crate) mod site;
+mod template;
+mod undo;
+mod waking;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -39,33 +52,34 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::audience::{Audience, AudienceQuestion, Mailbox, SessionEvent};
-pub(crate) use self::cell::{Author, Cell, Outcome};
-pub(crate) use self::end::End;
+pub(crate) use self::audience::{AudienceQuestion, SessionAudience, SessionEvent, WatcherMailbox};
+pub(crate) use self::cell::{Cell, CellRequester, Outcome};
+pub(crate) use self::end::CellEnding;
 pub use self::end::KernelState;
 pub use self::error::StartError;
 pub(crate) use self::error::{Error, InstallError, RegisterError};
-pub(crate) use self::exit::Exit;
+pub(crate) use self::exit::KernelExit;
 use self::fence::unfenced;
 pub(crate) use self::installation::packages;
 pub(crate) use self::notebook::CellEnd;
-use self::offers::Offers;
-pub(crate) use self::phase::Phase;
-pub(crate) use self::queue::Pending;
-use self::queue::Queue;
-use self::records::{notebook, open_audit};
+use self::opening::OpenedWith;
+use self::permissions::PlaceInForce;
+pub(crate) use self::permissions::ToldPermissions;
+pub(crate) use self::phase::StartPhase;
+use self::queue::CellQueue;
+pub(crate) use self::queue::PendingWork;
 use self::registrar::{Registrar, record_end};
-use self::site::SiteInstaller;
+pub(crate) use self::site::{AppliedChanges, ChangedCopies, FileChange, LimitUse};
+use self::site::{HeldLimits, SiteInstaller};
+use self::undo::CellEffect;
+pub(crate) use self::undo::{UndoError, UndoResult, UndoTarget};
 use self::worker::CellTools;
-use crate::approval::{Approver, Audit, Effect, Face, Gate, GivenGrant, PastDecision, Policy, Standing};
-use crate::config::Config;
+use crate::approval::{ApprovalPolicy, Approver, Gate, GivenGrant, PastDecision, SessionFace};
 use crate::ground::files::TemporaryDirectory;
-use crate::kernels::kernel::{Inquiry, Insight};
-use crate::kernels::output::Places;
-use crate::tools::import::offered_at_start;
+use crate::kernels::kernel::{CodeInquiry, CodeInsight};
+use crate::kernels::output::OutputPlaces;
 use crate::tools::registry::{Registration, Registry};
-use crate::tools::servers::{ByGate, Pool};
-use crate::tools::tool_server::Endpoint;
+use crate::tools::tool_server::ToolEndpoint;
 
 /// The time that a cell may run unless its caller sets a timeout.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -74,45 +88,49 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Receives progress: short phrases for the waiting caller.
-pub(crate) type Progress<'a> = &'a (dyn Fn(&str) + Send + Sync);
+pub(crate) type ProgressReceiver<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
 /// The tools that the code of a session can call, and the approval of its calls.
 pub(crate) struct ToolOptions {
     /// The registered servers that code can call; the workspace's own registry if `None`.
     pub(crate) registry: Option<Registry>,
     /// Decides about calls.
-    pub(crate) policy: Policy,
+    pub(crate) policy: ApprovalPolicy,
     /// The face that holds the session.
-    pub(crate) face: Face,
+    pub(crate) face: SessionFace,
     /// Another session of the same client: what one of them reads, both have read.
     pub(crate) beside: Option<Arc<Session>>,
 }
 
 /// A session. Stop it with [`stop`](Self::stop); dropping it ends the same processes, but does not wait.
 pub(crate) struct Session {
-    queue: Queue,
+    queue: CellQueue,
     gate: Arc<Gate>,
-    tools: Option<Tools>,
-    installer: SiteInstaller,
-    places: Places,
+    tools: Option<SessionTools>,
+    place: Arc<PlaceInForce>,
+    places: OutputPlaces,
+    opened: OpenedWith,
     /// The tasks that close the connections to MCP servers when the session stops.
     stopping: TaskTracker,
     /// Those who watch its cells.
-    audience: Arc<Audience>,
-    /// Removed when the session has stopped, or is dropped.
-    directory: Mutex<Option<TemporaryDirectory>>,
+    audience: Arc<SessionAudience>,
+    limits: Arc<HeldLimits>,
+    /// Removed when the session and its branches have stopped, or are dropped.
+    directory: Mutex<Option<Arc<TemporaryDirectory>>>,
 }
 
 /// The MCP client that requests an operation; its user decides whether it is done.
 #[derive(Clone, Copy)]
-pub(crate) struct Client<'a> {
+pub(crate) struct RequestingClient<'a> {
     /// Answers what the policy asks.
     pub(crate) approver: &'a Approver,
     /// Cancelled when the client cancels its request.
     pub(crate) cancelled: &'a CancellationToken,
+    /// The permissions of its own commands.
+    pub(crate) permissions: &'a ToldPermissions,
 }
 
-impl Client<'_> {
+impl RequestingClient<'_> {
     /// Runs `work` until the client cancels its request; `None` if it does.
     async fn unless_cancelled<T>(client: Option<Self>, work: impl Future<Output = T>) -> Option<T> {
         match client {
@@ -123,62 +141,15 @@ impl Client<'_> {
 }
 
 /// The tools that the code of a session can call.
-struct Tools {
+struct SessionTools {
     registrar: Registrar,
-    server: Arc<Endpoint>,
+    server: Arc<ToolEndpoint>,
     /// The progress of servers with calls.
     progress: watch::Sender<String>,
     of_cells: CellTools,
 }
 
 impl Session {
-    /// Opens a session. Its first kernel starts in the background; see [`started`](Self::started). Its code has no tools
-    /// without `tools`.
-    ///
-    /// # Errors
-    /// See [`StartError`]; no process is left behind.
-    pub(crate) async fn open(config: &Config, tools: Option<ToolOptions>) -> Result<Self, StartError> {
-        config.check_sandbox().await?;
-        let (gate, tools) = match tools {
-            Some(options) => {
-                let audit = open_audit(config, options.face)?;
-                let standing = Standing::of_workspace(&config.state_dir);
-                let gate = Gate::new(options.policy, standing, config.approval.timeout, audit);
-                let gate = Arc::new(match &options.beside {
-                    Some(other) => gate.beside(&other.gate),
-                    None => gate,
-                });
-                (Arc::clone(&gate), Some(Tools::open(config, options.registry, gate).await?))
-            }
-            // Code without tools makes no calls to decide about.
-            None => {
-                let policy = Policy::always(Effect::Deny);
-                (Arc::new(Gate::new(policy, Standing::default(), Duration::ZERO, Audit::off())), None)
-            }
-        };
-        let tool_server = tools.as_ref().map(|tools| &tools.server);
-        let site = site::open(config, tool_server).map_err(StartError::PrivateDirectory)?;
-        let places = Places { workspace: config.workspace.clone(), images: config.images_dir.clone() };
-        let cell_tools = tools.as_ref().map(|tools| tools.of_cells.clone());
-        let notebook = notebook(config);
-        if let Some(notebook) = &notebook {
-            gate.keep_calls(Arc::clone(notebook.calls()));
-        }
-        let audience = Arc::new(Audience::new(notebook));
-        let (watching, watched) = (Arc::clone(&audience), Arc::clone(&audience));
-        gate.watch(Box::new(move |notice| watching.notice(notice)));
-        Ok(Self {
-            queue: Queue::start(site.kernels, Arc::clone(&gate), cell_tools, places.clone(), watched),
-            gate,
-            tools,
-            installer: site.installer,
-            places,
-            stopping: TaskTracker::new(),
-            audience,
-            directory: Mutex::new(site.directory),
-        })
-    }
-
     /// Waits until the first kernel is ready. If it does not start, the session is closed.
     pub(crate) async fn started(&self) -> Result<(), Error> {
         let started = self.queue.started().await;
@@ -194,17 +165,17 @@ impl Session {
     }
 
     /// The places for files of cells.
-    pub(crate) fn places(&self) -> &Places {
+    pub(crate) fn places(&self) -> &OutputPlaces {
         &self.places
     }
 
     /// The progress of starting, until the first cell can run.
-    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
+    pub(crate) fn phase(&self) -> watch::Receiver<StartPhase> {
         self.queue.phase()
     }
 
-    /// Queues a cell. Its outcome comes from the returned [`Pending`]; the order of calls is the order of execution.
-    pub(crate) async fn execute(&self, cell: Cell) -> Pending<Outcome> {
+    /// Queues a cell. Its outcome comes from the returned [`PendingWork`]; the order of calls is the order of execution.
+    pub(crate) async fn execute(&self, cell: Cell) -> PendingWork<Outcome> {
         self.queue.submit(Cell { code: unfenced(cell.code), ..cell }).await
     }
 
@@ -214,7 +185,7 @@ impl Session {
     }
 
     /// Those who watch its cells.
-    pub(crate) fn audience(&self) -> &Arc<Audience> {
+    pub(crate) fn audience(&self) -> &Arc<SessionAudience> {
         &self.audience
     }
 
@@ -229,7 +200,7 @@ impl Session {
     }
 
     /// Asks the kernel about code that a person writes; `None` if it runs a cell, or does not answer soon.
-    pub(crate) async fn inquire(&self, inquiry: Inquiry) -> Option<Insight> {
+    pub(crate) async fn inquire(&self, inquiry: CodeInquiry) -> Option<CodeInsight> {
         self.queue.inquire(inquiry).await
     }
 
@@ -256,9 +227,24 @@ impl Session {
     /// Queues the replacement of the kernel by a fresh one and the closing of the connections to MCP servers.
     ///
     /// The running cell and those queued before end at once; those queued later run in the fresh kernel. The outcome is how
-    /// the exit of the earlier kernel went.
-    pub(crate) async fn reset(&self) -> Pending<Exit> {
-        self.queue.submit_reset().await
+    /// the exit of the earlier kernel went. The fresh kernel gets what the `client` allows, if it has told.
+    pub(crate) async fn reset(&self, client: ToldPermissions) -> PendingWork<KernelExit> {
+        self.queue.submit_reset(client).await
+    }
+
+    /// Queues that the newest cells are undone: the kernel is as it was before them. The running cell and those queued before
+    /// end at once. Connections to MCP servers stay.
+    ///
+    /// # Errors
+    /// They cannot be undone; everything goes on as before.
+    pub(crate) async fn undo(
+        &self,
+        target: UndoTarget,
+        client: &ToldPermissions,
+    ) -> Result<PendingWork<UndoResult>, UndoError> {
+        // Kernels that get more than the client allows have no states from then on.
+        self.obey(client).await.map_err(|error| UndoError::Disobedient(Box::new(error)))?;
+        self.queue.submit_undo(target).await
     }
 
     /// The progress of MCP servers with the calls of code, as they report it.
@@ -293,17 +279,25 @@ impl Session {
         self: &Arc<Self>,
         name: &str,
         parameters: &Map<String, Value>,
-        client: Option<Client<'_>>,
-        progress: Progress<'_>,
+        client: Option<RequestingClient<'_>>,
+        progress: ProgressReceiver<'_>,
     ) -> Result<Registration, RegisterError> {
-        let Some(Tools { registrar, .. }) = &self.tools else { return Err(RegisterError::NoTools) };
-        let registering =
-            registrar.register(name, parameters, client.map(|client| client.approver), progress);
-        let registered = Client::unless_cancelled(client, registering).await;
+        let Some(SessionTools { registrar, .. }) = &self.tools else { return Err(RegisterError::NoTools) };
+        if let Some(RequestingClient { permissions, .. }) = client {
+            // A server must not come from where code can write.
+            let obeyed = RequestingClient::unless_cancelled(client, self.obey(permissions)).await;
+            let obeyed = obeyed.ok_or(RegisterError::Cancelled)?;
+            obeyed.map_err(|error| RegisterError::Session(Box::new(error)))?;
+        }
+        let asked = client.map(|client| self.place.approver(client.approver, client.permissions));
+        let registering = registrar.register(name, parameters, asked, progress);
+        let registered = RequestingClient::unless_cancelled(client, registering).await;
         let (registration, open) = registered.ok_or(RegisterError::Cancelled)??;
         // In a task, which the caller cannot drop: the name means this server already.
-        let (session, registrar) = (Arc::clone(self), registrar.clone());
-        let (owned_name, changed) = (name.to_owned(), registration.changed(name).map(str::to_owned));
+        let session = Arc::clone(self);
+        let registrar = registrar.clone();
+        let owned_name = name.to_owned();
+        let changed = registration.changed(name).map(str::to_owned);
         let keeping = tokio::spawn(async move {
             session.queue.refresh_imports(changed.as_deref()).await;
             registrar.keep(&owned_name, open, || session.queue.is_stopping()).await;
@@ -329,31 +323,37 @@ impl Session {
     pub(crate) async fn install(
         &self,
         packages: &[String],
-        client: Option<Client<'_>>,
-        progress: Progress<'_>,
+        client: Option<RequestingClient<'_>>,
+        progress: ProgressReceiver<'_>,
     ) -> Result<String, InstallError> {
         let installing = self.install_if_permitted(packages, client, progress);
-        let installed = Client::unless_cancelled(client, installing).await;
+        let installed = RequestingClient::unless_cancelled(client, installing).await;
         let summary = installed.ok_or(InstallError::Cancelled)??;
         self.queue.refresh_imports(None).await;
+        self.queue.note(CellEffect::Installed(summary.clone()));
         Ok(summary)
     }
 
     async fn install_if_permitted(
         &self,
         packages: &[String],
-        client: Option<Client<'_>>,
-        progress: Progress<'_>,
+        client: Option<RequestingClient<'_>>,
+        progress: ProgressReceiver<'_>,
     ) -> Result<String, InstallError> {
         // Nobody is asked about what cannot be done.
-        let requirements = self.installer.requirements(packages)?;
+        if let Some(RequestingClient { permissions, .. }) = client {
+            self.obey(permissions).await.map_err(|error| InstallError::Session(Box::new(error)))?;
+        }
+        let installer = self.place.installer();
+        let requirements = installer.requirements(packages)?;
         let on_record = match client {
-            Some(Client { approver, .. }) => {
-                installation::permit_all(&self.gate, &requirements, approver).await?
+            Some(RequestingClient { approver, permissions, .. }) => {
+                let asked = self.place.approver(approver, permissions);
+                installation::permit_all(&self.gate, &requirements, asked).await?
             }
             None => Vec::new(),
         };
-        let installed = match &self.installer {
+        let installed = match &*installer {
             _ if self.queue.is_stopping() => Err(InstallError::Session(Box::new(Error::Stopped))),
             SiteInstaller::Local(installer) => {
                 installer.install(&requirements, progress).await.map_err(InstallError::from)
@@ -370,7 +370,7 @@ impl Session {
     async fn install_remotely(
         &self,
         requirements: &[String],
-        progress: Progress<'_>,
+        progress: ProgressReceiver<'_>,
     ) -> Result<String, InstallError> {
         progress("installing where the Jupyter server runs the kernel");
         let cancel = self.cell_token();
@@ -387,7 +387,12 @@ impl Session {
         if self.queue.is_stopping() {
             return Err(Error::Stopped);
         }
-        Ok(self.installer.python().await?)
+        Ok(self.place.installer().python().await?)
+    }
+
+    /// The limits around it, and what is in use.
+    pub(crate) fn limits(&self) -> Vec<LimitUse> {
+        self.limits.uses()
     }
 
     /// Begins to stop, and does not wait.
@@ -398,8 +403,9 @@ impl Session {
     /// Ends the kernel, closes all connections, and waits until nothing is left, also if it was stopped before.
     pub(crate) async fn stop(&self) {
         self.queue.abandon();
-        if let Some(Tools { server, of_cells, .. }) = &self.tools {
-            let (server, CellTools { pool, offers, .. }) = (Arc::clone(server), of_cells.clone());
+        if let Some(SessionTools { server, of_cells, .. }) = &self.tools {
+            let server = Arc::clone(server);
+            let CellTools { pool, offers, .. } = of_cells.clone();
             self.stopping.spawn(async move {
                 server.stop().await;
                 if let Some(offers) = offers {
@@ -414,7 +420,7 @@ impl Session {
             notebook.close().await;
         }
         // Here and not only by dropping: calls under way may hold the session for as long as the program runs.
-        let directory = self.directory.lock().take();
+        let directory = self.directory.lock().take().and_then(Arc::into_inner);
         if let Some(Err(error)) = directory.map(TemporaryDirectory::close) {
             tracing::warn!(%error, "could not remove the session's temporary files");
         }
@@ -427,40 +433,7 @@ impl Session {
     }
 }
 
-impl Tools {
-    async fn open(config: &Config, registry: Option<Registry>, gate: Arc<Gate>) -> Result<Self, StartError> {
-        let progress = watch::Sender::new(String::new());
-        let asker = ByGate { gate: Arc::clone(&gate), progress: progress.clone() };
-        let connector = config.connector().asking(Arc::new(asker));
-        config.record_exposed()?;
-        let registry = match registry {
-            Some(registry) => {
-                registry.keep_apart(config.exposed());
-                registry
-            }
-            None => Registry::in_directory(&config.state_dir, connector.clone()),
-        };
-        registry.settle(&config.workspace);
-        registry.report_placeholders(&config.variables);
-        let at_start = offered_at_start(config, &connector)?;
-        // The registry of an application does not know the vault.
-        let offering = registry.with_connector(connector.clone());
-        let pool =
-            Arc::new(Pool::new(registry.lookup(&config.workspace, &config.further_state_dirs()), connector));
-        let checkpoint = checkpoint::of(config);
-        let server = Arc::new(Endpoint::new(Arc::clone(&pool), Arc::clone(&gate), checkpoint.clone()));
-        if let Some((host, port)) = config.tool_server_address() {
-            server.listen(host, port).await?;
-        }
-        let registrar =
-            Registrar { registry, pool: Arc::clone(&pool), gate, workspace: config.workspace.clone() };
-        let offers = Offers::start(Registrar { registry: offering, ..registrar.clone() }, at_start);
-        let of_cells = CellTools { pool, offers, checkpoint };
-        Ok(Self { registrar, server, progress, of_cells })
-    }
-}
-
-impl Drop for Tools {
+impl Drop for SessionTools {
     fn drop(&mut self) {
         if let Some(offers) = &self.of_cells.offers {
             offers.abandon();

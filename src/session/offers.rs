@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::registrar::{DoneRegistration, Registrar, permit, record_end, registration};
-use crate::approval::{Action, Approver, ChosenBy, Denied, OpenCall};
+use crate::approval::{Action, Approver, ChosenBy, DenialReason, OpenCall};
 use crate::ground::text::describe;
-use crate::tools::import::{AT_ONCE, AtStart, StartServer};
-use crate::tools::registry::{self, Candidate};
+use crate::tools::import::{AT_ONCE, StartServer, StartServers};
+use crate::tools::registry::{self, ServerCandidate};
 
 /// The number of troubles that a note lists.
 const LISTED_TROUBLES: usize = 40;
@@ -26,12 +26,12 @@ const OFFERED_BY_CODE: &str = "code in the sandbox can write the file that offer
      hint: `ipybox import --from FILE` takes it, in a terminal; or keep the file where code cannot write";
 
 /// The servers that are offered to a session.
-pub(super) struct Offers {
+pub(super) struct ServerOffers {
     registrar: Registrar,
     slots: Arc<Semaphore>,
     /// Those that somebody has to be asked about.
     asking: Mutex<Vec<Arc<StartServer>>>,
-    status: watch::Sender<Status>,
+    status: watch::Sender<OfferStatus>,
     news: Mutex<SessionNews>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -39,7 +39,7 @@ pub(super) struct Offers {
 
 /// The servers that a cell waits for.
 #[derive(Default)]
-struct Status {
+struct OfferStatus {
     names: BTreeSet<String>,
     /// The last words of one of them.
     said: String,
@@ -86,10 +86,10 @@ impl SessionNews {
     }
 }
 
-impl Offers {
+impl ServerOffers {
     /// Begins to register what needs no question. `None` if there is nothing to do.
-    pub(super) fn start(registrar: Registrar, at_start: AtStart) -> Option<Arc<Self>> {
-        let AtStart { servers, left } = at_start;
+    pub(super) fn start(registrar: Registrar, at_start: StartServers) -> Option<Arc<Self>> {
+        let StartServers { servers, left } = at_start;
         let is_new = |server: &StartServer| {
             let registered = registrar.registry.parameters_of(&server.name);
             let is_known =
@@ -189,13 +189,14 @@ impl Offers {
         }
     }
 
-    async fn permit(&self, server: &StartServer, approver: &Approver) -> Result<OpenCall, Denied> {
+    async fn permit(&self, server: &StartServer, approver: &Approver) -> Result<OpenCall, DenialReason> {
         permit(&self.registrar.gate, server.action(), approver, server.chosen_by()).await
     }
 
     /// Registers a server that is `permitted`, or about which nobody is asked.
     fn spawn(self: &Arc<Self>, server: &Arc<StartServer>, permitted: Option<OpenCall>) {
-        let (offers, server) = (Arc::clone(self), Arc::clone(server));
+        let offers = Arc::clone(self);
+        let server = Arc::clone(server);
         self.begun(&server.name);
         self.tasks.spawn(async move {
             let permitted = match permitted {
@@ -240,7 +241,11 @@ impl Offers {
     }
 
     /// Puts the package in place; waits for a server that goes on to start, while cells run.
-    async fn generate(&self, candidate: Candidate, name: &str) -> Result<DoneRegistration, registry::Error> {
+    async fn generate(
+        &self,
+        candidate: ServerCandidate,
+        name: &str,
+    ) -> Result<DoneRegistration, registry::Error> {
         let progress =
             |what: &str| self.said(format!("MCP server `{name}`: {}", crate::ground::text::one_line(what)));
         loop {
@@ -292,7 +297,7 @@ impl Offers {
     }
 }
 
-impl Status {
+impl OfferStatus {
     /// The awaited servers, in words.
     fn words(&self) -> Option<String> {
         if self.names.is_empty() {

@@ -10,16 +10,19 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
-use super::audience::Audience;
+use super::audience::SessionAudience;
 use super::cell::{Cell, Outcome};
-use super::exit::Exit;
-use super::phase::Phase;
-use super::worker::{CellTools, QueuedCommand, Worker};
+use super::command::QueuedCommand;
+use super::exit::KernelExit;
+use super::permissions::{ClientObedience, ToldPermissions};
+use super::phase::StartPhase;
+use super::undo::{CellEffect, UndoError, UndoHistory, UndoResult, UndoTarget};
+use super::worker::{CellTools, KernelWorker};
 use crate::approval::Gate;
 use crate::ground::telemetry::Context;
-use crate::kernels::kernel::{Inquiry, Insight};
-use crate::kernels::output::{Late, Places};
-use crate::session::site::Kernels;
+use crate::kernels::kernel::{CodeInquiry, CodeInsight, Kernel};
+use crate::kernels::output::{LateOutput, OutputPlaces};
+use crate::session::site::SiteKernels;
 
 /// The number of requests that may wait for the kernel. Clients send one at a time; a runaway one must not fill memory.
 const CAPACITY: usize = 1024;
@@ -30,47 +33,61 @@ const INQUIRY_TIMEOUT: Duration = Duration::from_secs(4);
 /// Runs code in an IPython kernel, one cell at a time, in the order of arrival.
 ///
 /// The kernel starts at once, in the background.
-pub(super) struct Queue {
+pub(super) struct CellQueue {
     commands: mpsc::Sender<QueuedCommand>,
-    phase: watch::Receiver<Phase>,
+    phase: watch::Receiver<StartPhase>,
     /// Cancelled by a reset: ends the cells that were queued before it.
     generation: Mutex<CancellationToken>,
     /// Cancelled to end the running and queued cells, and replaced then.
     cells: Mutex<CancellationToken>,
     /// The number of cells that run or wait.
     cells_open: Arc<AtomicUsize>,
+    /// The last cells, which can be undone.
+    history: Arc<UndoHistory>,
     stop: CancellationToken,
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
     /// Receives the result of the kernel's first start.
     started: Mutex<Option<oneshot::Receiver<Result<(), Error>>>>,
 }
 
-impl Queue {
-    /// Starts the first of `kernels`, in the background. A reset closes the connections of `tools`, if there are any.
+/// The kernel of a branch, which runs already, and the starter of further kernels.
+pub(super) struct SessionKernels {
+    pub(super) running: Option<Kernel>,
+    pub(super) kernels: SiteKernels,
+}
+
+impl CellQueue {
+    /// Runs code in the running kernel, or starts the first one, in the background. A reset closes the connections of `tools`,
+    /// if there are any.
     pub(super) fn start(
-        kernels: Kernels,
+        SessionKernels { running: kernel, kernels }: SessionKernels,
         gate: Arc<Gate>,
         tools: Option<CellTools>,
-        places: Places,
-        audience: Arc<Audience>,
+        places: OutputPlaces,
+        audience: Arc<SessionAudience>,
+        obedience: ClientObedience,
+        history: Arc<UndoHistory>,
     ) -> Self {
         let (commands, queue) = mpsc::channel(CAPACITY);
-        let (phase_sender, phase) = watch::channel(Phase::Preparing("starting".to_owned()));
+        let (phase_sender, phase) = watch::channel(StartPhase::Preparing("starting".to_owned()));
         let stop = CancellationToken::new();
         let cells_open = Arc::new(AtomicUsize::new(0));
-        let worker = Worker {
-            kernel: None,
+        let worker = KernelWorker {
+            kernel,
             lost: None,
             queue,
             phase: phase_sender,
             kernels,
             gate,
             tools,
-            late: Late::new(places),
+            late: LateOutput::new(places),
             audience,
             cells_open: Arc::clone(&cells_open),
             failed_starts: None,
-            exit: Exit::Complete,
+            exit: KernelExit::Complete,
+            template_due: None,
+            obedience,
+            history: Arc::clone(&history),
         };
         let (started_sender, started) = oneshot::channel();
         let task = tokio::spawn(worker.run(stop.clone(), started_sender));
@@ -80,6 +97,7 @@ impl Queue {
             generation: Mutex::default(),
             cells: Mutex::default(),
             cells_open,
+            history,
             stop,
             task: tokio::sync::Mutex::new(Some(task)),
             started: Mutex::new(Some(started)),
@@ -94,12 +112,12 @@ impl Queue {
     }
 
     /// The progress of starting, until the first cell can run.
-    pub(super) fn phase(&self) -> watch::Receiver<Phase> {
+    pub(super) fn phase(&self) -> watch::Receiver<StartPhase> {
         self.phase.clone()
     }
 
-    /// Queues a cell. Its outcome comes from the returned [`Pending`]; the order of calls is the order of execution.
-    pub(super) async fn submit(&self, cell: Cell) -> Pending<Outcome> {
+    /// Queues a cell. Its outcome comes from the returned [`PendingWork`]; the order of calls is the order of execution.
+    pub(super) async fn submit(&self, cell: Cell) -> PendingWork<Outcome> {
         let generation = self.generation.lock().clone();
         self.cells_open.fetch_add(1, Ordering::Relaxed);
         let context = Context::current();
@@ -107,7 +125,7 @@ impl Queue {
     }
 
     /// Asks the kernel about code; `None` if it is busy, or does not answer soon.
-    pub(super) async fn inquire(&self, inquiry: Inquiry) -> Option<Insight> {
+    pub(super) async fn inquire(&self, inquiry: CodeInquiry) -> Option<CodeInsight> {
         if self.cells_open.load(Ordering::Relaxed) > 0 {
             return None;
         }
@@ -120,22 +138,36 @@ impl Queue {
     /// Queues the replacement of the kernel by a fresh one and the closing of the connections to MCP servers.
     ///
     /// The running cell and those queued before end at once; those queued later run in the fresh kernel.
-    pub(super) async fn submit_reset(&self) -> Pending<Exit> {
+    pub(super) async fn submit_reset(&self, client: ToldPermissions) -> PendingWork<KernelExit> {
         {
             let mut generation = self.generation.lock();
             std::mem::take(&mut *generation).cancel();
         }
-        self.send(|reply| QueuedCommand::Reset { reply }).await
+        self.send(|reply| QueuedCommand::Reset { client, reply }).await
     }
 
-    async fn send<T>(
+    /// Queues that cells are undone. The running cell and those queued before end at once.
+    ///
+    /// # Errors
+    /// They cannot be undone; everything goes on as before.
+    pub(super) async fn submit_undo(&self, target: UndoTarget) -> Result<PendingWork<UndoResult>, UndoError> {
+        let claim = {
+            let mut generation = self.generation.lock();
+            let claim = self.history.claim(target)?;
+            std::mem::take(&mut *generation).cancel();
+            Box::new(claim)
+        };
+        Ok(self.send(|reply| QueuedCommand::Undo { claim, reply }).await)
+    }
+
+    pub(super) async fn send<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> QueuedCommand,
-    ) -> Pending<T> {
+    ) -> PendingWork<T> {
         let (reply, outcome) = oneshot::channel();
         // A closed queue drops `reply`, which the waiting side reports as `Stopped`.
         self.commands.send(command(reply)).await.ok();
-        Pending { outcome, stop: self.stop.clone() }
+        PendingWork { outcome, stop: self.stop.clone() }
     }
 
     /// Lets code that runs from now on find newly installed or generated packages. Modules of
@@ -144,6 +176,11 @@ impl Queue {
         let changed = changed.map(str::to_owned);
         // A closed queue has no kernel to refresh.
         self.commands.send(QueuedCommand::RefreshImports { changed }).await.ok();
+    }
+
+    /// Has an undo answer that this was done.
+    pub(super) fn note(&self, effect: CellEffect) {
+        self.history.note(effect);
     }
 
     /// A token that ends a cell: cancelled by [`cancel`](Self::cancel) too.
@@ -180,19 +217,19 @@ impl Queue {
     }
 }
 
-impl Drop for Queue {
+impl Drop for CellQueue {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
 /// Work that is queued or under way.
-pub(crate) struct Pending<T> {
+pub(crate) struct PendingWork<T> {
     outcome: oneshot::Receiver<Result<T, Error>>,
     stop: CancellationToken,
 }
 
-impl<T> Pending<T> {
+impl<T> PendingWork<T> {
     /// Waits for the outcome. To give up on a cell, cancel its token: dropping this does not end it.
     pub(crate) async fn outcome(self) -> Result<T, Error> {
         let is_stopped = || if self.stop.is_cancelled() { Error::Stopped } else { Error::Crashed };

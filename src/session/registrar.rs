@@ -5,21 +5,28 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::Progress;
+use super::ProgressReceiver;
 use super::error::RegisterError;
-use crate::approval::{Action, Approver, ChosenBy, Denied, Gate, OpenCall, REGISTER, Target};
+use crate::approval::{Action, Approver, ChosenBy, DenialReason, Gate, OpenCall, REGISTER, Target};
 use crate::ground::text::describe;
-use crate::tools::registry::{self, Candidate, Packages, Registration, Registry};
-use crate::tools::servers::{self, OpenConnection, Pool};
+use crate::tools::registry::{self, PackageDirectory, Registration, Registry, ServerCandidate};
+use crate::tools::servers::{self, ConnectionPool, OpenConnection};
 
 /// A server that is registered, with an open connection.
 pub(super) type DoneRegistration = (Registration, OpenConnection);
+
+/// Decides about what a client requests, and the party that has chosen it.
+#[derive(Clone, Copy)]
+pub(super) struct AskedApprover<'a> {
+    pub(super) approver: &'a Approver,
+    pub(super) chosen_by: ChosenBy,
+}
 
 /// Registers servers for the code of a session.
 #[derive(Clone)]
 pub(super) struct Registrar {
     pub(super) registry: Registry,
-    pub(super) pool: Arc<Pool>,
+    pub(super) pool: Arc<ConnectionPool>,
     pub(super) gate: Arc<Gate>,
     pub(super) workspace: PathBuf,
 }
@@ -30,19 +37,22 @@ impl Registrar {
         &self,
         name: &str,
         parameters: &Map<String, Value>,
-        approver: Option<&Approver>,
-        progress: Progress<'_>,
+        asked: Option<AskedApprover<'_>>,
+        progress: ProgressReceiver<'_>,
     ) -> Result<DoneRegistration, RegisterError> {
         // Nobody is asked about what cannot be done.
         let candidate = self.registry.candidate(name, parameters)?;
         // Nor about a server that is registered already.
-        let approver =
-            approver.map(|approver| if candidate.is_known() { &Approver::Consent } else { approver });
+        let (approver, chosen_by) = match asked {
+            Some(_) if candidate.is_known() => (Some(&Approver::Consent), ChosenBy::Trusted),
+            Some(AskedApprover { approver, chosen_by }) => (Some(approver), chosen_by),
+            None => (None, ChosenBy::Trusted),
+        };
         let on_record = match approver {
             Some(approver) => {
                 // What is asked about is what is used, not the words of the request.
                 let action = registration(candidate.name(), candidate.parameters().shown_json());
-                Some(permit(&self.gate, action, approver, ChosenBy::Trusted).await?)
+                Some(permit(&self.gate, action, approver, chosen_by).await?)
             }
             None => None,
         };
@@ -55,11 +65,11 @@ impl Registrar {
     /// asks for it.
     pub(super) async fn generate(
         &self,
-        candidate: Candidate,
+        candidate: ServerCandidate,
         approver: Option<&Approver>,
-        progress: Progress<'_>,
+        progress: ProgressReceiver<'_>,
     ) -> Result<DoneRegistration, registry::Error> {
-        let packages = Packages::of_workspace(&self.workspace);
+        let packages = PackageDirectory::of_workspace(&self.workspace);
         let registering = self.registry.register(candidate.clone(), packages.clone(), progress);
         let (error, approver) = match (Box::pin(registering).await, approver) {
             (Err(error), Some(approver)) => (error, approver),
@@ -68,8 +78,9 @@ impl Registrar {
         let (refusal, error) = error.into_refusal();
         let Some(refusal) = refusal else { return Err(error) };
         progress("waiting for the user to log in");
-        let (connector, name, parameters) =
-            (self.registry.connector(), candidate.name(), candidate.parameters());
+        let connector = self.registry.connector();
+        let name = candidate.name();
+        let parameters = candidate.parameters();
         let logging_in = servers::log_in(connector, &self.gate, approver, name, parameters, refusal);
         match Box::pin(logging_in).await {
             Ok(()) => Box::pin(self.registry.register(candidate, packages, progress)).await,
@@ -99,7 +110,7 @@ pub(super) async fn permit(
     action: Action,
     approver: &Approver,
     chosen_by: ChosenBy,
-) -> Result<OpenCall, Denied> {
+) -> Result<OpenCall, DenialReason> {
     gate.decide_at_once(action, approver, chosen_by).await
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::cell::{Cell, Outcome};
-use super::end::End;
+use super::end::CellEnding;
 use super::site;
 
 /// The time that an installation may take.
@@ -26,14 +26,14 @@ pub(super) fn cell(requirements: &[String], cancel: CancellationToken) -> Cell {
 pub(super) fn summary_or_reason(outcome: Outcome, requirements: &[String]) -> Result<String, String> {
     let said = outcome.shown.text.excerpt.trim();
     let why = match (&outcome.end, &outcome.error) {
-        (End::Finished, None) => {
+        (CellEnding::Finished, None) => {
             // The last line is that of `ipybox_packages.py`.
             let (output, place) = said.rsplit_once('\n').unwrap_or(("", said));
             return Ok(format!("{}\n{place}", site::summarised(output, requirements, |_| None))
                 .trim()
                 .to_owned());
         }
-        (End::Finished, Some(error)) => format!("{}: {}", error.name, error.value),
+        (CellEnding::Finished, Some(error)) => format!("{}: {}", error.name, error.value),
         (end, _) => end.words(),
     };
     let said = site::explained(said, requirements);

@@ -11,94 +11,89 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
-use super::audience::Audience;
-use super::cell::{Author, Cell, Outcome};
-use super::end::{End, KernelState};
-use super::exit::{Exit, exit};
+use super::audience::SessionAudience;
+use super::cell::{Cell, CellRequester, Outcome};
+use super::command::QueuedCommand;
+use super::end::{CellEnding, KernelState};
+use super::exit::{CELL_TIMEOUT_AT_RESET, KernelExit};
 use super::follow::{FollowedCell, follow};
-use super::offers::Offers;
-use super::phase::Phase;
+use super::lost::{ended_with, lost_by, lost_note, pause_after};
+use super::offers::ServerOffers;
+use super::permissions::ClientObedience;
+use super::phase::StartPhase;
+use super::undo::{self, BegunCell, CellEffect, UndoHistory};
 use crate::approval::Gate;
-use crate::ground::telemetry::{self, Context};
+use crate::ground::files::file_time;
+use crate::ground::telemetry;
 use crate::ground::text::describe;
 use crate::kernels::checkpoint::Checkpoint;
-use crate::kernels::kernel::{self, Death, ExecuteRequest, Inquiry, Insight, Kernel, KernelEvent};
-use crate::kernels::output::Late;
+use crate::kernels::kernel::{
+    self, CodeInquiry, CodeInsight, ExecuteRequest, Kernel, KernelDeath, KernelEvent, PythonError,
+};
+use crate::kernels::output::LateOutput;
 use crate::kernels::sandbox::TopLevel;
-use crate::session::site::{self, Kernels};
-use crate::tools::servers::Pool;
+use crate::session::site::{self, ByteSize, SiteKernels};
+use crate::tools::servers::ConnectionPool;
 
 /// Timeout for our own requests to the kernel, which take a few milliseconds.
 const HOUSEKEEPING_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time that an interrupted cell may take before a reset replaces its kernel.
-const CELL_TIMEOUT_AT_RESET: Duration = Duration::from_secs(3);
 /// The time that it may take at the end of the session. MCP clients kill a server four seconds after they have closed its input.
 const CELL_TIMEOUT_AT_END: Duration = Duration::from_millis(1500);
-
-/// A queued command.
-pub(super) enum QueuedCommand {
-    Execute {
-        cell: Cell,
-        generation: CancellationToken,
-        /// The trace in which it was put into the queue.
-        context: Context,
-        reply: oneshot::Sender<Result<Outcome, Error>>,
-    },
-    Inquire {
-        inquiry: Inquiry,
-        reply: oneshot::Sender<Option<Insight>>,
-    },
-    RefreshImports {
-        changed: Option<String>,
-    },
-    Reset {
-        reply: oneshot::Sender<Result<Exit, Error>>,
-    },
-}
 
 /// The tools of a session that its cells use.
 #[derive(Clone)]
 pub(super) struct CellTools {
     /// The connections to MCP servers.
-    pub(super) pool: Arc<Pool>,
+    pub(super) pool: Arc<ConnectionPool>,
     /// The servers of `--mcp-config` that cells wait for; `None` if all were registered before.
-    pub(super) offers: Option<Arc<Offers>>,
+    pub(super) offers: Option<Arc<ServerOffers>>,
     /// Saves variables after each cell; `None` if they are not saved.
     pub(super) checkpoint: Option<Arc<Checkpoint>>,
 }
 
 /// The state of the task.
-pub(super) struct Worker {
+pub(super) struct KernelWorker {
     pub(super) kernel: Option<Kernel>,
     /// Why the variables of earlier cells are gone, until the outcome of a cell reports it.
     pub(super) lost: Option<String>,
     pub(super) queue: mpsc::Receiver<QueuedCommand>,
-    pub(super) phase: watch::Sender<Phase>,
-    pub(super) kernels: Kernels,
+    pub(super) phase: watch::Sender<StartPhase>,
+    pub(super) kernels: SiteKernels,
     /// Decides about the calls of the kernel's code, and records its cells.
     pub(super) gate: Arc<Gate>,
     /// `None` if code has no tools.
     pub(super) tools: Option<CellTools>,
     /// Output of earlier cells since the last outcome.
-    pub(super) late: Late,
+    pub(super) late: LateOutput,
     /// Those who watch the cells.
-    pub(super) audience: Arc<Audience>,
+    pub(super) audience: Arc<SessionAudience>,
     /// The number of cells that run or wait.
     pub(super) cells_open: Arc<AtomicUsize>,
     /// The number of starts of the kernel in a row that have failed, and the time of the last one.
     pub(super) failed_starts: Option<(u32, Instant)>,
     /// The exit of a kernel whose cell a reset has stopped; the reset reports it.
-    pub(super) exit: Exit,
+    pub(super) exit: KernelExit,
+    /// When a template is forked from the kernel, which has run no code, if nothing comes before.
+    pub(super) template_due: Option<Instant>,
+    /// The place of its kernels, as its clients decide it.
+    pub(super) obedience: ClientObedience,
+    /// The last cells, which can be undone.
+    pub(super) history: Arc<UndoHistory>,
 }
 
-impl Worker {
+impl KernelWorker {
     /// Runs commands until `stop` is cancelled, then ends the kernel.
     ///
     /// Sends the result of the kernel's first start to `started`.
     pub(super) async fn run(mut self, stop: CancellationToken, started: oneshot::Sender<Result<(), Error>>) {
+        let watching = tokio::spawn(Arc::clone(&self.history).watch());
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.work(started) => {}
+        }
+        self.history.close().await;
+        if let Err(error) = watching.await {
+            tracing::error!(%error, "the task that watches states has failed");
         }
         self.exit_kernel(CELL_TIMEOUT_AT_END).await;
         self.kernels.end(self.kernel.take()).await;
@@ -108,7 +103,7 @@ impl Worker {
     }
 
     async fn work(&mut self, started: oneshot::Sender<Result<(), Error>>) {
-        let first = self.start_kernel().await;
+        let first = self.begin().await;
         if let Err(error) = &first {
             // The first cell tries again, and its caller gets the error.
             tracing::error!(error = %describe(error), "the kernel did not start");
@@ -123,24 +118,27 @@ impl Worker {
                 },
                 event = next_event(&mut self.kernel) => self.take_event(event).await,
                 () = due(self.tools.as_ref()) => self.save_variables(),
+                () = Self::until(self.template_due) => self.make_template().await,
             }
         }
     }
 
     async fn run_command(&mut self, command: QueuedCommand) {
+        self.template_due = self.template_due.filter(|_| command.runs_no_code());
         match command {
             QueuedCommand::Execute { cell, generation, context, reply } => {
                 let on_record = self.gate.audit().cell_started(&cell.code);
                 let span = telemetry::CellSpan::begin(&context, cell.author.word());
                 self.gate.begin_cell(cell.approver.clone(), span.context());
-                let outcome = self.execute(&cell, &generation).await;
+                let outcome = self.execute(&cell, &generation, on_record.number()).await;
                 self.gate.end_cell();
                 self.cells_open.fetch_sub(1, Ordering::Relaxed);
                 if let Ok(outcome) = &outcome {
                     on_record.ended(outcome.word(), outcome.output());
                     span.ended(outcome.word(), outcome.error.as_ref().map(|error| error.name.as_str()));
                 }
-                let was_reset = outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, End::Reset));
+                let was_reset =
+                    outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, CellEnding::Reset));
                 // Fails only if the caller has given up.
                 reply.send(outcome).ok();
                 if let Some(checkpoint) = self.checkpoint() {
@@ -154,36 +152,70 @@ impl Worker {
                     && let Err(error) = self.start_kernel().await
                 {
                     tracing::error!(error = %describe(&error), "the kernel did not start again");
+                } else if cell.can_be_undone() {
+                    self.keep_state().await;
                 }
             }
             QueuedCommand::Inquire { inquiry, reply } => self.inquire(inquiry, reply).await,
-            QueuedCommand::RefreshImports { changed } => self.refresh_imports(changed.as_deref()).await,
-            QueuedCommand::Reset { reply } => drop(reply.send(self.reset().await)),
+            QueuedCommand::RefreshImports { changed } => {
+                self.refresh_imports(changed.as_deref()).await;
+                changed.into_iter().for_each(|server| self.history.note(CellEffect::Regenerated(server)));
+            }
+            QueuedCommand::Obey { client, reply } => self.obey_before(client, reply).await,
+            QueuedCommand::Reset { client, reply } => drop(reply.send(self.reset(&client).await)),
+            QueuedCommand::Undo { claim, reply } => {
+                // Fails only if the caller has given up.
+                reply.send(self.undo(*claim).await).ok();
+                self.keep_state().await;
+            }
+            QueuedCommand::Branch { tool_server, reply } => self.branch(tool_server, reply).await,
         }
     }
 
-    async fn execute(&mut self, cell: &Cell, generation: &CancellationToken) -> Result<Outcome, Error> {
+    async fn execute(
+        &mut self,
+        cell: &Cell,
+        generation: &CancellationToken,
+        audited: Option<u64>,
+    ) -> Result<Outcome, Error> {
+        let is_cancelled = cell.cancel.is_cancelled() || generation.is_cancelled();
+        let wider = if is_cancelled { None } else { self.obey(&cell.client).await? };
         if let Some(end) = self.offered_servers(cell, generation).await {
             return Ok(Outcome::not_run(end));
         }
         let mut notes = self.news_of_servers(cell).await;
-        let (mut spent, mut has_failed, mut live) = (Duration::ZERO, false, None);
+        notes.extend(wider);
+        let mut spent = Duration::ZERO;
+        let mut has_failed = false;
+        let mut live = None;
+        let mut is_after_loss = false;
         // Before its code can have made anything.
         self.kernels.top_level().iter().for_each(TopLevel::cell_begins);
         let FollowedCell { recorded, error, end, .. } = loop {
             let request = tokio::select! {
                 // What was cancelled while it waited must not run.
                 biased;
-                () = cell.cancel.cancelled() => return Ok(Outcome::not_run(End::NotRun)),
-                () = generation.cancelled() => return Ok(Outcome::not_run(End::Reset)),
+                () = cell.cancel.cancelled() => return Ok(Outcome::not_run(CellEnding::NotRun)),
+                () = generation.cancelled() => return Ok(Outcome::not_run(CellEnding::Reset)),
                 request = self.send(cell) => request?,
             };
-            notes.extend(self.lost.take());
+            self.obedience.has_run = true;
+            let loss = self.lost.take();
+            is_after_loss |= loss.is_some();
+            notes.extend(loss);
             notes.extend(self.checkpoint().iter().flat_map(|checkpoint| checkpoint.notes()));
             let top_level = self.kernels.top_level();
             let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
             let begun = Instant::now();
-            let live = live.get_or_insert_with(|| self.audience.begin(&cell.code, cell.author));
+            let live = live.get_or_insert_with(|| {
+                if cell.can_be_undone() {
+                    let code = cell.code.as_str();
+                    let id = cell.id;
+                    let number = self.audience.last_number();
+                    self.history.cell_begins(BegunCell { code, id, audited, number, begun: file_time() });
+                }
+                self.audience.begin(&cell.code, cell.author)
+            });
             let following = follow(kernel, request, cell, generation, spent, &mut self.late, live);
             let followed = match &top_level {
                 None => following.await,
@@ -192,7 +224,7 @@ impl Worker {
             spent += begun.elapsed();
             match &followed.end {
                 // The kernel had ended before the request was sent, but the host did not know it yet.
-                End::Died(death) if followed.is_untouched && !has_failed && kernel.has_said_all() => {
+                CellEnding::Died(death) if followed.is_untouched && !has_failed && kernel.has_said_all() => {
                     has_failed = true;
                     let why = ended_with(death);
                     tracing::warn!(%why, "the kernel ended before the cell began; starting it anew");
@@ -202,28 +234,47 @@ impl Worker {
                 _ => break followed,
             }
         };
+        // A reset wants it so.
+        let is_lost = KernelState::of(&end) == KernelState::Lost && !matches!(end, CellEnding::Reset);
         if KernelState::of(&end) == KernelState::Lost {
-            if matches!(end, End::Reset) {
+            // The exit of a kernel that is set back would remove what its state has too.
+            if matches!(end, CellEnding::Reset) && !self.history.is_claimed() {
                 self.exit = self.exit_kernel(CELL_TIMEOUT_AT_RESET).await;
             }
             self.give_up_kernel().await;
             // The next caller may be another one, and a caller that cancelled gets no outcome.
             self.lost = lost_by(&end);
         }
-        if cell.author != Author::Ourselves {
-            notes.extend(self.kernels.take_notes());
+        if cell.author != CellRequester::Ourselves {
+            notes.extend(self.kernels.take_notes().await);
+            notes.extend(self.memory_note(error.as_ref()));
         }
+        if let (CellEnding::Died(death), Some(checkpoint)) = (&end, self.checkpoint())
+            && !death.exhausted.is_empty()
+        {
+            notes.extend(checkpoint.offer());
+        }
+        let offer = if is_lost || is_after_loss { self.history.offer() } else { None };
+        let (offer, note) = if is_lost { (offer, None) } else { (None, offer) };
+        notes.extend(note.filter(|_| cell.author != CellRequester::Ourselves));
         let (mut shown, late) = recorded.after(self.late.drain().await);
         notes.append(&mut shown.troubles);
         notes.extend(self.audience.trouble(cell.author));
         if let Some(tools) = self.tools_of(cell) {
             notes.extend(tools.pool.changes().await);
         }
-        let outcome = Outcome { shown, late, end, error, notes };
+        let outcome = Outcome { shown, late, end, error, notes, offer };
         if let Some(live) = live {
             live.ended(&outcome);
         }
         Ok(outcome)
+    }
+
+    /// The limit that code has met which got no more memory.
+    fn memory_note(&self, error: Option<&PythonError>) -> Option<String> {
+        error.filter(|error| error.name == "MemoryError")?;
+        let size = ByteSize(self.kernels.memory_limit()?);
+        Some(format!("The session's memory is limited ({size}), which `--limit-memory` sets."))
     }
 
     /// The tools, if the code of this cell may call them.
@@ -231,19 +282,15 @@ impl Worker {
         self.tools.as_ref().filter(|_| cell.author.calls_tools())
     }
 
-    fn checkpoint(&self) -> Option<&Checkpoint> {
-        self.tools.as_ref()?.checkpoint.as_deref()
-    }
-
     /// Waits for the servers that are offered to the session. Returns how the cell has ended if it was cancelled meanwhile.
-    async fn offered_servers(&self, cell: &Cell, generation: &CancellationToken) -> Option<End> {
+    async fn offered_servers(&self, cell: &Cell, generation: &CancellationToken) -> Option<CellEnding> {
         let offers = self.tools_of(cell)?.offers.as_ref()?;
         let before = self.phase.borrow().clone();
-        let report = |words: String| drop(self.phase.send_replace(Phase::Preparing(words)));
+        let report = |words: String| drop(self.phase.send_replace(StartPhase::Preparing(words)));
         let end = tokio::select! {
             biased;
-            () = cell.cancel.cancelled() => Some(End::NotRun),
-            () = generation.cancelled() => Some(End::Reset),
+            () = cell.cancel.cancelled() => Some(CellEnding::NotRun),
+            () = generation.cancelled() => Some(CellEnding::Reset),
             () = offers.come(&cell.approver, &report) => None,
         };
         if *self.phase.borrow() != before {
@@ -262,6 +309,7 @@ impl Worker {
             self.refresh_imports(None).await;
             for changed in &news.changed {
                 self.refresh_imports(Some(changed)).await;
+                self.history.note(CellEffect::Regenerated(changed.clone()));
             }
         }
         news.notes()
@@ -271,7 +319,7 @@ impl Worker {
     async fn send(&mut self, cell: &Cell) -> Result<String, Error> {
         let request = ExecuteRequest {
             code: cell.code.clone(),
-            store_history: cell.author != Author::Ourselves,
+            store_history: cell.author != CellRequester::Ourselves,
             has_views: cell.has_views,
         };
         if let Some(path) = self.kernels.replaced().filter(|_| self.kernel.is_some()) {
@@ -304,7 +352,7 @@ impl Worker {
 
     /// Reads the remaining messages of a kernel that accepts no requests any more. Returns how it ended if
     /// that is known: its connection may break first.
-    async fn drain_kernel(&mut self) -> Option<Death> {
+    async fn drain_kernel(&mut self) -> Option<KernelDeath> {
         loop {
             match self.kernel.as_mut()?.next().await {
                 Ok(KernelEvent::Message(message)) => self.late.take(message.content).await,
@@ -315,42 +363,7 @@ impl Worker {
         }
     }
 
-    async fn reset(&mut self) -> Result<Exit, Error> {
-        let mut exit = std::mem::replace(&mut self.exit, Exit::Complete);
-        if self.kernel.is_some() {
-            exit = self.exit_kernel(CELL_TIMEOUT_AT_RESET).await;
-        }
-        if let Some(kernel) = self.kernel.take() {
-            self.kernels.replace(kernel).await;
-        }
-        self.lost = None;
-        self.failed_starts = None;
-        if let Some(checkpoint) = self.checkpoint() {
-            checkpoint.discard();
-        }
-        let pool = self.tools.as_ref().map(|tools| Arc::clone(&tools.pool));
-        let closing = async {
-            if let Some(pool) = pool {
-                pool.close_all().await;
-            }
-        };
-        let (started, ()) = tokio::join!(self.start_kernel(), closing);
-        if started.is_err() {
-            // The caller of the next cell may be another one.
-            self.lost = Some(lost_note("the earlier one was reset"));
-        }
-        started.map(|()| exit)
-    }
-
-    /// Has the kernel do what Python does at its exit. It is to be killed afterwards.
-    async fn exit_kernel(&mut self, cell_timeout: Duration) -> Exit {
-        match self.kernel.as_mut() {
-            Some(kernel) => exit(kernel, &mut self.late, cell_timeout).await,
-            None => Exit::Complete,
-        }
-    }
-
-    async fn refresh_imports(&mut self, changed: Option<&str>) {
+    pub(super) async fn refresh_imports(&mut self, changed: Option<&str>) {
         let Some(kernel) = self.kernel.as_mut() else { return };
         let said = match tokio::time::timeout(HOUSEKEEPING_TIMEOUT, kernel.refresh_imports(changed)).await {
             Ok(Ok(said)) => said,
@@ -364,7 +377,7 @@ impl Worker {
     }
 
     /// Asks an idle kernel about code, unless nobody waits for the answer any more.
-    async fn inquire(&mut self, inquiry: Inquiry, reply: oneshot::Sender<Option<Insight>>) {
+    async fn inquire(&mut self, inquiry: CodeInquiry, reply: oneshot::Sender<Option<CodeInsight>>) {
         let Some(kernel) = self.kernel.as_mut().filter(|_| !reply.is_closed()) else { return };
         let (insight, said) = kernel.inquire(inquiry).await;
         reply.send(insight).ok();
@@ -373,20 +386,8 @@ impl Worker {
         }
     }
 
-    /// Has the kernel save its variables, unless it is doing so: then it is asked again later.
-    fn save_variables(&mut self) {
-        let checkpoint = self.tools.as_ref().and_then(|tools| tools.checkpoint.as_ref());
-        let (Some(checkpoint), Some(kernel)) = (checkpoint, &mut self.kernel) else { return };
-        // A kernel that has ended saves nothing, and the next cell notices that it has.
-        if let Some(number) = checkpoint.begin()
-            && let Err(error) = kernel.save_variables(number)
-        {
-            tracing::debug!(%error, "the kernel was not asked for its variables");
-        }
-    }
-
     /// Starts a kernel, after a pause if starts have failed.
-    async fn start_kernel(&mut self) -> Result<(), Error> {
+    pub(super) async fn start_kernel(&mut self) -> Result<(), Error> {
         if let Some((count, last)) = self.failed_starts {
             let pause = pause_after(count).saturating_sub(last.elapsed());
             if !pause.is_zero() {
@@ -394,7 +395,7 @@ impl Worker {
                     "waiting {} s, since the kernel did not start {count} times",
                     pause.as_secs() + 1
                 );
-                self.phase.send_replace(Phase::Preparing(words));
+                self.phase.send_replace(StartPhase::Preparing(words));
                 tokio::time::sleep(pause).await;
             }
         }
@@ -417,15 +418,18 @@ impl Worker {
 
     async fn try_to_start(&mut self) -> Result<(), site::Error> {
         let phase = &self.phase;
-        let report = |words: &str| drop(phase.send_replace(Phase::Preparing(words.to_owned())));
+        let report = |words: &str| drop(phase.send_replace(StartPhase::Preparing(words.to_owned())));
         self.kernel = Some(self.kernels.start(&report).await?);
+        self.template_due = self.template_due();
+        self.obedience.has_run = false;
         self.audience.forget_cells();
-        self.phase.send_replace(Phase::Ready);
+        self.history.kernel_started();
+        self.phase.send_replace(StartPhase::Ready);
         Ok(())
     }
 
     /// Handles an event that the kernel sends between cells.
-    async fn take_event(&mut self, event: Result<KernelEvent, kernel::Error>) {
+    pub(super) async fn take_event(&mut self, event: Result<KernelEvent, kernel::Error>) {
         let why = match event {
             Ok(KernelEvent::Message(message)) => return self.late.take(message.content).await,
             Ok(KernelEvent::Torn) => return,
@@ -441,9 +445,14 @@ impl Worker {
         self.lost = Some(lost_note(&why));
     }
 
-    async fn give_up_kernel(&mut self) {
+    pub(super) async fn give_up_kernel(&mut self) {
         if let Some(kernel) = self.kernel.take() {
             self.kernels.kill(kernel).await;
+        }
+        self.history.kernel_lost(self.audience.last_number());
+        if self.kernels.are_limits_filled() {
+            // Only without them all that the kernel has left is removed before the next one starts.
+            undo::end_all(self.history.forget()).await;
         }
     }
 }
@@ -462,39 +471,4 @@ async fn due(tools: Option<&CellTools>) {
         Some(checkpoint) => checkpoint.due().await,
         None => std::future::pending().await,
     }
-}
-
-/// The pause before the next start after `count` failed ones: none at first, since the cause may have been
-/// fixed, then 1, 2, 4, 8 seconds.
-fn pause_after(count: u32) -> Duration {
-    match count {
-        0 | 1 => Duration::ZERO,
-        _ => Duration::from_secs(1 << (count - 2).min(3)),
-    }
-}
-
-fn ended_with(death: &Death) -> String {
-    let Death { manner, stderr, .. } = death;
-    let causes = death.causes();
-    let causes = causes.trim_end_matches('.').trim_start();
-    let causes = if causes.is_empty() { String::new() } else { format!(": {causes}") };
-    if stderr.is_empty() {
-        format!("it had ended ({manner}{causes})")
-    } else {
-        format!("it had ended ({manner}{causes}):\n{stderr}\n")
-    }
-}
-
-/// The note for the next cell about variables that are gone with the kernel; `None` if its author has reset it.
-fn lost_by(end: &End) -> Option<String> {
-    Some(match end {
-        End::Reset => return None,
-        End::Died(death) => lost_note(&format!("it died while running an earlier cell ({})", death.manner)),
-        End::Unreachable(_) => lost_note("the connection to it failed during an earlier cell"),
-        _ => lost_note("an earlier cell did not react to its interruption"),
-    })
-}
-
-fn lost_note(why: &str) -> String {
-    format!("The kernel was started anew, since {why}. All variables and imports of earlier cells are gone.")
 }

@@ -1,6 +1,5 @@
 //! The part that the kernel's code calls: the registered MCP servers, the Python for their tools, and the calls.
 
-pub mod codegen;
 pub(crate) mod formats;
 pub(crate) mod import;
 pub(crate) mod registry;

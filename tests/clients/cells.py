@@ -1,4 +1,4 @@
-"""What an agent does with cells: the four tools are listed, then cells run, fail, draw, time out and are cancelled."""
+"""Uses cells as an agent does: the four tools are listed, then cells run, fail, draw, time out and are cancelled."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ TOOLS = {
         "session": None,
     },
     "install_package": {"package_name": ...},
-    "reset": {"session": None},
+    "reset": {"cells": None, "end": None, "session": None},
 }
 
 IMAGE = re.compile(r"^- \[([0-9a-f]{8})\]\((/.*/images/\1\.png)\)$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Who sees which variable: `.env`, the kernel, a registered server, and the disk.
+"""The variables that each of them sees: `.env`, the kernel, a registered server, and the disk.
 
 Give it `--server-python`, a Python with the SDK's 1.x line, which runs the server that reports its environment.
 """

@@ -1,4 +1,4 @@
-"""What a client does with resources: those that answers name are listed and read, in whole and in parts."""
+"""Uses resources as a client does: those that answers name are listed and read, in whole and in parts."""
 
 import base64
 

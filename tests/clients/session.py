@@ -20,14 +20,14 @@ PROTOCOLS = {
     "initialize": "the handshake of the revisions up to 2025-11-25",
     "discover": "`server/discover` of revision 2026-07-28 (SDK 2.x only)",
 }
-"""How a session can be opened."""
+"""The ways to open a session."""
 
 DISCOVERED_REVISION = "2026-07-28"
 
 
 @dataclass
 class Outcome:
-    """What a tool call came to."""
+    """The outcome of a tool call."""
 
     text: str
     is_error: bool

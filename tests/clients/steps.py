@@ -70,8 +70,8 @@ async def until(condition, *, deadline_secs=300):
 
 
 @dataclass
-class Bench:
-    """What a step works with."""
+class StepBench:
+    """The session and the files that a step works with."""
 
     server: session.Session
     workspace: Path
@@ -99,10 +99,10 @@ class Scenario:
     prepare: object = None
     """Called with the workspace before the server starts."""
     on_question: object = None
-    """What answers elicitations; see `session.connect`."""
+    """The function that answers elicitations; see `session.connect`."""
 
     def step(self, sentence):
-        """Makes a coroutine function that takes a `Bench` a step."""
+        """Makes a coroutine function that takes a `StepBench` a step."""
 
         def add(function):
             self.steps.append((sentence, function))
@@ -176,7 +176,7 @@ class Scenario:
                 on_question=self.on_question,
             ) as server:
                 print(f"connected: {server.protocol_version}")
-                bench = Bench(server, workspace, options, command, log)
+                bench = StepBench(server, workspace, options, command, log)
                 chosen = [
                     step
                     for step in self.steps
@@ -193,7 +193,7 @@ class Scenario:
 
 
 def problem_of(error):
-    """What to print for a step's exception."""
+    """The text to print for a step's exception."""
     # The SDK's task groups wrap what is raised inside a session.
     while (wrapped := getattr(error, "exceptions", None)) and len(wrapped) == 1:
         error = wrapped[0]

@@ -44,14 +44,14 @@ CALLS = {
     "elicitation-sep1034-client-defaults": "test_client_elicitation_defaults.run()",
     "sse-retry": "test_reconnection.run()",
 }
-"""What to call; in the other scenarios it is `test-tool`."""
+"""The tool to call; in the other scenarios it is `test-tool`."""
 
 EXPECTED = {
     "tools_call": "The sum of 5 and 3 is 8",
     "elicitation-sep1034-client-defaults": "John Doe",
     "sse-retry": "Reconnection test completed",
 }
-"""What a cell has to print; in the other scenarios it is `test`."""
+"""The text that a cell has to print; in the other scenarios it is `test`."""
 
 REFUSED = {"auth/resource-mismatch", "auth/scope-retry-limit"}
 """Scenarios in which there is no way to the tool."""
@@ -108,7 +108,7 @@ def environment(scratch):
 
 
 @dataclass
-class Client:
+class ConformanceClient:
     """A user with an MCP client, a shell and a browser."""
 
     scenario: str
@@ -246,7 +246,7 @@ class WithoutUrls(mcp.ClientSession):
 
 async def main(scenario, url, scratch):
     way = os.environ.get("IPYBOX_CONFORMANCE_LOGIN", "command")
-    client = Client(scenario, url, scratch, way, environment(scratch))
+    client = ConformanceClient(scenario, url, scratch, way, environment(scratch))
     is_browser = scenario.startswith("auth/") and scenario not in OAUTH
     is_refused = scenario in REFUSED
     if is_browser and way != "elicitation":

@@ -20,7 +20,7 @@ from pathlib import Path
 IMPORTS_LIBRARY = re.compile(r"^\s*(?:from|import) ipybox_rs\b", re.MULTILINE)
 
 STARTS_LOOP = re.compile(r"^\s*(?:asyncio|trio|uvloop)\.run\(", re.MULTILINE)
-"""What no other loop may run around."""
+"""Functions that no other loop may run around."""
 
 PROMPT = b"(Y/n): "
 
@@ -28,14 +28,14 @@ ANSWERS = [b"y", b"", b"n"]
 """Of a program's user, in turns: yes, the Enter key alone, no."""
 
 GRACE_SECS = 10
-"""What the process gets to end its kernels."""
+"""The time that the process gets to end its kernels."""
 
 LINE_BYTES = 1 << 24
 """The longest answer: all that a block has printed."""
 
 
 class BlockError(Exception):
-    """What a block raised, or its process said before it ended."""
+    """The exception of a block, or the last words of its process."""
 
 
 class Application:
@@ -48,7 +48,7 @@ class Application:
         self.process = None
 
     async def run(self, text):
-        """What a block printed, which must not raise anything."""
+        """The output of a block, which must not raise anything."""
         if STARTS_LOOP.search(text):
             return await self._run_program(text)
         if not self.process:

@@ -27,7 +27,7 @@ class Block:
 
     @property
     def language(self):
-        """What comes first in the info string."""
+        """The first word of the info string."""
         return self.info.split(",")[0]
 
     def __str__(self):

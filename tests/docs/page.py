@@ -1,4 +1,4 @@
-"""What is done with the blocks of one page, by their languages: the table is in `run.py`."""
+"""Runs the blocks of one page, by their languages: the table is in `run.py`."""
 
 import ast
 import configparser
@@ -36,7 +36,7 @@ MODULE = re.compile(r"# (\w+\.py)\n")
 """The first line of a module that the page's programs import."""
 
 MODEL = re.compile(r"^model = .*$", re.MULTILINE)
-"""What a reader replaces by a model."""
+"""The text that a reader replaces by a model."""
 
 IMPORTS = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
 
@@ -45,7 +45,7 @@ RAISES = re.compile(r"#.*\b([A-Z]\w+Error)\b")
 
 
 def agrees(expected, actual):
-    """Whether the lines of `expected` are lines of `actual`, in this order; `…` matches anything."""
+    """True if the lines of `expected` are lines of `actual`, in this order; `…` matches anything."""
     lines = iter([" ".join(line.split()) for line in actual.splitlines()])
     for line in expected.splitlines():
         words = " ".join(line.split())
@@ -62,7 +62,7 @@ class Page:
     def __init__(self, name, place):
         self.name, self.place = name, place
         self.output, self.covered = None, ""
-        """What the last command or cell printed, or the tests that run it instead."""
+        """The output of the last command or cell, or the tests that run it instead."""
 
     async def run(self, block):
         """Does what a block is for; gives a word about it."""
@@ -260,7 +260,7 @@ class Page:
 
 
 def registrations(text):
-    """What comments like `# register_mcp_server("name", {…})` say, which may go on in indented comments."""
+    """The registrations in comments like `# register_mcp_server("name", {…})`, which may go on in indented comments."""
     text = re.sub(r"\n#\s{2,}", " ", text)
     calls = re.findall(r"^# register_mcp_server(\(.*\))$", text, re.MULTILINE)
     return [ast.literal_eval(arguments) for arguments in calls]

@@ -26,7 +26,7 @@ DEADLINE_SECS = 900
 """A command or a cell of the documentation that takes longer hangs."""
 
 SERVER_GRACE_SECS = 10
-"""What a server of Jupyter's gets to end its kernels. A signal that comes while it writes its log can be lost on it."""
+"""The time that a server of Jupyter's gets to end its kernels. A signal that comes while it writes its log can be lost on it."""
 
 GITHUB = "https://api.githubcopilot.com/mcp/"
 
@@ -40,11 +40,11 @@ KNOWN_SERVERS = {
     "github": {"url": GITHUB},
     "time": {"command": "uvx", "args": ["mcp-server-time"]},
 }
-"""What the documentation's cells import, where the page itself registers it in a language that is not run here."""
+"""The servers that the documentation's cells import, where the page itself registers them in a language that is not run here."""
 
 
 class Failed(Exception):
-    """What is wrong with a block."""
+    """A block is wrong."""
 
 
 def expect(condition, problem):
@@ -72,7 +72,7 @@ class Place:
         self.stderr = stack.enter_context(self.stderr_path.open("w"))
         self.port = free_port()
         self.kernel_ports = {"8888": free_port(), "8890": free_port()}
-        """Where Jupyter's servers listen, by the ports of the documents."""
+        """The ports of Jupyter's servers, by those that the documents name."""
         self.kernel_servers, self.kernel_server_words = {}, None
         self.github = f"http://127.0.0.1:{github_port}/mcp"
         places = {
@@ -114,7 +114,7 @@ class Place:
         return re.sub(r"\b8900\b", str(self.port), text)
 
     async def output_of(self, command, *, environment=None):
-        """What a command printed, which has to succeed."""
+        """The output of a command, which has to succeed."""
         environment = environment or self.environment
         program = shutil.which(command[0], path=environment["PATH"])
         expect(program, f"there is no program `{command[0]}`")
@@ -139,7 +139,7 @@ class Place:
         return printed
 
     async def run_application(self, text):
-        """What a block of a Python application printed."""
+        """The output of a block of a Python application."""
         try:
             running = self.application.run(text)
             return await asyncio.wait_for(running, DEADLINE_SECS)
@@ -284,7 +284,7 @@ def words_of(command):
 
 
 def answers(url):
-    """Whether a server is there, be it one that wants a token first."""
+    """True if a server is there, be it one that wants a token first."""
     # Not by a proxy, which the environment may name.
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

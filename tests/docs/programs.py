@@ -56,6 +56,8 @@ COVERED = {
     "python3 benches/checkpoint.py PYTHON": "benches/checkpoint.py",
     "python3 benches/sandbox.py PYTHON SERVER_PYTHON": "benches/sandbox.py",
     "python3 benches/floods.py PYTHON": "benches/floods.py",
+    "python3 benches/limits.py PYTHON": "benches/limits.py",
+    "python3 benches/team.py PYTHON": "benches/team.py",
     "python3 benches/kernel.py": "benches/kernel.py",
     "python3 benches/remote.py target/test-tools": "benches/remote.py",
     "python3 benches/python_library.py target/bench": "benches/python_library.py",
@@ -128,7 +130,7 @@ NAMES = [
 """Programs by the names that documents call them by; one with a slash is below the working directory."""
 
 GATEWAY_TOKEN = "of-the-gateway-in-the-cluster"
-"""What `kubectl get secret` prints, and the Enterprise Gateway behind `kubectl port-forward` wants."""
+"""The token that `kubectl get secret` prints, and that the Enterprise Gateway behind `kubectl port-forward` wants."""
 
 
 def install(directory, working_directory, places):
@@ -284,7 +286,7 @@ def python3(arguments):
 
 
 def write_kernel_spec(data, name, python):
-    """What `ipykernel` does when it is installed: says how its kernel is started."""
+    """Does as `ipykernel` does when it is installed: writes how its kernel is started."""
     file = data / "kernels" / name / "kernel.json"
     file.parent.mkdir(parents=True)
     spec = {
@@ -324,7 +326,7 @@ def venv_jupyter(arguments):
 
 
 def kubectl(arguments):
-    """What a cluster with the manifests would do: `tests/packaging/manifests.py` holds these commands against them."""
+    """Does as a cluster with the manifests would do: `tests/packaging/manifests.py` holds these commands against them."""
     if arguments[:1] == ["port-forward"]:
         return enterprise_gateway(arguments[-1].partition(":")[0])
     template = [word for word in arguments if word.startswith("go-template=")]

@@ -2,12 +2,14 @@
 
 - links between the Markdown files of the repository lead to files, and to headings that are there;
 - every page is in the summary, and only pages are;
-- every page of decisions is in their list, by its title;
+- every page of decisions is in their list, by its title, and its room names it;
 - files of Rust that texts for developers name are there;
 - ARCHITECTURE.md is short, links every page about the architecture, and its glossary has words of the program;
+- the pages of docs/ are short together;
 - the table of flags has the flags of `--help` (with `--binary`);
 - the messages in the tables of troubleshooting are the program's;
 - the texts for models have every page whole;
+- docstrings and names of classes of Python can be searched (`python_words.py`);
 - links in the built book lead somewhere (with `--book`, what mdBook has written).
 
 Prints a line for each; ends with 1 if one failed. Standard library only.
@@ -31,9 +33,13 @@ FOR_DEVELOPERS = [DECISIONS, ARCHITECTURE]
 sys.path.insert(0, str(REPOSITORY / "packaging"))
 
 import book
+from python_words import problems_of_python
 
 NOT_OURS = {".git", "node_modules", "target"}
 """Directories whose Markdown nobody here writes."""
+
+MOST_WORDS_OF_DOCS = 70_000
+"""Of all Markdown in docs/. A new page replaces words of others."""
 
 SHORTEST_FRAGMENT = 8
 """Characters of a message between two `…` from which on they are looked for; less would be found anywhere."""
@@ -78,7 +84,7 @@ def anchors(text):
 
 
 def links(text):
-    """What a text links to."""
+    """The targets of a text's links."""
     found = []
 
     def collect(line, spans):
@@ -136,7 +142,7 @@ def problems_of_the_decisions():
         file.name: file.read_text().partition("\n")[0].removeprefix("# ")
         for file in DECISIONS.rglob("*.md")
     }
-    index = (DECISIONS / "README.md").read_text()
+    index, code = (DECISIONS / "README.md").read_text(), source()
     del titles["README.md"]
     for title, name in re.findall(r"^- \[(.+)\]\((.+)\)$", index, re.MULTILINE):
         found = titles.pop(name, None)
@@ -144,14 +150,20 @@ def problems_of_the_decisions():
             yield f"docs/decisions/README.md names {name} twice, or it is not there"
         elif found != title:
             yield f"docs/decisions/README.md calls {name} `{title}`, which is not its title"
+        elif name not in OF_NO_ROOM and f"`docs/decisions/{name}`" not in code:
+            yield f"no room of src/ or crates/ names docs/decisions/{name} as its reasons"
     for name in sorted(titles):
         yield f"docs/decisions/README.md has no line for {name}"
+
+
+OF_NO_ROOM = {"libraries.md", "python.md", "shipping.md"}
+"""Decisions about more or other than a room."""
 
 
 def problems_of_named_files():
     sources = [
         f"/{file.relative_to(REPOSITORY).as_posix()}"
-        for directory in ("benches", "examples", "src", "tests")
+        for directory in ("benches", "crates", "examples", "src", "tests")
         for file in (REPOSITORY / directory).rglob("*.rs")
     ]
     texts = [REPOSITORY / "ARCHITECTURE.md", REPOSITORY / "CONTRIBUTING.md"]
@@ -183,6 +195,12 @@ def problems_of_the_architecture():
             yield f"nothing in src/ is called `{term}`, as the glossary says"
 
 
+def problems_of_length():
+    count = sum(len(file.read_text().split()) for file in DOCS.rglob("*.md"))
+    if count > MOST_WORDS_OF_DOCS:
+        yield f"docs/ has {count} words instead of {MOST_WORDS_OF_DOCS}: which pages repeat others?"
+
+
 def problems_of_flags(binary):
     help_text = subprocess.run(
         [binary, "--help"], capture_output=True, text=True, check=True
@@ -200,10 +218,11 @@ def problems_of_flags(binary):
 
 
 def source():
-    """What the program can say: its source, with strings of several lines in one piece."""
+    """The texts that the program can say: its source, with strings of several lines in one piece."""
     text = "".join(
         file.read_text()
-        for file in sorted((REPOSITORY / "src").rglob("*"))
+        for directory in ("crates", "src")
+        for file in sorted((REPOSITORY / directory).rglob("*"))
         if file.suffix in (".rs", ".py")
     )
     return re.sub(r"\\\n\s*", "", text).replace('\\"', '"').replace("\\n", "\n")
@@ -244,7 +263,7 @@ NOT_IN_THE_SOURCE = {
     "/ipybox: No such file or directory",
     "is not authorized to start kernel",
 }
-"""What the system, bubblewrap, Python's libraries, Enterprise Gateway or the parser of the command line say."""
+"""Messages of the system, bubblewrap, Python's libraries, Enterprise Gateway and the parser of the command line."""
 
 
 def problems_of_texts_for_models():
@@ -346,8 +365,10 @@ def main():
         "every page of decisions is in the list": problems_of_the_decisions(),
         "files of Rust that texts name are there": problems_of_named_files(),
         "ARCHITECTURE.md is a short way in": problems_of_the_architecture(),
+        "docs/ is short": problems_of_length(),
         "messages are the program's": problems_of_messages(),
         "texts for models are whole": problems_of_texts_for_models(),
+        "words of Python can be searched": problems_of_python(REPOSITORY),
     }
     if options.binary:
         checks["flags are those of `--help`"] = problems_of_flags(

@@ -30,13 +30,13 @@ END = "It is 21:00 in Tokyo. You did not allow the call for Lima."
 ANSWERS = ["y", "n"]
 
 results = []
-"""What the model has got from its tool, or as the output of its code."""
+"""The text that the model has got from its tool, or as the output of its code."""
 
 questions = []
-"""What the user was asked."""
+"""The questions to the user."""
 
 checked = []
-"""Whether the conversation came to its end."""
+"""True if the conversation came to its end."""
 
 
 @atexit.register
@@ -212,7 +212,7 @@ def claude_agent_sdk():
     sys.path.append(str(Path(__file__).resolve().parents[1] / "packaging"))
     import model
 
-    class Scripted(model.Model):
+    class Scripted(model.ScriptedModel):
         def next(self, request):
             self.requests.append(request)
             texts = list(model.tool_results(request))

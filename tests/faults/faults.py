@@ -64,8 +64,8 @@ MASK = (1 << 64) - 1
 
 
 @dataclass
-class Run:
-    """What has come of a run."""
+class FaultRun:
+    """The outcome of a run."""
 
     status: int
     """As of `subprocess`; negative for a signal."""
@@ -89,7 +89,7 @@ def run(
     env=None,
     cwd=None,
     limit=300.0,
-) -> Run:
+) -> FaultRun:
     """Runs a command, and has the change number `at` (from 1) of a file below `roots` fail: `kill`, or a name of `errno`.
 
     Changes are those of processes that run `program`, by default that of the command.
@@ -145,9 +145,9 @@ class Supervisor:
         self.names = {
             number: name for name, number in MACHINES[platform.machine()][1].items()
         }
-        self.run = Run(status=0, output="")
+        self.run = FaultRun(status=0, output="")
 
-    def follow(self, limit: float) -> Run:
+    def follow(self, limit: float) -> FaultRun:
         pidfd = os.pidfd_open(self.child)
         text, outputs = b"", [self.output]
         try:
@@ -210,7 +210,7 @@ class Supervisor:
         return True
 
     def change(self, thread: int, name: str, arguments: list[int]) -> str:
-        """What a system call is about to change, if it is a file below the roots; else nothing."""
+        """The file below the roots that a system call is about to change; else nothing."""
         try:
             if os.readlink(f"/proc/{thread}/exe") != self.program:
                 return ""
@@ -289,13 +289,13 @@ def install_filter() -> int:
     ]
     code = ctypes.create_string_buffer(b"".join(program))
 
-    class Program(ctypes.Structure):
+    class FilterProgram(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
 
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "no new privileges")
-    given = Program(len(program), ctypes.cast(code, ctypes.c_void_p))
+    given = FilterProgram(len(program), ctypes.cast(code, ctypes.c_void_p))
     listener = libc.syscall(
         SECCOMP[platform.machine()],
         SECCOMP_SET_MODE_FILTER,

@@ -188,7 +188,7 @@ class Sweep:
         return self.registered(), json.dumps(label) if label else None
 
     def inferred(self) -> tuple:
-        """Whether the types are inferred, in the package and in the definitions; what is saved, and the notebook."""
+        """The state after a session: inferred types in the package and in the definitions, saved variables, and the notebook."""
         self.registered()
         module = (self.workspace / "mcptools" / "probe" / "version.py").read_text()
         definitions = next((self.state / "definitions").glob("*.json")).read_text()
@@ -220,7 +220,7 @@ class Sweep:
     # The sweep.
 
     def look(self, operation: Operation) -> object:
-        """What the next start finds."""
+        """The state that the next start finds."""
         self.quiet("servers")
         if operation.name.startswith("session"):
             done = subprocess.run(
@@ -240,7 +240,7 @@ class Sweep:
             raise Violation(f"left after the next start: {left}")
         return state
 
-    def one(self, operation: Operation, at: int | None, how: str) -> faults.Run:
+    def one(self, operation: Operation, at: int | None, how: str) -> faults.FaultRun:
         return faults.run(
             operation.command(self),
             [self.root],

@@ -20,6 +20,8 @@ mod sandbox;
 mod shutdown;
 mod starting;
 mod support;
+#[cfg(target_os = "linux")]
+mod team;
 mod telemetry;
 mod tool_server;
 mod tools;

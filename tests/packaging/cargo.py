@@ -18,7 +18,7 @@ from report import Steps, expect, run
 
 REPOSITORY = Path(__file__).parents[2]
 BUILD_SECS = 3_600
-"""How long a build may take of which nothing is there yet."""
+"""The longest time of a build that finds nothing built before."""
 
 TARGETS = [
     "x86_64-unknown-linux-gnu",
@@ -28,7 +28,7 @@ TARGETS = [
     "x86_64-apple-darwin",
     "aarch64-apple-darwin",
 ]
-"""What is released."""
+"""The revision that is released."""
 
 COMPILES_C = {"ring"}
 """The only crate that builds C and assembly, which a cross compiler needs nothing but `cc` for."""
@@ -57,10 +57,10 @@ TOP = {
     "sandbox-default.json",
     "src",
 }
-"""What the package holds; the tests, recordings, pictures and the other channels stay outside."""
+"""The files of the package; the tests, recordings, pictures and the other channels stay outside."""
 
 MOST_BYTES = 3_500_000
-"""What the sources, the libraries of views (1.9 MB) and chapters may have, compressed; more of it would have been packed by mistake."""
+"""The most bytes of the sources, the libraries of views (1.9 MB) and chapters, compressed; more would have been packed by mistake."""
 
 
 def cargo(*arguments, **options):
@@ -79,9 +79,10 @@ def cargo(*arguments, **options):
 
 
 def package():
-    """What Cargo.toml says."""
+    """The package of the program, by its Cargo.toml."""
     metadata = cargo("metadata", "--locked", "--no-deps", "--format-version", "1")
-    return json.loads(metadata)["packages"][0]
+    packages = json.loads(metadata)["packages"]
+    return next(each for each in packages if each["name"] == "ipybox")
 
 
 def crates(target, *more):
@@ -131,8 +132,12 @@ def complete(target_directory, builds):
     """`cargo package` packs all that is embedded, and little else; if it may build, it builds from that."""
     # Whether all is committed is for whoever publishes.
     verification = [] if builds else ["--no-verify"]
+    # All packages at once: the program's is built with the libraries', which no registry has yet.
     cargo("package", "--locked", "--allow-dirty", "--quiet", *verification)
     version = package()["version"]
+    for name in ("codegen", "team"):
+        archive = f"ipybox-{name}-{version}.crate"
+        library(name, Path(target_directory) / "package" / archive)
     stem = f"ipybox-{version}"
     archive = Path(target_directory) / "package" / f"{stem}.crate"
     with tarfile.open(archive) as packed:
@@ -150,6 +155,33 @@ def complete(target_directory, builds):
     size = archive.stat().st_size
     print(f"             {len(names)} files, {size / 1000:.0f} kB")
     expect(size <= MOST_BYTES, f"the package has {size} bytes, more than {MOST_BYTES}")
+
+
+def library(name, archive):
+    """The package of a library has its sources and the Python that they embed, and no tests of the team server's."""
+    with tarfile.open(archive) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    sources = REPOSITORY / "crates" / name
+    wanted = {
+        str(path.relative_to(sources))
+        for path in (sources / "src").rglob("*")
+        if path.suffix in {".rs", ".py"}
+        and (
+            name == "codegen"
+            or not {"tests", "tests.rs"} & set(path.relative_to(sources).parts)
+        )
+    }
+    own = {name for name in names if name.startswith("src/")}
+    expect(own == wanted, f"packed or not packed by mistake: {sorted(own ^ wanted)}")
+    tops = {name for name in names if not name.startswith("src/")}
+    made = {
+        ".cargo_vcs_info.json",
+        "Cargo.lock",
+        "Cargo.toml",
+        "Cargo.toml.orig",
+        "README.md",
+    }
+    expect(tops | {".cargo_vcs_info.json"} == made, f"packed were {sorted(tops)}")
 
 
 def installed(target_directory, python):
@@ -218,7 +250,7 @@ def main():
 
 
 def sentence(function):
-    """What a step shows, from its documentation."""
+    """The sentence of a step, from its documentation."""
     return function.__doc__.strip().rstrip(".")
 
 

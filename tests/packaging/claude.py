@@ -22,7 +22,7 @@ import threading
 from pathlib import Path
 
 from claude_sessions import Sessions
-from model import Model
+from model import ScriptedModel
 from report import Steps, expect, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,7 +99,7 @@ class GitServer(http.server.BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-class Home:
+class ClaudeHome:
     """An empty home with a project, and `claude` in it."""
 
     def __init__(self, options, scratch):
@@ -143,7 +143,7 @@ class Home:
         path.chmod(0o755)
 
     def recorded(self):
-        """What a stand-in was called with."""
+        """The arguments of a stand-in's calls."""
         expect(self.record.is_file(), "none of the stand-ins was started")
         words = self.record.read_text().splitlines()
         self.record.unlink()
@@ -186,13 +186,14 @@ class Home:
             self.claude("plugin", "disable", name)
             self.record.unlink(missing_ok=True)
 
-    def converse(self, model, prompt, *tools, **variables):
+    def converse(self, model, prompt, *tools, flags=(), **variables):
         """A session of Claude Code with a model, which ends with the model's turn; gives what it printed."""
         return self.claude(
             "-p",
             prompt,
             "--allowedTools",
             ",".join(tools),
+            *flags,
             env=self.with_model(model, **variables),
             timeout=300,
         )
@@ -265,14 +266,14 @@ class Home:
             server.server_close()
 
     def installed(self, flavour):
-        """Where a plugin was installed to."""
+        """The directory that a plugin was installed to."""
         return (
             self.home
             / f".claude/plugins/cache/{MARKETPLACE}/codeact-{flavour}/{VERSION}"
         )
 
     def look_at_installed(self):
-        """What was installed is what is here, skill and program included."""
+        """The installed files are those that are here, skill and program included."""
         for flavour in FLAVOURS:
             source = ROOT / f"plugins/codeact-{flavour}"
             files = [
@@ -311,7 +312,7 @@ class Home:
         return self.recorded()
 
     def start_by_hand(self, flavour):
-        """What the server says, since `claude` does not show it."""
+        """The messages of the server, since `claude` does not show them."""
         script = self.installed(flavour) / "scripts/start.sh"
         if not script.is_file():
             return ""
@@ -383,7 +384,7 @@ class Home:
             lambda _: (register, {"server_name": "time", "server_params": time}),
             lambda _: (cell, {"code": code}),
         ]
-        with self.enabled("default"), Model(script) as model:
+        with self.enabled("default"), ScriptedModel(script) as model:
             said = self.converse(
                 model,
                 "Use codeact: when it is noon in UTC, what time is it in Tokyo?",
@@ -453,7 +454,7 @@ class Home:
             self.claude("mcp", "remove", name)
 
     def choose(self):
-        """What `start.sh` takes where something is missing."""
+        """The program that `start.sh` takes where something is missing."""
         few = self.scratch / "few"
         few.mkdir()
         for name in ("sh", "sed", "dirname", "cat", "env"):
@@ -546,7 +547,7 @@ def main():
     with tempfile.TemporaryDirectory(
         prefix="ipybox-", ignore_cleanup_errors=True
     ) as scratch:
-        home = Home(options, Path(scratch).resolve())
+        home = ClaudeHome(options, Path(scratch).resolve())
         for name in ("uvx", "npx", "docker"):
             home.stand_in(name)
         steps.step("each plugin has its copy of what they share", home.copies)

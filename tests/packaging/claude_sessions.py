@@ -5,14 +5,16 @@ Claude Code 2.1 notices at once that a stdio server has ended: the running call 
 the server again by itself, but only for the next call of one of its tools.
 """
 
+import json
 import os
 import re
 import signal
 import subprocess
 import threading
 import time
+import uuid
 
-from model import Model
+from model import ScriptedModel
 from report import collected, expect
 
 TOOLS = "mcp__plugin_codeact-default_ipybox__"
@@ -79,10 +81,12 @@ class Sessions:
             self.let_go()
             self.home.end_sessions()
 
-    def converse(self, script, **variables):
+    def converse(self, script, *flags, **variables):
         """A run of Claude Code; gives what the tools answered."""
-        with Model(script) as model:
-            said = self.home.converse(model, "Go on.", *ALLOWED, **variables)
+        with ScriptedModel(script) as model:
+            said = self.home.converse(
+                model, "Go on.", *ALLOWED, flags=flags, **variables
+            )
             results = model.results()
         expect(results, f"nothing was called:\n{said}")
         return results
@@ -152,24 +156,40 @@ def server_killed(self):
     expect(TAKEN_OVER not in last, f"the takeover is reported twice:\n{last}")
 
 
-@step("the next run of Claude Code goes on where the one before has ended")
-def next_run(self):
-    first = [lambda _: FIND, lambda _: cell("x = 'of the first run'")]
-    self.converse(first)
-    results = self.converse([lambda _: FIND, lambda _: cell("print('x is', x)")])
-    has(results[-1], TAKEN_OVER, "[Variables of the session: `x`.]")
-    has(results[-1], "x is of the first run")
+@step("a conversation that is resumed goes on with its variables, and no other does")
+def resumed(self):
+    def begin(word):
+        return [lambda _: FIND, lambda _: cell(f"x = 'of {word}'")]
+
+    def go_on(earlier, *flags):
+        # The calls before are in the request, too.
+        calls = [lambda _: FIND, lambda _: cell("print('x is', x)")]
+        return self.converse([None] * earlier + calls, *flags)
+
+    ids = {word: str(uuid.uuid4()) for word in ("one", "two")}
+    for word, name in ids.items():
+        self.converse(begin(word), "--session-id", name)
+    for word, name in ids.items():
+        results = go_on(2, "--resume", name)
+        has(results[-1], f"x is of {word}")
+        expect(any(TAKEN_OVER in result for result in results), results)
+    results = go_on(4, "--resume", ids["one"], "--fork-session")
+    has(results[-1], "NameError")
+    expect(any("begun in another conversation" in one for one in results), results)
 
 
-@step("Claude Code is killed in mid-cell, and its next run gets the answer")
+@step("Claude Code is killed in mid-cell, and the resumed conversation gets the answer")
 def client_killed(self):
+    name = str(uuid.uuid4())
     script = [lambda _: FIND, lambda _: cell(self.waiting("a lost run"), timeout=600)]
-    with Model(script) as model:
+    with ScriptedModel(script) as model:
         claude = subprocess.Popen(
             [
                 self.home.options.claude,
                 "-p",
                 "Go.",
+                "--session-id",
+                name,
                 "--allowedTools",
                 ",".join(ALLOWED),
             ],
@@ -198,8 +218,11 @@ def client_killed(self):
         expect(left, f"the cell is not named:\n{results[-1]}")
         return WAIT, {"cell": left[1], "timeout": DEADLINE_SECS}
 
+    # The lost run has made one call, which is in the conversation.
     results = self.converse(
-        [lambda _: FIND, lambda _: cell("0", if_busy="refuse"), fetch]
+        [None, lambda _: FIND, lambda _: cell("0", if_busy="refuse"), fetch],
+        "--resume",
+        name,
     )
     has(results[-2], TAKEN_OVER)
     has(results[-1], "begun a lost run", "at the end of a lost run")
@@ -248,7 +271,7 @@ def subagents(self):
 
     script = [lambda _: FIND, lambda _: cell("x = 'its own'"), launch, own]
     others = {name: agent(name, value) for name, value in agents.items()}
-    with Model(script, others) as model:
+    with ScriptedModel(script, others) as model:
         self.home.converse(model, "Go on.", *ALLOWED)
         has(model.results()[-1], "main has its own")
         for name, value in agents.items():
@@ -286,19 +309,71 @@ def in_parts(self):
     has(results[-1], "x is 42")
 
 
+@step("a cell that Claude Code moves into the background goes on, and its answer comes")
+def moved(self):
+    def refused(_):
+        return cell("print('beside it')", if_busy="refuse")
+
+    def after_it(_):
+        self.let_go()
+        return cell("print('x is', x)")
+
+    script = [
+        lambda _: FIND,
+        lambda _: cell("x = 6 * 7\n" + self.waiting("a moved one"), timeout=600),
+        refused,
+        after_it,
+    ]
+    # It moves none if nobody is there, unless it is told to.
+    soon = {
+        "CLAUDE_CODE_MCP_AUTO_BACKGROUND_MS": "1000",
+        "CLAUDE_AUTO_BACKGROUND_TASKS": "1",
+    }
+    with ScriptedModel(script) as model:
+        self.home.converse(model, "Go on.", *ALLOWED, **soon)
+        *_, moved, beside, after = model.results()
+        has(moved, "was moved to the background")
+        has(beside, "Not run: another cell has not ended")
+        has(after, "x is 42")
+        last = json.dumps(model.requests[-1]["messages"])
+        has(last, r"begun a moved one\nat the end of a moved one")
+
+
+@step("the tools are there without a search if the entry has `alwaysLoad`")
+def always_loaded(self):
+    server = {
+        "command": str(self.home.options.ipybox),
+        "args": ["--state-dir", str(self.home.scratch / "state")],
+        "alwaysLoad": True,
+    }
+    config = self.home.scratch / "always.json"
+    config.write_text(json.dumps({"mcpServers": {"always": server}}))
+    with ScriptedModel([]) as model:
+        self.home.converse(
+            model, "Go on.", flags=("--mcp-config", config, "--strict-mcp-config")
+        )
+        tools = [tool["name"] for tool in model.requests[-1]["tools"]]
+    expect("mcp__always__execute_ipython_cell" in tools, tools)
+
+
 @step(
     "a cell on which Claude Code gives up is interrupted, which the next answer reports"
 )
 def given_up(self):
     # The kernel is there before the limit counts.
-    self.converse([lambda _: FIND, lambda _: cell("x = 6 * 7")])
+    name = str(uuid.uuid4())
+    first = [lambda _: FIND, lambda _: cell("x = 6 * 7")]
+    self.converse(first, "--session-id", name)
     results = self.converse(
         [
+            *[None] * len(first),
             lambda _: FIND,
             lambda _: cell("print('x is', x)"),
             lambda _: cell(self.waiting("a lost one"), timeout=600),
             lambda _: cell("print('x is', x)"),
         ],
+        "--resume",
+        name,
         **LIMIT,
     )
     has(results[-2], "timed out", '"is_error": true')

@@ -32,7 +32,7 @@ def check(claim, why=""):
 
 
 def adds_up(arm, shape, talk):
-    """What was counted is what was written and answered, and each turn is sent all that came before."""
+    """The counted texts are those that were written and answered, and each turn is sent all that came before."""
     figures = talk.account.figures()
     sent, so_far = 0, arm.schemas() + COUNT(shape.task)
     for turn in talk.calls:

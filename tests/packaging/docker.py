@@ -68,7 +68,7 @@ class Engine:
         return subprocess.run(command, check=check, timeout=timeout, **options)
 
     def command(self, workspace, *arguments, options=()):
-        """What a client's configuration has: `docker run -i --rm -v …`."""
+        """The command of a client's configuration: `docker run -i --rm -v …`."""
         mount = ["-v", f"{workspace}:/app/workspace"] if workspace else []
         return [self.program, "run", "-i", "--rm", *mount, *options, TAG, *arguments]
 
@@ -113,8 +113,8 @@ class Engine:
             raise SystemExit(f"{log.read_text()[-8000:]}\nFAIL  the image is built")
 
 
-class Bench:
-    """What the steps work with."""
+class DockerBench:
+    """The container engine and the directories that the steps work with."""
 
     def __init__(self, engine, scratch, uid, gid):
         self.engine = engine
@@ -161,7 +161,7 @@ class Bench:
         return process
 
     def end(self, *arguments, options=(), workspace=None):
-        """How a container ended that was given no input: code and stderr."""
+        """The end of a container that was given no input: code and stderr."""
         process = self.start(workspace, *arguments, options=options)
         out, err = process.communicate(timeout=CONTAINER_DEADLINE_SECS)
         return process.returncode, out, err
@@ -171,7 +171,7 @@ steps, step = collected()
 
 
 def say(*words):
-    """What was measured."""
+    """Prints the measured figures."""
     print("     ", *words, flush=True)
 
 
@@ -557,7 +557,7 @@ async def main():
         begin = time.monotonic()
         engine.build(uid, gid, scratch)
         print(f"ok   {time.monotonic() - begin:7.2f} s  the image is built", flush=True)
-        bench = Bench(engine, scratch, uid, gid)
+        bench = DockerBench(engine, scratch, uid, gid)
         for sentence, function in chosen:
             failures += not await run_step(sentence, function, bench)
     if not options.keep:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from report import collected
+from report import Steps, collected
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "docker-build.sh"
@@ -33,7 +33,7 @@ def expect(found, wanted):
         raise AssertionError(f"expected {wanted!r}\n        found {found!r}")
 
 
-class Place:
+class DockerBuild:
     """A directory with programs of ours, which alone are on PATH."""
 
     def __init__(self, directory):
@@ -79,7 +79,7 @@ class Place:
 
 
 def call(uid, gid, *rest, context=ROOT):
-    """What `docker` is to be called with."""
+    """The arguments that `docker` is to be called with."""
     ids = ["--build-arg", f"UID={uid}", "--build-arg", f"GID={gid}"]
     return ["build", *ids, *rest, str(context)]
 
@@ -175,7 +175,7 @@ def dockerfile():
 
 
 def manifest(pattern):
-    """What `pattern` finds in Cargo.toml."""
+    """The text that `pattern` finds in Cargo.toml."""
     return re.search(pattern, (ROOT / "Cargo.toml").read_text(), re.MULTILINE).group(1)
 
 
@@ -216,7 +216,7 @@ def embedded(_place):
     given = [line[1:] for line in ignored if line.startswith("!")]
     for path in given:
         expect((path, (ROOT / path).exists()), (path, True))
-    for source in (ROOT / "src").rglob("*.rs"):
+    for source in [*(ROOT / "src").rglob("*.rs"), *(ROOT / "crates").rglob("*.rs")]:
         for name in re.findall(r'include_\w+!\("(.+?)"\)', source.read_text()):
             file = (source.parent / name).resolve().relative_to(ROOT)
             # Documentation is embedded in tests only.
@@ -228,19 +228,12 @@ def embedded(_place):
 
 def main():
     """Runs the steps, each in a place of its own."""
-    failures = 0
+    run = Steps()
     for sentence, function in steps:
         with tempfile.TemporaryDirectory(prefix="ipybox-") as directory:
-            try:
-                function(Place(Path(directory).resolve()))
-                problem = None
-            except (AssertionError, OSError, subprocess.SubprocessError) as error:
-                problem = error
-        print(f"{'FAIL' if problem else 'ok':4} {sentence}", flush=True)
-        if problem:
-            print(f"    {problem}")
-            failures += 1
-    sys.exit(1 if failures else 0)
+            build = DockerBuild(Path(directory).resolve())
+            run.step(sentence, function, build)
+    run.end()
 
 
 main()

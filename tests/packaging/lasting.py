@@ -31,7 +31,7 @@ SDKS = {
 }
 
 
-class Place:
+class LastingPlace:
     """A directory with the state of some servers."""
 
     def __init__(self, options, scratch):
@@ -149,7 +149,7 @@ def main():
     steps = Steps()
 
     def scene(number, sentence, method, arguments):
-        place = Place(options, scratch / str(number))
+        place = LastingPlace(options, scratch / str(number))
         try:
             steps.step(sentence, getattr(place, method), *arguments)
         finally:

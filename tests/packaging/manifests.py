@@ -14,10 +14,10 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import kubernetes_validate
+from report import StepFailure, Steps, expect
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -44,17 +44,8 @@ BY_NAMESPACE = "kubernetes.io/metadata.name"
 """The label by which a policy means a namespace: Kubernetes gives it to each."""
 
 
-class Failure(Exception):
-    """What is wrong with the manifests."""
-
-
-def expect(condition, problem):
-    if not condition:
-        raise Failure(problem)
-
-
 def documents():
-    """What the files hold. A key that stands twice is an error."""
+    """The documents in the files. A key that stands twice is an error."""
     files = sorted(MANIFESTS.rglob("*.yaml"))
     return [one for file in files for one in YAML(typ="safe").load_all(file)]
 
@@ -102,7 +93,7 @@ def schemas(every, _options):
             except kubernetes_validate.ValidationError as error:
                 place = ".".join(map(str, error.path))
                 name = f"{one['kind']} {one['metadata']['name']}"
-                raise Failure(f"{name}, {place}: {error.message}") from None
+                raise StepFailure(f"{name}, {place}: {error.message}") from None
 
 
 def namespaces(every, _options):
@@ -183,7 +174,7 @@ def ports(every, _options):
 
 
 def labels(every, _options):
-    """What selects pods selects the gateway's, or all; what selects namespaces means one that there is."""
+    """A selector of pods selects the gateway's, or all; one of namespaces means one that there is."""
     template = the(every, "Deployment")["spec"]["template"]
     given = template["metadata"]["labels"].items()
     made = {name for _, name in named(every, "Namespace")} | OF_THE_CLUSTER
@@ -370,7 +361,7 @@ def broken(every, kind, good, bad):
         if one["kind"] == kind and good in text:
             every[i] = json.loads(text.replace(good, bad))
             return every
-    raise Failure(f"no {kind} has `{good}`")
+    raise StepFailure(f"no {kind} has `{good}`")
 
 
 def main():
@@ -386,23 +377,10 @@ def main():
     options = parser.parse_args()
     options.tools = options.tools.resolve()
     options.page = PAGE.read_text()
-    failed = False
-
-    def step(sentence, work):
-        nonlocal failed
-        try:
-            work()
-            print(f"ok      {sentence}", flush=True)
-        except Failure as failure:
-            failed = True
-            print(f"FAILED  {sentence}\n{failure}", flush=True)
-
+    steps = Steps()
     every = documents()
     for check in CHECKS:
-        step(
-            f"{check.__name__}: nothing found",
-            lambda check=check: check(every, options),
-        )
+        steps.step(f"{check.__name__}: nothing found", check, every, options)
 
     for check, kind, good, bad, complaint in ERRORS:
 
@@ -416,15 +394,15 @@ def main():
                 wrong = broken(every, kind, good, bad)
             try:
                 check(wrong, seen)
-            except Failure as failure:
+            except StepFailure as failure:
                 problem = f"complains about something else: {failure}"
                 expect(complaint in str(failure), problem)
             else:
-                raise Failure("finds nothing")
+                raise StepFailure("finds nothing")
 
-        step(f"{check.__name__}: `{bad}` in the {kind} is found", find)
-    return failed
+        steps.step(f"{check.__name__}: `{bad}` in the {kind} is found", find)
+    steps.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -35,7 +35,7 @@ const config = await getMcpConfigForManifest({
 });
 process.stdout.write(JSON.stringify(config ?? null));
 """
-"""What an app does: manifest and settings → command, arguments, environment."""
+"""Does as an app does: manifest and settings → command, arguments, environment."""
 
 
 class Bundle:
@@ -70,7 +70,7 @@ class Bundle:
         return f"{platform.system().lower()}-{PROCESSORS[platform.machine()]}"
 
     def refusals(self):
-        """What the script refuses, in words that name it."""
+        """The script refuses wrong input in words that name it."""
         system, processor = self.target().split("-")
         other = f"{system}-{OTHER[processor]}"
         expect(

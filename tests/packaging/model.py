@@ -9,7 +9,7 @@ import threading
 from report import expect
 
 
-class Model:
+class ScriptedModel:
     """Answers each request with the next step of a script, and keeps the requests.
 
     A step is a function that gets the results of the tools so far, the newest last, and gives what is answered: the
@@ -28,7 +28,7 @@ class Model:
     def __enter__(self):
         model = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
+        class ModelHandler(http.server.BaseHTTPRequestHandler):
             """One request."""
 
             def do_POST(self):
@@ -57,7 +57,7 @@ class Model:
             def log_message(self, *_):
                 """Says nothing."""
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), ModelHandler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         return self
 
@@ -67,7 +67,7 @@ class Model:
 
     @property
     def url(self):
-        """Where it is."""
+        """The address of the model."""
         return f"http://127.0.0.1:{self.server.server_port}"
 
     def next(self, request):
@@ -96,12 +96,12 @@ class Model:
         ]
 
     def word_of(self, request):
-        """Which of the other scripts a conversation follows, if it does."""
+        """The other script that a conversation follows, if it does."""
         first = json.dumps(request["messages"][0], ensure_ascii=False)
         return next((word for word in self.others if word in first), "main")
 
     def results(self, word="main"):
-        """What the tools have answered, in the end."""
+        """The answers of the tools in a whole conversation."""
         if self.problems:
             raise self.problems[0]
         own = [request for request in self.requests if self.word_of(request) == word]
@@ -110,7 +110,7 @@ class Model:
 
 
 def answered(request):
-    """How many answers of the model with calls there have been."""
+    """The number of the model's answers that had calls."""
     return sum(
         message["role"] == "assistant" and "tool_use" in kinds_of(message)
         for message in request["messages"]

@@ -15,8 +15,6 @@ import signal
 import sys
 import tarfile
 import tempfile
-import time
-import traceback
 from pathlib import Path
 
 import npm_launcher
@@ -28,15 +26,13 @@ from npm_bench import (
     TARGETS,
     VERSION,
     WRAPPER,
-    Bench,
-    Skip,
-    expect,
+    NpmBench,
     expect_gone,
     fake_binary,
     platforms_in,
     shown,
 )
-from report import collected
+from report import Steps, StepSkipped, collected, expect
 
 sys.path.insert(0, str(REPOSITORY / "tests/clients"))
 import session
@@ -230,7 +226,7 @@ def chosen(bench):
 def chosen_for_others(bench):
     known = bench.run("npm", "config", "list", "-l").stdout
     if not re.search(r"^libc =", known, re.MULTILINE):
-        raise Skip("this npm cannot be asked for another platform")
+        raise StepSkipped("this npm cannot be asked for another platform")
     with serving(bench):
         for name in ["linux-arm64", "linux-x64-musl", "darwin-arm64"]:
             system, cpu = name.split("-")[:2]
@@ -370,30 +366,6 @@ def serving(bench):
     return Serving()
 
 
-def run_step(sentence, function, bench):
-    """Runs one step and prints its line; says whether it passed."""
-    begin = time.monotonic()
-    problem, word = None, "ok"
-    try:
-        function(bench)
-    except Skip as skip:
-        word, sentence = "skip", f"{sentence}: {skip}"
-    except Exception as error:  # noqa: BLE001 - whatever it is, the next step runs
-        while (inner := getattr(error, "exceptions", None)) and len(inner) == 1:
-            error = inner[0]
-        is_failed_check = isinstance(error, AssertionError)
-        problem = (
-            str(error)
-            if is_failed_check
-            else "".join(traceback.format_exception(error))
-        )
-        word = "FAIL"
-    print(f"{word:4} {time.monotonic() - begin:7.2f} s  {sentence}", flush=True)
-    if problem:
-        print("    " + problem.replace("\n", "\n    "), flush=True)
-    return problem is None
-
-
 def main():
     """Runs the steps; ends the process."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -414,17 +386,18 @@ def main():
         # Not resolved: a virtual environment's Python is a link.
         setattr(options, name, os.path.abspath(getattr(options, name)))
     with tempfile.TemporaryDirectory(prefix="ipybox-npm-") as scratch:
-        bench = Bench(Path(scratch).resolve(), options)
+        bench = NpmBench(Path(scratch).resolve(), options)
         # The MCP SDK starts servers with this process's environment.
         os.environ.clear()
         os.environ.update(bench.env)
-        failures = not run_step(*steps[0], bench)
+        run = Steps()
+        run.step(*steps[0], bench)
         installation = steps[1:] if options.part != "launcher" else []
         launcher = npm_launcher.steps if options.part != "installation" else []
         for sentence, function in installation + launcher:
             if not options.only or options.only in sentence:
-                failures += not run_step(sentence, function, bench)
-    sys.exit(1 if failures else 0)
+                run.step(sentence, function, bench)
+    run.end()
 
 
 if __name__ == "__main__":

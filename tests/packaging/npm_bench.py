@@ -1,4 +1,4 @@
-"""What the steps of npm.py work with: packages built from the repository, an environment of a new user, processes."""
+"""The packages that the steps of npm.py work with, built from the repository, the environment of a new user, and processes."""
 
 import contextlib
 import json
@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import npm_programs as programs
+from report import expect
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WRAPPER = REPOSITORY / "npm-wrapper"
@@ -32,16 +33,6 @@ CPU = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}[
 ]
 HERE = f"{sys.platform}-{CPU}"
 """The platform of this machine, as packages are called; Linux's is the one for glibc."""
-
-
-class Skip(Exception):
-    """Raised by a step that cannot be tried here; its text says why."""
-
-
-def expect(condition, message):
-    """Fails the step."""
-    if not condition:
-        raise AssertionError(message)
 
 
 def shown(done):
@@ -73,7 +64,7 @@ def npm_beside(bin_dir):
     return found[0]
 
 
-class Bench:
+class NpmBench:
     """A user's home, with Node.js on PATH and nothing of this machine's npm."""
 
     def __init__(self, scratch, options):

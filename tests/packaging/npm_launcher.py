@@ -13,13 +13,11 @@ import npm_programs as programs
 from npm_bench import (
     HERE,
     VERSION,
-    Skip,
     descendants,
-    expect,
     expect_gone,
     shown,
 )
-from report import collected
+from report import StepSkipped, collected, expect
 
 ARGUMENTS = [
     "",
@@ -38,10 +36,10 @@ ARGUMENTS = [
 ]
 
 END_SECS = 300
-"""How long a session may take to end after a signal, however slow the machine is."""
+"""The longest time that a session takes to end after a signal, however slow the machine is."""
 
 GONE_SECS = 300
-"""How long what was below a launcher may outlive it, however slow the machine is."""
+"""The longest time that processes below a launcher outlive it, however slow the machine is."""
 
 steps, step = collected()
 
@@ -295,7 +293,7 @@ def loaders(*existing):
 @step("Linux: the binary that fits the C library runs, the static one where it must")
 def libc(bench):
     if not HERE.startswith("linux"):
-        raise Skip("not on Linux")
+        raise StepSkipped("not on Linux")
     musl = f"{HERE}-musl"
     version = f"ipybox {VERSION}\n"
     static = programs.STATIC_EXIT_CODE

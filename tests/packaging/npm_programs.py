@@ -7,7 +7,7 @@ ELF_MACHINES = {"x64": 62, "arm64": 183}
 MACH_O_MACHINES = {"x64": 0x01000007, "arm64": 0x0100000C}
 
 STATIC_EXIT_CODE = 7
-"""What `static_elf` ends with."""
+"""The end of `static_elf`."""
 
 EXIT_CODE = {
     # mov edi, 7; mov eax, 60; syscall
@@ -53,13 +53,13 @@ def static_elf(cpu):
 
 
 def glibc_elf(cpu, newest="2.17"):
-    """What looks like a Linux program for glibc `newest`."""
+    """A file that looks like a Linux program for glibc `newest`."""
     loader = LOADERS[cpu].encode() + b"\0"
     return _elf(cpu, [(3, 0, len(loader))], loader + f"GLIBC_{newest}\0".encode())
 
 
 def mach_o(cpu):
-    """What looks like a program for macOS."""
+    """A file that looks like a program for macOS."""
     return struct.pack("<8I", 0xFEEDFACF, MACH_O_MACHINES[cpu], 0, 2, 0, 0, 0, 0)
 
 

@@ -11,13 +11,13 @@ import threading
 import urllib.parse
 
 
-class Registry(http.server.ThreadingHTTPServer):
+class NpmRegistry(http.server.ThreadingHTTPServer):
     """Serves `tarballs`; counts what it is asked for in `requests`. While `gate` is clear, it stops amid each tarball."""
 
     daemon_threads = True
 
     def __init__(self, tarballs):
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(("127.0.0.1", 0), RegistryHandler)
         self.url = f"http://127.0.0.1:{self.server_port}/"
         self.requests = []
         self.gate = threading.Event()
@@ -45,7 +45,7 @@ class Registry(http.server.ThreadingHTTPServer):
         self.pages[f"/{manifest['name']}"] = json.dumps(document).encode()
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class RegistryHandler(http.server.BaseHTTPRequestHandler):
     """Answers with a page or 404."""
 
     protocol_version = "HTTP/1.1"
@@ -81,7 +81,7 @@ def manifest_of(content):
 @contextlib.contextmanager
 def serving(tarballs):
     """A registry while the block runs."""
-    registry = Registry(tarballs)
+    registry = NpmRegistry(tarballs)
     thread = threading.Thread(target=registry.serve_forever, daemon=True)
     thread.start()
     try:

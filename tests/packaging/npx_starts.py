@@ -72,7 +72,7 @@ def packages(directory, name):
     ]
 
 
-class Bench:
+class NpxBench:
     """A registry that stops in the middle of tarballs, and homes with caches of npx."""
 
     def __init__(self, scratch, options, registry):
@@ -213,7 +213,7 @@ def main():
         scratch = Path(scratch).resolve()
         tarballs = packages(scratch, "slow-first") + packages(scratch, "slow-second")
         with npm_registry.serving(tarballs) as registry:
-            bench = Bench(scratch, options, registry)
+            bench = NpxBench(scratch, options, registry)
             for sentence, function in [
                 ("a registration that is too slow is joined by the next", joined),
                 ("a session that ends amid a download leaves npx whole", whole),

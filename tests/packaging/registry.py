@@ -21,7 +21,7 @@ WRONG = {
     "a version that is none": lambda entry: entry.update(version="latest"),
     "a transport that is missing": lambda entry: entry["packages"][0].pop("transport"),
 }
-"""What the linter has to refuse."""
+"""Changes that the linter has to refuse."""
 
 
 def lint(skillsaw, entry, directory, *, fails=False):
@@ -40,7 +40,7 @@ def refuse(skillsaw, entry, directory):
 
 
 def check_rules_of_the_registry(entry):
-    """What the registry wants beside its schema."""
+    """Checks the rules that the registry has beside its schema."""
     for package in entry["packages"]:
         kind, identifier = package["registryType"], package["identifier"]
         expect(

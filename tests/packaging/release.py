@@ -15,7 +15,6 @@ import io
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -24,20 +23,12 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from release_stand_ins import PROGRAM, Registry
+from release_stand_ins import PROGRAM, StandInRegistry
+from report import Steps, expect
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGING = ROOT / "packaging"
 TARGET = f"{'aarch64' if platform.machine() in ['aarch64', 'arm64'] else 'x86_64'}-unknown-linux-gnu"
-
-
-class Failure(Exception):
-    """What was seen instead of what should be."""
-
-
-def expect(condition: object, message: object) -> None:
-    if not condition:
-        raise Failure(str(message))
 
 
 def run(script: str, *words: object, status: int = 0, **variables: str) -> str:
@@ -171,7 +162,7 @@ def checksums(directory: Path) -> None:
 
 
 def without_interpreter(binary: Path, directory: Path) -> Path:
-    """What looks like a static program: the header that asks for a dynamic linker is no header any more."""
+    """A file that looks like a static program: the header that asks for a dynamic linker is no header any more."""
     program = bytearray(binary.read_bytes())
     headers = int.from_bytes(program[32:40], "little")
     size, count = (int.from_bytes(program[at : at + 2], "little") for at in [54, 56])
@@ -289,7 +280,7 @@ class StandIn:
         self.variables = {
             "PATH": f"{programs}:{os.environ['PATH']}",
             "STAND_IN": str(directory),
-            "CRATE": f"ipybox@{version()}",
+            "VERSION": version(),
         }
 
     def publish(
@@ -305,7 +296,7 @@ class StandIn:
 
 
 def npm_publishing(directory: Path) -> None:
-    registry = Registry(directory)
+    registry = StandInRegistry(directory)
 
     def publish(*words: object, status: int = 0) -> tuple[str, list[str]]:
         before = len(registry.published)
@@ -356,9 +347,10 @@ def crate_publishing(directory: Path) -> None:
     output, calls = stand_in.publish("crate", status=1, STAND_IN_BROKEN="1")
     expect("cannot learn whether" in output and not calls, output)
     _, calls = stand_in.publish("crate", "--dry-run")
-    expect(calls == ["cargo publish --locked --dry-run"], calls)
+    publishing = "cargo publish --locked --package ipybox-codegen --package ipybox-team --package ipybox"
+    expect(calls == [f"{publishing} --dry-run"], calls)
     _, calls = stand_in.publish("crate")
-    expect(calls == ["cargo publish --locked"], calls)
+    expect(calls == [publishing], calls)
     output, calls = stand_in.publish("crate")
     expect(not calls and "is published already" in output, output)
 
@@ -461,7 +453,7 @@ def container(directory: Path) -> None:
     expect(done.returncode == 2 and "usage" in done.stderr, done)
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -502,21 +494,13 @@ def main() -> int:
         ),
         ("a session can be held in a container", container),
     ]
-    failed = False
+    run_steps = Steps()
     for name, step in steps:
-        if arguments.only not in name:
-            continue
-        place = Path(tempfile.mkdtemp(prefix="ipybox-release-"))
-        try:
-            step(place)
-            print(f"ok      {name}", flush=True)
-        except (Failure, subprocess.CalledProcessError, OSError) as failure:
-            failed = True
-            print(f"FAILED  {name}: {failure}", flush=True)
-        finally:
-            shutil.rmtree(place)
-    return failed
+        if arguments.only in name:
+            with tempfile.TemporaryDirectory(prefix="ipybox-release-") as place:
+                run_steps.step(name, step, Path(place))
+    run_steps.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,4 +1,4 @@
-"""What `publish.py` publishes to in the tests: programs that note how they were called, and an npm registry on loopback."""
+"""Stand-ins that `publish.py` publishes to in the tests: programs that note their arguments, and an npm registry on loopback."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ if program == "cargo" and words[0] == "info":
     if words[2] not in known:
         fail(f"error: could not find `{words[2]}` in registry")
 elif program == "cargo" and words[0] == "publish" and "--dry-run" not in words:
-    publish(os.environ["CRATE"])
+    for option, name in zip(words, words[1:]):
+        if option == "--package":
+            publish(f"{name}@{os.environ['VERSION']}")
 elif program == "gh" and words[1] == "view":
     if words[2] not in known:
         fail("release not found")
@@ -50,11 +52,11 @@ elif program == "mcp-publisher":
 """
 
 
-class Registry(ThreadingHTTPServer):
+class StandInRegistry(ThreadingHTTPServer):
     """As much of an npm registry as publishing needs: packages by name, and the order in which they came."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(("127.0.0.1", 0), Request)
+        super().__init__(("127.0.0.1", 0), StandInRequest)
         self.packages: dict[str, dict] = {}
         self.published: list[str] = []
         self.broken = False
@@ -71,10 +73,10 @@ class Registry(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
-class Request(BaseHTTPRequestHandler):
+class StandInRequest(BaseHTTPRequestHandler):
     """Gives what is known of a package, and takes a new version of it."""
 
-    server: Registry
+    server: StandInRegistry
 
     def do_GET(self) -> None:
         package = self.server.packages.get(unquote(self.path[1:]))

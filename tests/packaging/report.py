@@ -6,6 +6,14 @@ import time
 import traceback
 
 
+class StepFailure(AssertionError):
+    """A step found something else than it should."""
+
+
+class StepSkipped(Exception):
+    """A step cannot be tried here. The message says why."""
+
+
 class Steps:
     """Runs steps and counts those that failed."""
 
@@ -15,13 +23,15 @@ class Steps:
     def step(self, sentence, function, *arguments):
         """Runs a step; gives its result back, or `None` if it failed."""
         begin = time.monotonic()
-        result, problem = None, None
+        word, result, problem = "ok", None, None
         try:
             result = function(*arguments)
+        except StepSkipped as reason:
+            word, sentence = "skip", f"{sentence}: {reason}"
         except Exception as error:  # noqa: BLE001 - whatever it is, the next step runs
-            problem = problem_of(error)
+            word, problem = "FAIL", problem_of(error)
         took = time.monotonic() - begin
-        print(f"{'FAIL' if problem else 'ok':4} {took:7.2f} s  {sentence}", flush=True)
+        print(f"{word:4} {took:7.2f} s  {sentence}", flush=True)
         if problem:
             self.failures += 1
             print("    " + problem.strip().replace("\n", "\n    "), flush=True)
@@ -47,7 +57,7 @@ def collected():
 
 
 def problem_of(error):
-    """What to print for a step's exception."""
+    """The text to print for a step's exception."""
     # The task groups of an MCP session wrap what is raised inside it.
     while (wrapped := getattr(error, "exceptions", None)) and len(wrapped) == 1:
         error = wrapped[0]
@@ -59,7 +69,7 @@ def problem_of(error):
 def expect(condition, message):
     """Fails the step with `message`."""
     if not condition:
-        raise AssertionError(message)
+        raise StepFailure(message)
 
 
 def run(command, *, fails=False, **options):

@@ -1,4 +1,4 @@
-"""What the `codeact` skill teaches, done: every code block of it, in order, in one session with real servers.
+"""Does as the `codeact` skill teaches: every code block of it, in order, in one session with real servers.
 
 A block ```` ```python ```` is a cell, and must succeed; ```` ```python PATH ```` is a file that Claude would write, and
 is written. Other blocks are not to be in the skill. Run by a Python with the MCP SDK 1.x, such as `mcp1/bin/python` of
@@ -39,13 +39,13 @@ EXPECTED = {
     "history.commits[0]": r"^5 (Ada|Grace|Edsger) \d{4}$",
     "busiest_authors.run": r"^Ada 25 \d{4}-\d\d-\d\d$",
 }
-"""What a cell that has the key must print, as a regular expression."""
+"""The text that a cell that has the key must print, as a regular expression."""
 
 AUTHORS = ("Ada", "Grace", "Edsger", "Ada")
 
 
 @dataclass
-class Block:
+class SkillBlock:
     """A code block of the skill."""
 
     page: str
@@ -69,7 +69,7 @@ def blocks(page):
     text = (SKILL / page).read_text()
     for match in FENCE.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
-        yield Block(page, line, match["info"], match["text"])
+        yield SkillBlock(page, line, match["info"], match["text"])
 
 
 def prepare(workspace):
@@ -201,7 +201,7 @@ def add_steps(scenario):
 
 
 def as_step(block):
-    """What is done with a block."""
+    """The step that runs a block."""
 
     async def do(bench):
         if block.file:

@@ -17,6 +17,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from report import StepFailure, Steps
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 # What must be among the files that carry the version, whatever else does.
@@ -84,11 +86,7 @@ NAMES = [
 ]
 
 
-class Failure(Exception):
-    """What was seen instead of what should be."""
-
-
-class Tree:
+class CopiedTree:
     """A copy of the files that can carry the version."""
 
     def __init__(self, root: Path, directory: Path) -> None:
@@ -103,13 +101,13 @@ class Tree:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         output = done.stdout + done.stderr
         if "Traceback" in output:
-            raise Failure(output)
+            raise StepFailure(output)
         return done.returncode, output
 
     def expect(self, status: int, *words: str, containing: str = "") -> str:
         found, text = self.run(*words)
         if found != status or containing not in text:
-            raise Failure(
+            raise StepFailure(
                 f"`version.py {' '.join(words)}`: exit status {found}, and output: {text}"
             )
         return text
@@ -148,10 +146,10 @@ class Tree:
             path.write_text(original, encoding="utf-8")
 
 
-def every_place_is_guarded(tree: Tree, version: str) -> None:
+def every_place_is_guarded(tree: CopiedTree, version: str) -> None:
     places = list(tree.occurrences(version))
     if missing := CARRIERS - {"Cargo.lock"} - {file for file, _, _ in places}:
-        raise Failure(f"these do not have the version {version}: {sorted(missing)}")
+        raise StepFailure(f"these do not have the version {version}: {sorted(missing)}")
     other = version.rsplit(".", 1)[0] + ".97"
     for file, start, line in places:
         if file == "Cargo.toml":
@@ -162,7 +160,7 @@ def every_place_is_guarded(tree: Tree, version: str) -> None:
         def check(file=file, line=line) -> None:
             status, output = tree.run("check")
             if status != 1 or file not in output:
-                raise Failure(
+                raise StepFailure(
                     f"{file}: nobody notices another version in `{line}`: {output}"
                 )
 
@@ -185,24 +183,24 @@ def every_place_is_guarded(tree: Tree, version: str) -> None:
         if silent := [
             file for file in CARRIERS - {"Cargo.toml"} if f"{file}: " not in output
         ]:
-            raise Failure(
+            raise StepFailure(
                 f"Cargo.toml has another version, and these are not reported: {sorted(silent)}"
             )
 
     tree.with_change("Cargo.toml", changed, all_others)
 
 
-def every_name_is_guarded(tree: Tree) -> None:
+def every_name_is_guarded(tree: CopiedTree) -> None:
     for file, right, wrong in NAMES:
         text = (tree.root / file).read_text(encoding="utf-8")
         if right not in text:
-            raise Failure(f"{file} does not have `{right}`")
+            raise StepFailure(f"{file} does not have `{right}`")
         part = "should be" if file == "Cargo.toml" else f"{file}: "
         check = lambda part=part: tree.expect(1, "check", containing=part)
         tree.with_change(file, text.replace(right, wrong, 1), check)
 
 
-def missing_files_are_reported(tree: Tree) -> None:
+def missing_files_are_reported(tree: CopiedTree) -> None:
     for file in sorted(
         CARRIERS | {"pyproject.toml", ".claude-plugin/marketplace.json"}
     ):
@@ -214,7 +212,7 @@ def missing_files_are_reported(tree: Tree) -> None:
             moved.rename(tree.root / file)
 
 
-def tags(tree: Tree, version: str) -> None:
+def tags(tree: CopiedTree, version: str) -> None:
     tree.expect(1, "check", "--tag", "v9.9.9", containing=f"needs v{version}")
     tree.expect(1, "check", "--tag", version, containing=f"needs v{version}")
     changelog = "# Changelog\n\n## Unreleased\n\n### Added\n\n- News.\n"
@@ -228,7 +226,7 @@ def tags(tree: Tree, version: str) -> None:
     def released() -> None:
         tree.expect(0, "check", "--tag", f"v{version}")
         if (found := tree.expect(0, "notes")) != "### Added\n\n- News.\n":
-            raise Failure(f"the notes are {found!r}")
+            raise StepFailure(f"the notes are {found!r}")
 
     tree.with_change("CHANGELOG.md", changelog, unreleased)
     dated = (
@@ -238,7 +236,7 @@ def tags(tree: Tree, version: str) -> None:
     tree.with_change("CHANGELOG.md", dated, released)
 
 
-def setting(tree: Tree, version: str) -> None:
+def setting(tree: CopiedTree, version: str) -> None:
     for wrong in ["1.2", "v1.2.3", "1.2.3-rc.1", "1.2.3 "]:
         tree.expect(1, "set", wrong, containing="is no version: three numbers")
     new = "7.81.9"
@@ -251,7 +249,7 @@ def setting(tree: Tree, version: str) -> None:
         if file not in ["Cargo.lock"]
     ]
     if left:
-        raise Failure("the old version is left in " + "; ".join(left))
+        raise StepFailure("the old version is left in " + "; ".join(left))
     # cargo would write a lock that is wrong anew, if it may, and not take it under `--locked`.
     command = [
         "cargo",
@@ -263,53 +261,45 @@ def setting(tree: Tree, version: str) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not done.stdout.strip().endswith(f"@{new}"):
-        raise Failure(f"cargo says {done.stdout}{done.stderr}")
+        raise StepFailure(f"cargo says {done.stdout}{done.stderr}")
     tree.expect(0, "set", version)
     tree.expect(0, "check")
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--root", type=Path, default=ROOT)
     root = parser.parse_args().root.resolve()
-    failed = False
+    steps = Steps()
     with tempfile.TemporaryDirectory(prefix="ipybox-versions-") as directory:
-        tree = Tree(root, Path(directory))
+        tree = CopiedTree(root, Path(directory))
         version = tree.run("show")[1].strip()
-        steps = [
-            ("all versions and names agree", lambda: tree.expect(0, "check")),
-            (
-                "another version is noticed at every place",
-                lambda: every_place_is_guarded(tree, version),
-            ),
-            (
-                "another name is noticed at every place",
-                lambda: every_name_is_guarded(tree),
-            ),
-            (
-                "a file that is missing is reported",
-                lambda: missing_files_are_reported(tree),
-            ),
-            (
-                "a tag needs its version, and a section of the changelog",
-                lambda: tags(tree, version),
-            ),
-            (
-                "setting a version leaves nothing of the old one",
-                lambda: setting(tree, version),
-            ),
-        ]
-        for name, step in steps:
-            try:
-                step()
-                print(f"ok      {name}", flush=True)
-            except (Failure, OSError) as failure:
-                failed = True
-                print(f"FAILED  {name}: {failure}", flush=True)
-    return failed
+        steps.step("all versions and names agree", tree.expect, 0, "check")
+        steps.step(
+            "another version is noticed at every place",
+            every_place_is_guarded,
+            tree,
+            version,
+        )
+        steps.step(
+            "another name is noticed at every place", every_name_is_guarded, tree
+        )
+        steps.step(
+            "a file that is missing is reported", missing_files_are_reported, tree
+        )
+        steps.step(
+            "a tag needs its version, and a section of the changelog",
+            tags,
+            tree,
+            version,
+        )
+        steps.step(
+            "setting a version leaves nothing of the old one", setting, tree, version
+        )
+    steps.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

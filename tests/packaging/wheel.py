@@ -27,18 +27,18 @@ sys.path.insert(0, str(REPOSITORY / "tests/clients"))
 import session
 
 INSTALL_SECS = 900
-"""How long an installation may take that downloads what it needs."""
+"""The longest time of an installation that downloads its requirements."""
 BUILD_SECS = 3_600
-"""How long a build may take of which nothing is there yet."""
+"""The longest time of a build that finds nothing built before."""
 END_SECS = 300
-"""How long a session may take to end on a machine that has much to do."""
+"""The longest time that a session takes to end, on a machine that has much to do."""
 
 APPLICATION = Path(__file__).with_name("application.py")
 
 WHERE = "import sys; print([sys.prefix, sys.base_prefix, sys.version_info[:3]])"
 
 
-class Bench:
+class WheelBench:
     """A user's home, in which nothing is installed yet."""
 
     def __init__(self, scratch, options):
@@ -141,7 +141,7 @@ def both_commands(bench):
 
 
 def files_below(directory):
-    """What is there: names, sizes and times. A changed file has another time, or it was changed back."""
+    """The files below a directory: names, sizes and times. A changed file has another time, or it was changed back."""
     found = {}
     for path in Path(directory).rglob("*"):
         status = path.lstat()
@@ -150,7 +150,7 @@ def files_below(directory):
 
 
 def own_environment(bench):
-    """Where uvx keeps the environment that it made for the wheel, and what Python that is made from."""
+    """The environment that uvx made for the wheel, and the Python that it is made from."""
     output = run([*bench.uvx(), "python", "-I", "-B", "-c", WHERE])
     prefix, base, version = re.search(
         r"\['(.*?)', '(.*?)', (.*?)\]", output.splitlines()[-1]
@@ -250,7 +250,7 @@ def children(pid):
 
 
 def is_there(pid):
-    """Whether a process runs."""
+    """True if a process runs."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return (
             Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -411,7 +411,7 @@ def library(bench):
 
 
 async def one_cell(command, bench):
-    """Where the kernel of a workspace's own environment is."""
+    """Runs one cell in a workspace's own environment, and returns the Python of its kernel."""
     workspace = bench.room("workspace")
     command = [*command, "--workspace", str(workspace)]
     async with session.connect(command, log=bench.log) as server:
@@ -437,7 +437,7 @@ def main():
             setattr(options, name, os.path.abspath(path))
     outer = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="ipybox-wheel-") as scratch:
-        bench = Bench(Path(scratch).resolve(), options)
+        bench = WheelBench(Path(scratch).resolve(), options)
         bench.outer = outer
         steps = Steps()
         steps.step("the wheel is there", make, bench)
@@ -467,7 +467,7 @@ def main():
 
 
 def sentence(function):
-    """What a step shows, from its documentation."""
+    """The sentence of a step, from its documentation."""
     return function.__doc__.strip().rstrip(".")
 
 

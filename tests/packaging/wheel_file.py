@@ -1,4 +1,4 @@
-"""What is in the wheel, without installing it."""
+"""Checks the files in the wheel, without installing it."""
 
 import base64
 import csv
@@ -30,10 +30,9 @@ FIELDS = {
 
 
 def cargo_field(name):
-    """A string of the section `package` in Cargo.toml; Python 3.10 reads no TOML."""
+    """A string that Cargo.toml says of the package, or of both packages of the workspace; Python 3.10 reads no TOML."""
     text = (REPOSITORY / "Cargo.toml").read_text()
-    section = text.split("[package]")[1].split("\n[")[0]
-    return re.search(rf'^{name} = "(.*)"$', section, re.MULTILINE)[1]
+    return re.search(rf'^{name} = "(.*)"$', text, re.MULTILINE)[1]
 
 
 def library_files():

@@ -9,10 +9,10 @@ import argparse
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+from report import StepFailure, Steps
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -52,16 +52,12 @@ ERRORS = [
 ]
 
 
-class Failure(Exception):
-    """What is wrong with the workflows."""
-
-
 def run(*command: object) -> None:
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise Failure(done.stdout + done.stderr)
+        raise StepFailure(done.stdout + done.stderr)
 
 
 def workflows(github: Path) -> list[Path]:
@@ -119,7 +115,7 @@ def shellcheck(github: Path, tools: Path) -> None:
             command, input=text, capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            raise Failure(f"{place}:\n{done.stdout}{done.stderr}")
+            raise StepFailure(f"{place}:\n{done.stdout}{done.stderr}")
 
 
 def calls(github: Path, _tools: Path) -> None:
@@ -137,13 +133,15 @@ def calls(github: Path, _tools: Path) -> None:
                 continue
             script, rest = ROOT / words[scripts[0]], words[scripts[0] + 1 :]
             if not script.is_file() or not script.stat().st_mode & 0o111:
-                raise Failure(f"{place} calls {words[scripts[0]]}, which is no program")
+                raise StepFailure(
+                    f"{place} calls {words[scripts[0]]}, which is no program"
+                )
             if script.suffix == ".py":
                 check_call(place, script, rest)
 
 
 def recipes(github: Path, _tools: Path) -> None:
-    """What `just` is asked for is in the justfile."""
+    """The recipes that `just` is asked for are in the justfile."""
     known = set(
         re.findall(r"(?m)^([a-z][\w-]*)(?: [^:\n]*)?:", (ROOT / "justfile").read_text())
     )
@@ -156,7 +154,7 @@ def recipes(github: Path, _tools: Path) -> None:
         for job in YAML(typ="safe").load(file)["jobs"].values():
             wanted |= set(job.get("strategy", {}).get("matrix", {}).get("recipe", []))
     if missing := sorted(wanted - known):
-        raise Failure(f"the justfile has no {', '.join(missing)}")
+        raise StepFailure(f"the justfile has no {', '.join(missing)}")
 
 
 def check_call(place: str, script: Path, words: list[str]) -> None:
@@ -169,12 +167,12 @@ def check_call(place: str, script: Path, words: list[str]) -> None:
         [script, *commands, "--help"], capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise Failure(
+        raise StepFailure(
             f"{place} gives {script.name} `{' '.join(commands)}`: {done.stderr}"
         )
     for option in (word for word in words if word.startswith("--")):
         if not re.search(rf"{option}\b", done.stdout):
-            raise Failure(
+            raise StepFailure(
                 f"{place} gives {script.name} {option}, which it does not know"
             )
 
@@ -186,7 +184,7 @@ def pins(github: Path, _tools: Path) -> None:
         text = file.read_text()
         for action, pin in re.findall(r"uses: ([\w./-]+)@(\S+ # \S+)", text):
             if seen.setdefault(action, pin) != pin:
-                raise Failure(
+                raise StepFailure(
                     f"{file.name} has {action}@{pin}, another place {seen[action]}"
                 )
         wanted = re.search(
@@ -194,7 +192,7 @@ def pins(github: Path, _tools: Path) -> None:
         )
         for version in re.findall(r'RUSTUP_TOOLCHAIN: "([\d.]+)"', text):
             if wanted is None or not f"{version}.".startswith(f"{wanted[1]}."):
-                raise Failure(
+                raise StepFailure(
                     f"{file.name} has Rust {version}, Cargo.toml `rust-version` {wanted and wanted[1]}"
                 )
 
@@ -205,7 +203,7 @@ LINTERS = {
 }
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -216,22 +214,9 @@ def main() -> int:
         help="where tests/tools/install has installed",
     )
     tools = parser.parse_args().tools.resolve()
-    failed = False
-
-    def step(name: str, work) -> None:
-        nonlocal failed
-        try:
-            work()
-            print(f"ok      {name}", flush=True)
-        except Failure as failure:
-            failed = True
-            print(f"FAILED  {name}\n{failure}", flush=True)
-
+    steps = Steps()
     for name, linter in LINTERS.items():
-        step(
-            f"{name} finds nothing",
-            lambda linter=linter: linter(ROOT / ".github", tools),
-        )
+        steps.step(f"{name} finds nothing", linter, ROOT / ".github", tools)
 
     with tempfile.TemporaryDirectory() as directory:
         for name, good, bad, complaint in ERRORS:
@@ -250,22 +235,22 @@ def main() -> int:
                 github=github,
             ) -> None:
                 if good not in text:
-                    raise Failure(f"`{good}` is not in release.yml")
+                    raise StepFailure(f"`{good}` is not in release.yml")
                 file.write_text(text.replace(good, bad, 1))
                 try:
                     LINTERS[name](github, tools)
-                except Failure as failure:
+                except StepFailure as failure:
                     if complaint in str(failure):
                         return
-                    raise Failure(
+                    raise StepFailure(
                         f"complains about something else: {failure}"
                     ) from None
-                raise Failure("finds nothing")
+                raise StepFailure("finds nothing")
 
-            step(f"{name} finds `{bad}`", find)
+            steps.step(f"{name} finds `{bad}`", find)
             shutil.rmtree(github)
-    return failed
+    steps.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -54,7 +54,7 @@ class Plugin:
 
     @property
     def file(self):
-        """Where the policy is."""
+        """The path of the policy."""
         return self.workspace / NAME
 
     def command(self):
@@ -101,7 +101,7 @@ class Plugin:
         run([str(self.options.ipybox), "sessions", "end", "--all", *state])
 
     async def reads_hidden(self, server):
-        """Whether the policy in force is not the one that hides the file."""
+        """True if the policy in force is not the one that hides the file."""
         cell = await server.cell("print(open('hidden.txt').read())")
         return "what the policy hides" in cell.text
 
@@ -127,7 +127,7 @@ class Plugin:
         expect(not os.path.lexists(self.file), f"{NAME} is left after the session")
 
     def beside(self):
-        """What holds the place of the missing file in one session is no policy for another."""
+        """The file in the place of the missing one in a session is no policy for another."""
 
         async def play():
             async with self.session() as first, self.session() as second:
@@ -161,7 +161,7 @@ class Plugin:
         expect(json.loads(self.file.read_text()) == POLICY, "the policy was changed")
 
     def refused(self):
-        """What is no policy keeps the server from starting, and is named, though a session with another is kept."""
+        """A file that is no policy keeps the server from starting, and is named, though a session with another is kept."""
 
         async def play():
             async with self.session() as server:

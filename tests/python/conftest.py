@@ -1,10 +1,11 @@
-"""What the tests of the Python library have in common: a workspace each, and no process that outlives its test."""
+"""Fixtures for the tests of the Python library: a workspace each, and no process that outlives its test."""
 
 import asyncio
 import contextlib
 import gc
 import inspect
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,9 @@ PACKAGE = ROOT / "python"
 TOOLS = Path(os.environ.get("IPYBOX_TEST_TOOLS", ROOT / "target/test-tools"))
 os.environ.setdefault("IPYBOX_PROGRAM", str(ROOT / "target/debug/ipybox"))
 sys.path.insert(0, str(PACKAGE))
+
+BOOT = re.compile(r"(\S+)/boot\.py")
+"""The program of a kernel, in the command lines of its processes."""
 
 MARK = "IPYBOX_TEST_OF"
 """The variable that distinguishes the processes of a test from others."""
@@ -73,10 +77,10 @@ class Workspace:
             number for number, line in self.processes().items() if " json-rpc " in line
         ]
 
-    def kernels(self) -> list[int]:
-        """The kernels, and what is left of them."""
-        hosts = self.hosts()
-        return [number for number in self.processes() if number not in hosts]
+    def kernels(self) -> set[str]:
+        """The directories of the kernels, and of what is left of them: a kernel's forks have its own."""
+        found = (BOOT.search(line) for line in self.processes().values())
+        return {directory.group(1) for directory in found if directory}
 
     def assert_empty(self) -> None:
         """Waits until no process is left."""
@@ -93,7 +97,7 @@ class Workspace:
         return path
 
     def command(self, code: str, *options: str) -> list[str]:
-        """What runs an application with this code."""
+        """The command that runs an application with this code."""
         return [sys.executable, *options, str(self.write("application.py", code))]
 
     def run(self, code: str, *options: str, **more):
@@ -107,12 +111,12 @@ class Workspace:
             **more,
         )
 
-    def start(self, code: str, *options: str) -> "Application":
+    def start(self, code: str, *options: str) -> "StartedApplication":
         """Starts an application."""
-        return Application(self.command(code, *options))
+        return StartedApplication(self.command(code, *options))
 
 
-class Application:
+class StartedApplication:
     """A running application in a process group of its own."""
 
     def __init__(self, command: list[str]) -> None:
@@ -132,7 +136,7 @@ class Application:
         raise AssertionError(f"it never printed {line!r}: {self.process.stderr.read()}")
 
     def interrupt(self) -> None:
-        """What Ctrl-C does: every process of the group gets the signal."""
+        """Does as Ctrl-C does: every process of the group gets the signal."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def end(self) -> tuple[int, str, str]:

@@ -24,7 +24,7 @@ display(Image(b64decode(pixel)))
 
 
 SECONDS = 300
-"""How long anything may take that a test waits for: only what hangs takes longer, on the slowest machine."""
+"""The longest wait of a test: only something that hangs takes longer, on the slowest machine."""
 
 
 async def until(condition):

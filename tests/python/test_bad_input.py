@@ -1,4 +1,4 @@
-"""What cannot be used is an error that names it."""
+"""Values that cannot be used are errors that name them."""
 
 import pytest
 
@@ -47,11 +47,16 @@ CONSTRUCTED = [
     (CodeExecutor, "state_dir", PATHS),
     (CodeExecutor, "registry", ["x", 1, Strange()]),
     (CodeExecutor, "sandbox_backend", ["docker", None, 1]),
+    (CodeExecutor, "changes", ["never", None, 1]),
     (
         CodeExecutor,
         "sandbox_install_domains",
         [None, 1, "example.com", [1], Strange()],
     ),
+    (CodeExecutor, "limit_memory", COUNTS),
+    (CodeExecutor, "limit_cpu", ["1", True, -1, 0, float("nan"), Strange()]),
+    (CodeExecutor, "limit_processes", COUNTS),
+    (CodeExecutor, "limit_disk", COUNTS),
     (CodeExecutor, "kernel_memory_limit", COUNTS),
     (CodeExecutor, "kernel_max_processes", COUNTS),
     (CodeExecutor, "kernel_max_file_size", COUNTS),
@@ -96,6 +101,28 @@ def test_a_constructor_names_what_cannot_be_used(kind, name, value):
 def test_options_of_a_gateway_are_checked(name, value):
     with pytest.raises(TypeError, match=name):
         CodeExecutor(kernel_gateway_url="http://localhost", **{name: value})
+
+
+@pytest.mark.parametrize(
+    "value", ["a secret", 5, {"X-Key": b"a secret"}, {5: "a secret"}]
+)
+def test_headers_of_a_gateway_are_checked_and_not_repeated(value):
+    with pytest.raises(TypeError, match="kernel_gateway_headers") as error:
+        CodeExecutor(
+            kernel_gateway_url="http://localhost", kernel_gateway_headers=value
+        )
+    assert "secret" not in str(error.value)
+
+
+async def test_names_of_headers_are_checked():
+    executor = CodeExecutor(
+        kernel_gateway_url="http://localhost",
+        kernel_gateway_headers={"X Key": "a secret"},
+    )
+    with pytest.raises(Exception, match="`X…` is no name") as error:
+        await executor.start()
+    assert "kernel_gateway_headers" in str(error.value)
+    assert "secret" not in str(error.value)
 
 
 def test_a_gateway_excludes_an_interpreter():

@@ -1,4 +1,4 @@
-"""What kernels and MCP servers get from the application: variables, directories, registered servers."""
+"""Variables, directories and registered servers that kernels and MCP servers get from the application."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Where the data in calls comes from."""
+"""The sources of the data in calls."""
 
 from ipybox_rs import ApprovalPolicy, ApprovalRequest, CodeExecutor, Origin
 

@@ -157,7 +157,7 @@ IMPORTS = [
 
 
 def find(path):
-    """What has a name in this package, given the original's."""
+    """The object of this package that has the name of one of the original."""
     found, words = importlib.import_module("ipybox_rs"), path.split(".")[1:]
     for number, word in enumerate(words):
         if not hasattr(found, word):

@@ -36,7 +36,7 @@ async def leave(request):
 
 
 def listens(port):
-    """Whether something listens on a port."""
+    """True if something listens on a port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -1,4 +1,4 @@
-"""What is recorded: for each name a sentence and the steps. A text is a cell, run to its end."""
+"""Scenarios that are recorded: for each name a sentence and the steps. A text is a cell, run to its end."""
 
 from dataclasses import dataclass
 
@@ -26,13 +26,13 @@ class Silent:
 
 
 @dataclass(frozen=True)
-class Scenario:
+class RecordedScenario:
     what: str
     steps: tuple
 
 
 def cells(what, *steps):
-    return Scenario(what, steps)
+    return RecordedScenario(what, steps)
 
 
 # Every picture is a few pixels: what is tested is what comes with it.

@@ -161,7 +161,7 @@ def serve_stdio(kind):
 streams = {}
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class HostileHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_):
@@ -214,7 +214,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def serve_http():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), HostileHandler)
     print(server.server_port, flush=True)
     # It ends with whoever has started it.
     threading.Thread(

@@ -34,7 +34,7 @@ def add_tools(server, faults):
     """Adds the protected server's tools."""
 
     class Identity(BaseModel):
-        """What `whoami` gives back."""
+        """The result of `whoami`."""
 
         client_id: str
         scopes: list[str]
@@ -46,7 +46,7 @@ def add_tools(server, faults):
 
     @server.tool()
     def whoami(context: Context) -> Identity:
-        """Who the token was given to."""
+        """The client that the token was given to."""
         known = token(context)
         return Identity(
             client_id=known.client_id, scopes=known.scopes, subject=known.subject
@@ -72,7 +72,7 @@ def add_tools(server, faults):
         return f"slept {seconds} s"
 
 
-class Application:
+class OAuthApplication:
     """The whole server as an ASGI application: it notes each request, errs where it shall, and else asks the SDK."""
 
     def __init__(self, options, port):
@@ -352,7 +352,7 @@ class Request:
         self.scope["headers"] = [*kept, length]
 
     def again(self, receive):
-        """What to `receive` for one who has not read the body yet."""
+        """A `receive` for one who has not read the body yet."""
         is_read = False
 
         async def replayed():
@@ -458,7 +458,7 @@ def main():
         parser.error("--client-id is a URL: use --cimd")
     # Bound here, because uvicorn does not say which port it was given.
     listener = socket.create_server(("127.0.0.1", options.port))
-    application = Application(options, listener.getsockname()[1])
+    application = OAuthApplication(options, listener.getsockname()[1])
     ready = {"url": application.url, "issuer": application.origin}
     print(json.dumps(ready), flush=True)
     uvicorn.Server(

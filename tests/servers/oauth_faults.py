@@ -1,4 +1,4 @@
-"""What `oauth.py` does wrong on demand: the names, and how often."""
+"""Faults of `oauth.py` on demand: the names, and how often."""
 
 OTHER_ISSUER = "https://attacker.example.com"
 
@@ -50,7 +50,7 @@ MARKUP = (
     "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b]8;;http://evil.example.com\x07link\x1b]8;;\x07"
     "\r\nSet-Cookie: a=b\n\x00\x08\u202etxt\u2066 \x9b31m" + "x" * 5000
 )
-"""What must neither reach a terminal nor a page as it is."""
+"""A text that must neither reach a terminal nor a page as it is."""
 
 
 class Faults(dict):

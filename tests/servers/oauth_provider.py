@@ -46,7 +46,7 @@ class Client(OAuthClientInformationFull):
 
 
 class Family:
-    """What came of one consent: a reused refresh token ends it all."""
+    """The tokens of one consent: a reused refresh token ends them all."""
 
     def __init__(self):
         self.tokens = set()

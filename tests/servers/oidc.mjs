@@ -174,7 +174,7 @@ const provider = new Provider(issuer, configuration);
 const byProvider = provider.callback();
 provider.on("server_error", (_context, error) => console.error(error));
 
-// What a user agrees to, in the end.
+// The grant that a user agrees to, in the end.
 async function agreed(details) {
   const { prompt, params, session, grantId } = details;
   if (prompt.name === "login") return { login: { accountId: SUBJECT } };
@@ -231,7 +231,7 @@ issuing.server.on("request", async (request, response) => {
 
 const published = jose.createLocalJWKSet({ keys: keys.map(({ d, p, q, dp, dq, qi, ...key }) => key) });
 
-// Who a token was given to: by its signature, or, of an opaque one, by what the provider knows.
+// The client that a token was given to: by its signature, or, of an opaque one, by what the provider knows.
 async function verified(token) {
   if (options.tokens === "jwt") {
     const { payload } = await jose.jwtVerify(token, published, { issuer, audience: url, typ: "at+jwt" });
@@ -249,7 +249,7 @@ function tools(identity) {
   server.registerTool(
     "whoami",
     {
-      description: "Who the token was given to",
+      description: "The client that the token was given to",
       outputSchema: { client_id: z.string(), subject: z.string(), scopes: z.array(z.string()) },
     },
     () => ({ ...text(JSON.stringify(identity)), structuredContent: identity }),

@@ -19,14 +19,14 @@ server = FastMCP("probe", log_level="CRITICAL")
 
 
 class Sum(BaseModel):
-    """What `add` gives back."""
+    """The result of `add`."""
 
     total: int
     terms: list[int]
 
 
 class Environment(BaseModel):
-    """What `env` gives back."""
+    """The result of `env`."""
 
     values: dict[str, str]
 

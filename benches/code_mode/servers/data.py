@@ -12,7 +12,7 @@ PAGE = 100
 """Rows of a page of sales."""
 PAGES = 6
 HOPS = 14
-"""How often a parcel changes hands."""
+"""The number of times that a parcel changes hands."""
 HOSTS = 40
 RECORDS = 24
 ATTACHMENT = 24_000
@@ -108,7 +108,7 @@ def hosts():
 
 
 def failed_services():
-    """What has to be restarted."""
+    """The services that have to be restarted."""
     return sorted(
         (host["host"], service)
         for host in hosts().values()
@@ -151,7 +151,7 @@ def tickets():
 
 @cache
 def records():
-    """What is to be archived: texts by id."""
+    """The records to archive: texts by id."""
     return {
         f"R{number:02}": f"minutes of meeting {number}"
         for number in range(1, RECORDS + 1)
@@ -159,7 +159,7 @@ def records():
 
 
 def refusals(record_id):
-    """How often the archive is too busy for a record before it takes it."""
+    """The number of times that the archive is too busy for a record before it takes it."""
     return (0, 0, 1, 0, 2)[int(record_id[1:]) % 5]
 
 

@@ -85,7 +85,7 @@ def tool_of(tool):
 
 
 TOOLS = {name: tool_of(tool) for name, tool in module.CUR_TOOLS.items()}
-"""What is offered."""
+"""The tools on offer."""
 
 OWN = {
     name for name, tool in module.CUR_TOOLS.items() if getattr(module, name, None)
@@ -188,7 +188,7 @@ def cell_of(expression):
 
 
 def expressions():
-    """What the expected outputs are computed by, in the order of the tasks."""
+    """The expressions that compute the expected outputs, in the order of the tasks."""
     tree = ast.parse(inspect.getsource(module))
     found = [
         node
@@ -228,7 +228,7 @@ def tasks():
 
 
 def check(name, answer):
-    """Whether the suite takes an answer."""
+    """True if the suite takes an answer."""
     task = next(task for task in module.TASKS if task.name.endswith(f"/{name}"))
     return task.check_answer(answer)
 

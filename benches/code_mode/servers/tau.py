@@ -45,7 +45,7 @@ class Task:
         return found
 
     def kinds(self):
-        """What each tool does: read, write, think, or nothing of these."""
+        """The kind of each tool: read, write, think, or none of these."""
         tools = self.environment.tools
         return {name: tools.tool_type(name).value for name in tools.tools}
 

@@ -44,7 +44,7 @@ class Tool:
         )
 
     def answer(self, arguments):
-        """What a call returns."""
+        """The result of a call."""
         value = self.function(**arguments)
         text = [types.TextContent(type="text", text=str(value))]
         return text if self.result is None else (text, {"result": value})

@@ -8,19 +8,19 @@ from typing import Any
 from uuid import uuid4
 
 from ipybox_rs import _checks, _host
-from ipybox_rs._contexts import Connected
+from ipybox_rs._contexts import Connectable
 from ipybox_rs._errors import CodeExecutionError as ExecutionError
 from ipybox_rs._errors import StartError
 from ipybox_rs._options import gateway_options, interpreter
 from ipybox_rs._results import CodeExecutionChunk
 from ipybox_rs._results import CodeExecutionResult as ExecutionResult
-from ipybox_rs._session import CodeExecution, Session
+from ipybox_rs._session import CodeExecution, RunningSession
 from ipybox_rs.kernel_mgr import server
 
 __all__ = ["ExecutionError", "ExecutionResult", "KernelClient"]
 
 
-class KernelClient(Connected):
+class KernelClient(Connectable):
     """Runs Python code in an IPython kernel of its own that has no tools.
 
     If this process has a `KernelGateway` with this port, its options say how the kernel is started. Otherwise, a
@@ -50,6 +50,7 @@ class KernelClient(Connected):
         state_dir: str | os.PathLike[str] | None = None,
         token: str | None = None,
         kernel_name: str | None = None,
+        undo_memory: int | None = None,
     ) -> None:
         """Sets the options.
 
@@ -63,6 +64,7 @@ class KernelClient(Connected):
             state_dir: As for `CodeExecutor`.
             token: The token of a server of Jupyter's.
             kernel_name: The kernel spec on a server of Jupyter's.
+            undo_memory: As for `CodeExecutor`. Has no effect on a server of Jupyter's.
         """
         self.host = _checks.text("host", host)
         self.port = port
@@ -78,12 +80,13 @@ class KernelClient(Connected):
                 "kernel_init_timeout", kernel_init_timeout
             ),
             "state_dir": _checks.path("state_dir", state_dir),
+            "undo_memory": _checks.count("undo_memory", undo_memory),
         }
         self._access = (
             _checks.optional_text("token", token),
             _checks.optional_text("kernel_name", kernel_name),
         )
-        self._session: Session | None = None
+        self._session: RunningSession | None = None
         self._is_connecting = False
         self._gateway: server.KernelGateway | None = None
         self._kernel_id: str | None = None
@@ -140,7 +143,7 @@ class KernelClient(Connected):
             }
         for attempt in range(tries):
             try:
-                self._session = await Session.start(options, level)
+                self._session = await RunningSession.start(options, level)
                 break
             except StartError:
                 if attempt + 1 == tries:
@@ -165,21 +168,24 @@ class KernelClient(Connected):
         if session is not None:
             await session.stop()
 
-    async def reset(self) -> None:
-        """Replaces the kernel by a fresh one. Code that runs is stopped.
+    async def reset(self, *, cells: int | None = None) -> list[str]:
+        """Replaces the kernel by a fresh one, or undoes the last cells, as `CodeExecutor.reset` does.
 
         Raises:
-            ExecutionError: No fresh kernel starts. The next code tries again.
+            ExecutionError: No fresh kernel starts: the next code tries again. Or the state before these cells was not kept.
         """
+        if cells is not None:
+            return await self._running().undo(cells)
         await self._running().request("reset")
         self._kernel_id = str(uuid4())
+        return []
 
     def cancel(self) -> None:
         """Interrupts the running code and cancels code that waits, as `CodeExecutor.cancel` does."""
         if self._session is not None:
             self._session.cancel()
 
-    def _running(self) -> Session:
+    def _running(self) -> RunningSession:
         if self._session is None:
             raise RuntimeError(
                 "not connected to a kernel: use `async with`, or `await connect()`"

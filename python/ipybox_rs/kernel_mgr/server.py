@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from ipybox_rs import _checks
-from ipybox_rs._contexts import Connected, Started
+from ipybox_rs._contexts import Connectable, Startable
 
 __all__ = ["KernelGateway"]
 
@@ -15,7 +15,7 @@ _running: dict[int, KernelGateway] = {}
 """The gateways of this process, by port."""
 
 
-class KernelGateway(Started):
+class KernelGateway(Startable):
     """Options for the kernels of `KernelClient`s: in a sandbox or without, with which variables.
 
     ipybox starts kernels itself. So a gateway is no server, and nothing listens on its port: the clients of this
@@ -55,7 +55,7 @@ class KernelGateway(Started):
         self.log_to_stderr = log_to_stderr
         self.env = _checks.variables("env", env)
         self.working_dir = _checks.path("working_dir", working_dir)
-        self._clients: set[Connected] = set()
+        self._clients: set[Connectable] = set()
         self._stopped: asyncio.Event | None = None
 
     async def start(self) -> None:

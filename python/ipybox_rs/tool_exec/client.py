@@ -69,7 +69,7 @@ class ToolRunner:
         _checks.port("port", port)
         self._token = _checks.optional_text("token", token)
         self._host_token = _checks.optional_text("host_token", host_token)
-        self._held: _host.Held | None = None
+        self._held: _host.HeldHost | None = None
         self._registered_at: str | None = None
 
     async def run(self, tool_name: str, tool_args: Mapping[str, Any]) -> Any:
@@ -122,9 +122,9 @@ class ToolRunner:
         """
         await self._open().request("tool_runner/reset", **self._at())
 
-    def _open(self) -> _host.Host:
+    def _open(self) -> _host.HostProcess:
         if self._held is None or not self._held.host.is_usable:
-            self._held = _host.Held()
+            self._held = _host.HeldHost()
         return self._held.host
 
     def _at(self) -> dict[str, Any]:

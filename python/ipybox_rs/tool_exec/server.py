@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ipybox_rs import _checks, _host
-from ipybox_rs._contexts import Started
+from ipybox_rs._contexts import Startable
 from ipybox_rs.policy import ApprovalPolicy
 from ipybox_rs.tool_exec import _tokens
 
 __all__ = ["ToolServer"]
 
 
-class ToolServer(Started):
+class ToolServer(Startable):
     """An HTTP server that calls the tools of MCP servers for code in other processes, and asks for approval before.
 
     There are two secrets. Code that calls tools has the caller token, which lets it name a registered server, a tool
@@ -68,7 +68,7 @@ class ToolServer(Started):
         )
         self._token: str | None = None
         self._host_token: str | None = None
-        self._held: _host.Held | None = None
+        self._held: _host.HeldHost | None = None
         self._is_starting = False
         self._number = 0
 
@@ -111,7 +111,7 @@ class ToolServer(Started):
 
     async def _start(self) -> None:
         token, host_token = self._given
-        held, number = _host.Held(), _host.number()
+        held, number = _host.HeldHost(), _host.number()
         held.host.want_level(self.log_level)
         try:
             started = await held.host.request(

@@ -8,7 +8,7 @@ use std::fmt::{self, Formatter, Write};
 use serde_json::Value;
 
 use super::{Action, OURSELVES, REGISTER, Target};
-use crate::ground::text::visible::{Literal, Name, Use};
+use crate::ground::text::visible::{PythonLiteral, QuotedName, TextUse};
 
 /// The length of a call, in characters, up to which its long texts are not shortened. Dialogs are small, and arguments may hold
 /// whole files.
@@ -37,7 +37,7 @@ pub(crate) struct TooLong;
 /// Writes all of `server.tool(name=value)`, the values as Python literals. Names that are no Python
 /// identifiers are quoted, since they could be misread: `server.tool(**{'odd name': value})`.
 pub(in crate::approval) fn call(action: &Action, formatter: &mut Formatter<'_>) -> fmt::Result {
-    Writer { to: formatter, used: used(action), longest: usize::MAX }.call(action)
+    PythonWriter { to: formatter, used: used(action), longest: usize::MAX }.call(action)
 }
 
 /// The same for an approval request. ipybox's own actions (commands, registrations, packages) are not
@@ -55,8 +55,8 @@ pub(crate) fn question(action: &Action) -> Result<String, TooLong> {
     let smallest = shares.last().copied().unwrap_or_default();
     for &longest in shares {
         let room = if longest == smallest { MOST_CHARS } else { COMFORTABLE_CHARS };
-        let mut page = Page { text: String::new(), room };
-        if (Writer { to: &mut page, used: used(action), longest }).call(action).is_ok() {
+        let mut page = LimitedText { text: String::new(), room };
+        if (PythonWriter { to: &mut page, used: used(action), longest }).call(action).is_ok() {
             return Ok(page.text);
         }
     }
@@ -66,7 +66,7 @@ pub(crate) fn question(action: &Action) -> Result<String, TooLong> {
 /// An argument as a row of a page shows it: of texts that are longer than `longest` both ends, unless the call is one of
 /// ipybox's own.
 pub(crate) fn argument(value: &Value, is_ours: bool, longest: usize) -> String {
-    let (used, longest) = if is_ours { (Use::Code, usize::MAX) } else { (Use::Text, longest) };
+    let (used, longest) = if is_ours { (TextUse::Code, usize::MAX) } else { (TextUse::Text, longest) };
     written(used, longest, MOST_CHARS, |writer| writer.value(value, used))
 }
 
@@ -79,23 +79,23 @@ pub(in crate::approval) fn literal(action: &Action, value: &Value, longest: usiz
 
 /// The name of a server, tool or argument as a call shows it: unchanged if it looks like one, else quoted.
 pub(in crate::approval) fn name(name: &str) -> String {
-    written(Use::Text, 100, MOST_CHARS, |writer| writer.name(name))
+    written(TextUse::Text, 100, MOST_CHARS, |writer| writer.name(name))
 }
 
 /// An argument's value as a call shows it: of texts that are longer than `longest` both ends, and of all of it the first
 /// `most` characters.
 pub(in crate::approval) fn value(value: &Value, longest: usize, most: usize) -> String {
-    written(Use::Text, longest, most, |writer| writer.value(value, Use::Text))
+    written(TextUse::Text, longest, most, |writer| writer.value(value, TextUse::Text))
 }
 
 fn written(
-    used: Use,
+    used: TextUse,
     longest: usize,
     room: usize,
-    write: impl FnOnce(&mut Writer<'_, Page>) -> fmt::Result,
+    write: impl FnOnce(&mut PythonWriter<'_, LimitedText>) -> fmt::Result,
 ) -> String {
-    let mut page = Page { text: String::new(), room };
-    if write(&mut Writer { to: &mut page, used, longest }).is_err() {
+    let mut page = LimitedText { text: String::new(), room };
+    if write(&mut PythonWriter { to: &mut page, used, longest }).is_err() {
         // There is no more room.
         page.text.push_str("[…]");
     }
@@ -104,17 +104,17 @@ fn written(
 
 /// The escapes of texts: a command, a command line or a package name as code; arguments of a tool as text in
 /// any language.
-fn used(action: &Action) -> Use {
-    if action.server_name == OURSELVES { Use::Code } else { Use::Text }
+fn used(action: &Action) -> TextUse {
+    if action.server_name == OURSELVES { TextUse::Code } else { TextUse::Text }
 }
 
 /// A text with a limit of its length, in characters.
-struct Page {
+struct LimitedText {
     text: String,
     room: usize,
 }
 
-impl Write for Page {
+impl Write for LimitedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.room = self.room.checked_sub(text.chars().count()).ok_or(fmt::Error)?;
         self.text.push_str(text);
@@ -122,14 +122,14 @@ impl Write for Page {
     }
 }
 
-struct Writer<'a, W> {
+struct PythonWriter<'a, W> {
     to: &'a mut W,
-    used: Use,
+    used: TextUse,
     /// The number of characters of a text that are shown.
     longest: usize,
 }
 
-impl<W: Write> Writer<'_, W> {
+impl<W: Write> PythonWriter<'_, W> {
     fn call(&mut self, action: &Action) -> fmt::Result {
         self.name(&action.server_name)?;
         self.to.write_str(".")?;
@@ -142,7 +142,7 @@ impl<W: Write> Writer<'_, W> {
                 self.value(value, self.used)?;
             } else {
                 self.to.write_str("**{")?;
-                self.text(name, &|part| Name(part).to_string())?;
+                self.text(name, &|part| QuotedName(part).to_string())?;
                 self.to.write_str(": ")?;
                 self.value(value, self.used)?;
                 self.to.write_str("}")?;
@@ -157,18 +157,18 @@ impl<W: Write> Writer<'_, W> {
         if !name.is_empty() && name.len() <= self.longest && name.chars().all(is_usual) {
             self.to.write_str(name)
         } else {
-            self.text(name, &|part| Name(part).to_string())
+            self.text(name, &|part| QuotedName(part).to_string())
         }
     }
 
-    fn value(&mut self, value: &Value, used: Use) -> fmt::Result {
-        let part = if used == Use::Text { Use::Part } else { used };
+    fn value(&mut self, value: &Value, used: TextUse) -> fmt::Result {
+        let part = if used == TextUse::Text { TextUse::Part } else { used };
         match value {
             Value::Null => self.to.write_str("None"),
             Value::Bool(true) => self.to.write_str("True"),
             Value::Bool(false) => self.to.write_str("False"),
             Value::Number(number) => write!(self.to, "{number}"),
-            Value::String(text) => self.text(text, &|text| Literal(text, used).to_string()),
+            Value::String(text) => self.text(text, &|text| PythonLiteral(text, used).to_string()),
             Value::Array(items) => {
                 self.to.write_str("[")?;
                 for (index, item) in items.iter().enumerate() {
@@ -181,7 +181,7 @@ impl<W: Write> Writer<'_, W> {
                 self.to.write_str("{")?;
                 for (index, (key, member)) in members.iter().enumerate() {
                     self.separator(index)?;
-                    self.text(key, &|text| Literal(text, part).to_string())?;
+                    self.text(key, &|text| PythonLiteral(text, part).to_string())?;
                     self.to.write_str(": ")?;
                     self.value(member, part)?;
                 }
@@ -207,7 +207,8 @@ impl<W: Write> Writer<'_, W> {
                 return self.to.write_str(&whole);
             }
         }
-        let (half, all) = (self.longest / 2, text.chars().count());
+        let half = self.longest / 2;
+        let all = text.chars().count();
         let begin = fitting(half, all, |count| {
             let end = text.char_indices().nth(count).map_or(text.len(), |(at, _)| at);
             literal(&text[..end])
@@ -235,7 +236,8 @@ fn fitting(room: usize, all: usize, literal: impl Fn(usize) -> String) -> (usize
         (literal.chars().count() <= room + 2).then_some((count, literal))
     };
     // An escaped character takes at most ten.
-    let (mut low, mut high) = ((room / 10).min(all), (room + 1).min(all));
+    let mut low = (room / 10).min(all);
+    let mut high = (room + 1).min(all);
     let mut found = fits(low).unwrap_or_else(|| (0, literal(0)));
     while low + 1 < high {
         let middle = usize::midpoint(low, high);

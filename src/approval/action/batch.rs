@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 /// Calls that code in the kernel has announced together: `with mcptools.batch(title)`.
 #[derive(Debug)]
-pub struct Batch {
+pub struct ApprovalBatch {
     id: String,
     title: String,
     size: usize,
@@ -17,18 +17,18 @@ pub struct Batch {
 
 /// The batch of a call.
 #[derive(Debug, Clone)]
-pub(crate) struct InBatch(Arc<Place>);
+pub(crate) struct InBatch(Arc<BatchPlace>);
 
 #[derive(Debug)]
-struct Place {
-    batch: Arc<Batch>,
+struct BatchPlace {
+    batch: Arc<ApprovalBatch>,
     /// The number of its calls that come before.
     index: usize,
     /// Whether its question waits already, or it has none.
     has_arrived: AtomicBool,
 }
 
-impl Batch {
+impl ApprovalBatch {
     fn new(title: String, size: usize) -> Self {
         Self { id: uuid::Uuid::new_v4().to_string(), title, size, coming: watch::Sender::new(size) }
     }
@@ -37,7 +37,7 @@ impl Batch {
     pub(in crate::approval) fn places(title: &str, size: usize) -> impl Iterator<Item = InBatch> {
         let batch = Arc::new(Self::new(title.to_owned(), size));
         (0..size).map(move |index| {
-            let place = Place { batch: Arc::clone(&batch), index, has_arrived: AtomicBool::new(false) };
+            let place = BatchPlace { batch: Arc::clone(&batch), index, has_arrived: AtomicBool::new(false) };
             InBatch(Arc::new(place))
         })
     }
@@ -70,7 +70,7 @@ impl Batch {
 }
 
 impl InBatch {
-    pub(crate) fn batch(&self) -> &Arc<Batch> {
+    pub(crate) fn batch(&self) -> &Arc<ApprovalBatch> {
         &self.0.batch
     }
 
@@ -85,7 +85,7 @@ impl InBatch {
     }
 }
 
-impl Place {
+impl BatchPlace {
     fn arrive(&self) {
         if !self.has_arrived.swap(true, Ordering::Relaxed) {
             self.batch.coming.send_modify(|coming| *coming -= 1);
@@ -93,7 +93,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BatchPlace {
     fn drop(&mut self) {
         // The code may have gone away before it was decided about.
         self.arrive();
@@ -113,15 +113,20 @@ mod tests {
     use super::super::{Action, Target};
     use crate::approval::audit::Audit;
     use crate::approval::gate::Gate;
-    use crate::approval::policy::{Effect, Policy};
+    use crate::approval::policy::{ApprovalEffect, ApprovalPolicy};
     use crate::approval::question::{ApprovalQueue, Approver};
-    use crate::approval::standing::Standing;
+    use crate::approval::standing::StandingAnswers;
 
     #[tokio::test]
     async fn a_batch_whose_code_goes_away_is_complete() {
         let (queue, mut requests) = ApprovalQueue::new();
         let timeout = std::time::Duration::from_secs(60);
-        let gate = Gate::new(Policy::always(Effect::Ask), Standing::default(), timeout, Audit::off());
+        let gate = Gate::new(
+            ApprovalPolicy::always(ApprovalEffect::Ask),
+            StandingAnswers::default(),
+            timeout,
+            Audit::off(),
+        );
         gate.set_approver(Approver::User(queue));
         let action = |tool: &str| {
             Action::new("s".to_owned(), tool.to_owned(), Map::new(), Target::Command("c".to_owned()))

@@ -16,7 +16,7 @@ use crate::approval::provenance::Label;
 /// registrations and installations are alike if their arguments are the same, since these determine what is
 /// done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::approval) struct Like {
+pub(in crate::approval) struct AlikeActions {
     server_name: String,
     tool_name: String,
     target: Target,
@@ -35,7 +35,7 @@ pub(in crate::approval) struct Like {
     contained: BTreeSet<Label>,
 }
 
-impl Like {
+impl AlikeActions {
     pub(in crate::approval) fn of(action: &Action) -> Self {
         let is_of_server = matches!(action.target, Target::Command(_) | Target::Url(_));
         Self {
@@ -84,7 +84,7 @@ mod tests {
 
     #[track_caller]
     fn check(left: &Action, right: &Action, expected: bool) {
-        assert_eq!(Like::of(left) == Like::of(right), expected);
+        assert_eq!(AlikeActions::of(left) == AlikeActions::of(right), expected);
     }
 
     #[test]

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use self::as_python::{TooLong, argument, question, question_of_ours};
-pub use self::batch::Batch;
+pub use self::batch::ApprovalBatch;
 pub(crate) use self::batch::InBatch;
 pub(in crate::approval) use self::in_flight::{CallInFlight, CallsInFlight};
-pub(in crate::approval) use self::like::Like;
+pub(in crate::approval) use self::like::AlikeActions;
 use crate::approval::provenance::Provenance;
 use crate::ground::text::visible::line;
 

@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::event::{
     AnnouncedBatch, AuditEvent, AuditVerdict, CallOutcome, DecidedAction, LineRetention, millis,
 };
-use super::handle::{Audit, Log};
+use super::handle::{Audit, OpenAuditLog};
 use super::notes::NotedCall;
 use super::redacted;
-use crate::approval::action::{Action, Batch, CallInFlight, Target};
-use crate::approval::decision::{Consulted, DecidedBy, Decision, Denied};
+use crate::approval::action::{Action, ApprovalBatch, CallInFlight, Target};
+use crate::approval::decision::{AskedUsers, DecidedBy, Decision, DenialReason};
 use crate::approval::provenance::{Label, Provenance};
 
 /// A permitted call. If dropped before its end is recorded, it is recorded as cancelled.
@@ -23,15 +23,15 @@ use crate::approval::provenance::{Label, Provenance};
 #[must_use = "a call that is dropped before its end is recorded as cancelled"]
 pub(crate) struct OpenCall {
     /// `None` without a log.
-    running: Option<Running>,
+    running: Option<RunningCall>,
     /// `None` without a notebook.
     noted: Option<NotedCall>,
     /// Since it was sent.
     in_flight: Option<CallInFlight>,
 }
 
-struct Running {
-    log: Arc<Log>,
+struct RunningCall {
+    log: Arc<OpenAuditLog>,
     call: String,
     begun: Instant,
     /// The labels of what the session had read when it ran; `None` if nobody needs to know, or it did not run.
@@ -48,13 +48,13 @@ pub(in crate::approval) struct PendingDecision {
 
 /// An action that a written decision permits.
 #[must_use = "a call that is dropped before its end is recorded as cancelled"]
-pub(in crate::approval) struct Permitted {
+pub(in crate::approval) struct PermittedAction {
     action: Arc<Action>,
     on_record: OpenCall,
 }
 
 struct Asking {
-    log: Arc<Log>,
+    log: Arc<OpenAuditLog>,
     asked: Option<DecidedAction>,
     begun: Instant,
 }
@@ -88,7 +88,10 @@ impl PendingDecision {
     ///
     /// # Errors
     /// The action is denied, or it is permitted and the log cannot be written.
-    pub(in crate::approval) async fn decided(self, decision: &Decision) -> Result<Permitted, Denied> {
+    pub(in crate::approval) async fn decided(
+        self,
+        decision: &Decision,
+    ) -> Result<PermittedAction, DenialReason> {
         let Self { action, asking } = self;
         let written = match asking {
             Some(asking) => asking.decided(&action, decision).await,
@@ -96,13 +99,13 @@ impl PendingDecision {
         };
         decision.outcome.clone()?;
         match written {
-            Ok(on_record) => Ok(Permitted { action, on_record }),
-            Err(error) => Err(Denied::Unrecorded { call: action.name(), why: error.to_string() }),
+            Ok(on_record) => Ok(PermittedAction { action, on_record }),
+            Err(error) => Err(DenialReason::Unrecorded { call: action.name(), why: error.to_string() }),
         }
     }
 }
 
-impl Permitted {
+impl PermittedAction {
     /// The action, and the record of its call.
     pub(in crate::approval) fn into_parts(self) -> (Arc<Action>, OpenCall) {
         (self.action, self.on_record)
@@ -112,7 +115,8 @@ impl Permitted {
 impl Asking {
     async fn decided(mut self, action: &Action, decision: &Decision) -> io::Result<OpenCall> {
         let Some(asked) = self.asked.take() else { unreachable!("only this line and its drop take it") };
-        let (log, call) = (&self.log, asked.call.clone());
+        let log = &self.log;
+        let call = asked.call.clone();
         let by = &decision.by;
         let is_permitted = decision.outcome.is_ok();
         let event = AuditEvent::Decision {
@@ -123,7 +127,7 @@ impl Asking {
             earlier: by.is_earlier(),
             grant: grant(log, by).map(Box::new),
             via: (by.was_asked() || *by == DecidedBy::Consent).then(|| match decision.consulted {
-                Consulted::Users(Some(via)) => via.word(),
+                AskedUsers::Users(Some(via)) => via.word(),
                 _ => log.face.answers(),
             }),
             waited_ms: millis(decision.waited),
@@ -135,7 +139,7 @@ impl Asking {
         };
         // Created before the wait for the write, in which this future may be dropped. A denied call has no
         // end to record.
-        let running = Running { log: Arc::clone(log), call, begun: Instant::now(), read: None };
+        let running = RunningCall { log: Arc::clone(log), call, begun: Instant::now(), read: None };
         let mut open = OpenCall { running: is_permitted.then_some(running), noted: None, in_flight: None };
         let written = log.writer.record(&event, keep(log, action, by)).await;
         if let Err(error) = &written
@@ -228,7 +232,7 @@ impl OpenCall {
     }
 
     fn end(&mut self, outcome: CallOutcome, value: &Value) {
-        let Some(Running { log, call, begun, read }) = self.running.take() else { return };
+        let Some(RunningCall { log, call, begun, read }) = self.running.take() else { return };
         let (result, result_bytes) = match value {
             Value::String(text) => (redacted::text(&log.redactor, text).into(), text.len()),
             Value::Null => (Value::Null, 0),
@@ -257,7 +261,7 @@ impl Drop for OpenCall {
 
 /// A user's decisions and actions for the client are evidence: code cannot cause them as often as it
 /// likes.
-fn keep(log: &Log, action: &Action, by: &DecidedBy) -> LineRetention {
+fn keep(log: &OpenAuditLog, action: &Action, by: &DecidedBy) -> LineRetention {
     if action.target == Target::Host || by.was_asked() {
         return LineRetention::Evidence;
     }
@@ -266,7 +270,7 @@ fn keep(log: &Log, action: &Action, by: &DecidedBy) -> LineRetention {
     log.keep_of_policy(&action.server_name, is_known.then_some(action.tool_name.as_str()))
 }
 
-fn asked(log: &Log, action: &Action) -> DecidedAction {
+fn asked(log: &OpenAuditLog, action: &Action) -> DecidedAction {
     let text = |text: &str| redacted::text(&log.redactor, text);
     let cell = match action.target {
         // An action for the client belongs to no cell.
@@ -287,7 +291,7 @@ fn asked(log: &Log, action: &Action) -> DecidedAction {
 }
 
 /// Code chooses the names of arguments, and of tools that do not exist.
-fn redacted(log: &Log, known: &Provenance) -> Provenance {
+fn redacted(log: &OpenAuditLog, known: &Provenance) -> Provenance {
     let mut known = known.clone();
     for origin in &mut known.origins {
         for name in [&mut origin.argument, &mut origin.server, &mut origin.tool] {
@@ -297,13 +301,13 @@ fn redacted(log: &Log, known: &Provenance) -> Provenance {
     known
 }
 
-fn announced(log: &Log, batch: &Batch) -> AnnouncedBatch {
+fn announced(log: &OpenAuditLog, batch: &ApprovalBatch) -> AnnouncedBatch {
     let title = redacted::text(&log.redactor, batch.title());
     AnnouncedBatch { id: batch.id().to_owned(), title, size: batch.size() }
 }
 
 /// The grant that decided: its id and what is left of it; all of it where it was given.
-fn grant(log: &Log, by: &DecidedBy) -> Option<Value> {
+fn grant(log: &OpenAuditLog, by: &DecidedBy) -> Option<Value> {
     match by {
         DecidedBy::Granted(given) => Some(redacted::json(&log.redactor, given).0),
         DecidedBy::Grant(used) => Some(redacted::json(&log.redactor, used).0),

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::event::{AuditEvent, millis};
-use super::handle::{Audit, Log};
+use super::handle::{Audit, OpenAuditLog};
 use super::redacted;
 
 /// The output of a cell.
@@ -21,10 +21,10 @@ pub(crate) struct CellOutput<'a> {
 
 /// A running cell. If dropped before its end is recorded, it is recorded as stopped.
 #[must_use = "a cell that is dropped before its end is recorded as stopped"]
-pub(crate) struct AuditedCell(Option<Running>);
+pub(crate) struct AuditedCell(Option<RunningCell>);
 
-struct Running {
-    log: Arc<Log>,
+struct RunningCell {
+    log: Arc<OpenAuditLog>,
     cell: u64,
     begun: Instant,
 }
@@ -37,19 +37,24 @@ impl Audit {
             log.running.store(cell, Ordering::Relaxed);
             let logged = log.has_everything().then(|| redacted::text(&log.redactor, code));
             log.note(&AuditEvent::CellStarted { cell, chars: code.chars().count(), code: logged });
-            Running { log: Arc::clone(log), cell, begun: Instant::now() }
+            RunningCell { log: Arc::clone(log), cell, begun: Instant::now() }
         }))
     }
 }
 
 impl AuditedCell {
+    /// The number of the cell, if there is a log.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.0.as_ref().map(|running| running.cell)
+    }
+
     /// Records how the cell ended, in a word.
     pub(crate) fn ended(mut self, end: &'static str, output: CellOutput<'_>) {
         self.end(end, output);
     }
 
     fn end(&mut self, end: &'static str, output: CellOutput<'_>) {
-        let Some(Running { log, cell, begun }) = self.0.take() else { return };
+        let Some(RunningCell { log, cell, begun }) = self.0.take() else { return };
         log.running.store(0, Ordering::Relaxed);
         log.note(&AuditEvent::CellEnded {
             cell,

@@ -24,9 +24,9 @@ const AFTER_HASH: &[u8] = b"\"}";
 
 /// The state of a chain after a line.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(in crate::approval) struct Head([u8; 32]);
+pub(in crate::approval) struct ChainHead([u8; 32]);
 
-impl Head {
+impl ChainHead {
     /// The state before the first line of all.
     pub(in crate::approval) const BEGINNING: Self = Self([0; 32]);
 
@@ -55,23 +55,23 @@ impl Head {
     }
 }
 
-impl fmt::Display for Head {
+impl fmt::Display for ChainHead {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for Head {
+impl fmt::Debug for ChainHead {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, formatter)
     }
 }
 
 /// The line of `record`, a JSON object, as its session's `number`th of the file, with its newline; and the state after it.
-pub(in crate::approval) fn link(record: &str, number: u64, previous: Head) -> (Vec<u8>, Head) {
+pub(in crate::approval) fn link(record: &str, number: u64, previous: ChainHead) -> (Vec<u8>, ChainHead) {
     let open = record.strip_suffix('}').unwrap_or(record);
     let mut line = format!("{open},\"number\":{number},\"previous\":\"{previous}\"").into_bytes();
-    let hash = Head::of(&line);
+    let hash = ChainHead::of(&line);
     line.extend_from_slice(BEFORE_HASH);
     line.extend_from_slice(hash.to_string().as_bytes());
     line.extend_from_slice(AFTER_HASH);
@@ -80,14 +80,14 @@ pub(in crate::approval) fn link(record: &str, number: u64, previous: Head) -> (V
 }
 
 /// The hashed part of a line without its newline, and its hash; `None` if it does not end in one.
-pub(in crate::approval) fn split(line: &[u8]) -> Option<(&[u8], Head)> {
+pub(in crate::approval) fn split(line: &[u8]) -> Option<(&[u8], ChainHead)> {
     let (rest, digits) = line.strip_suffix(AFTER_HASH)?.split_last_chunk::<64>()?;
-    Some((rest.strip_suffix(BEFORE_HASH)?, Head::parse(digits)?))
+    Some((rest.strip_suffix(BEFORE_HASH)?, ChainHead::parse(digits)?))
 }
 
 /// Whether the hash of a line is that of its content.
-pub(in crate::approval) fn is_intact(hashed: &[u8], hash: Head) -> bool {
-    Head::of(hashed) == hash
+pub(in crate::approval) fn is_intact(hashed: &[u8], hash: ChainHead) -> bool {
+    ChainHead::of(hashed) == hash
 }
 
 #[cfg(test)]
@@ -96,28 +96,28 @@ mod tests {
 
     #[test]
     fn a_line_has_its_hash_and_the_one_before() {
-        let (line, head) = link(r#"{"a":1}"#, 7, Head::BEGINNING);
+        let (line, head) = link(r#"{"a":1}"#, 7, ChainHead::BEGINNING);
         let text = std::str::from_utf8(&line).unwrap();
         let zeros = "0".repeat(64);
         assert!(text.starts_with(&format!(r#"{{"a":1,"number":7,"previous":"{zeros}","hash":""#)), "{text}");
         assert!(serde_json::from_str::<serde_json::Value>(text).is_ok() && text.ends_with("\"}\n"), "{text}");
         let (hashed, hash) = split(line.trim_ascii_end()).unwrap();
-        assert!(hash == head && is_intact(hashed, hash) && Head::after(line.trim_ascii_end()) == head);
-        assert_eq!(Head::parse(head.to_string().as_bytes()), Some(head));
+        assert!(hash == head && is_intact(hashed, hash) && ChainHead::after(line.trim_ascii_end()) == head);
+        assert_eq!(ChainHead::parse(head.to_string().as_bytes()), Some(head));
     }
 
     #[test]
     fn a_line_without_a_hash_is_continued_by_its_end() {
         let long = [b"x".repeat(10_000), b"y".repeat(TAIL)].concat();
-        assert_eq!(Head::after(&long), Head::of(&b"y".repeat(TAIL)));
-        assert_eq!(Head::after(b"torn"), Head::of(b"torn"));
+        assert_eq!(ChainHead::after(&long), ChainHead::of(&b"y".repeat(TAIL)));
+        assert_eq!(ChainHead::after(b"torn"), ChainHead::of(b"torn"));
         assert_eq!(split(b"\",\"hash\":\"00\"}"), None);
     }
 
     #[test]
     fn only_64_lower_case_digits_are_a_hash() {
         for text in ["", "00", &"0".repeat(63), &"G".repeat(64), &"A".repeat(64), &"0".repeat(65)] {
-            assert_eq!(Head::parse(text.as_bytes()), None, "{text}");
+            assert_eq!(ChainHead::parse(text.as_bytes()), None, "{text}");
         }
     }
 }

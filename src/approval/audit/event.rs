@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::approval::action::ToolAnnotations;
@@ -19,9 +19,39 @@ pub(super) enum AuditEvent {
     SessionStarted {
         /// ipybox's version.
         version: &'static str,
-        face: Face,
+        face: SessionFace,
         process: u32,
         workspace: String,
+    },
+    /// The session is a branch: its kernel began as a copy of another session's.
+    Branch {
+        /// That session.
+        parent: String,
+        /// The newest of its cells.
+        cell: u64,
+    },
+    /// The kernel is as it was before a cell again.
+    Undo {
+        /// That cell.
+        cell: u64,
+        /// The number of cells that are undone: it, and those after it in its session.
+        cells: usize,
+        /// The cell before that one: the newest whose effects the variables have; 0 without one.
+        parent: u64,
+    },
+    /// Changes that waited in a copy of the workspace were applied or discarded.
+    Changes {
+        /// The id of the copy.
+        copy: String,
+        action: SettleAction,
+        /// By which face somebody has decided so.
+        via: &'static str,
+        /// The first ones, with their digests by path.
+        files: BTreeMap<String, String>,
+        /// The number of all.
+        count: usize,
+        /// The number of those that were refused.
+        refused: usize,
     },
     /// The session has ended: its last record.
     SessionEnded {},
@@ -84,22 +114,58 @@ pub(super) enum AuditEvent {
 /// By which face a session is held, and its questions are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Face {
+pub(crate) enum SessionFace {
     /// MCP clients.
     Mcp,
     /// An application in Rust.
     RustLibrary,
     /// An application in Python.
     PythonLibrary,
+    /// No session: a command of the user that decides about the changes of one.
+    Command,
 }
 
-impl Face {
+/// The fate of changes that wait in a copy of the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(clippy::exhaustive_enums, reason = "there are no other ones")]
+pub enum SettleAction {
+    /// They are written to the workspace.
+    Apply,
+    /// The copy is as the workspace again.
+    Discard,
+}
+
+/// Changes that were applied or discarded.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct SettledFiles {
+    /// The id of the copy of the workspace.
+    pub copy: String,
+    /// Their fate.
+    pub action: SettleAction,
+    /// Those that were done, with their digests by path.
+    pub files: BTreeMap<String, String>,
+    /// The number of those that were refused.
+    pub refused: usize,
+}
+
+impl SettledFiles {
+    /// These files of a copy.
+    #[must_use]
+    pub fn new(copy: String, action: SettleAction, files: BTreeMap<String, String>, refused: usize) -> Self {
+        Self { copy, action, files, refused }
+    }
+}
+
+impl SessionFace {
     /// The face's word for an answer of somebody there.
     pub(super) fn answers(self) -> &'static str {
         match self {
             Self::Mcp => "mcp_elicitation",
             Self::RustLibrary => "rust_library",
             Self::PythonLibrary => "python_library",
+            Self::Command => "command",
         }
     }
 }

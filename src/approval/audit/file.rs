@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::chain::{self, Head, TAIL};
+use super::chain::{self, ChainHead, TAIL};
 
 /// The number of renamings of a file, while we wait for its lock, after which we give up.
 const ATTEMPTS: usize = 100;
@@ -26,9 +26,9 @@ pub(super) struct LogFile {
     kept_files: usize,
     file: File,
     /// The file's length after our last line, and the chain's state.
-    ours: Option<(u64, Head)>,
+    ours: Option<(u64, ChainHead)>,
     /// The file that had the name before, until the new one has a record of ours.
-    before: Option<Before>,
+    before: Option<MovedFile>,
     /// The number of records that this handle has appended.
     records: u64,
     cannot_rotate: bool,
@@ -36,16 +36,17 @@ pub(super) struct LogFile {
 
 /// A file that was renamed or removed while we had it open.
 #[derive(Debug)]
-struct Before {
+struct MovedFile {
     file: File,
     /// The chain's state at its end.
-    head: Head,
+    head: ChainHead,
 }
 
 impl LogFile {
     /// Opens the file for appending, and creates it, for this user alone, if it does not exist.
     pub(super) fn open(path: &Path, max_bytes: u64, kept_files: usize) -> io::Result<Self> {
-        let (kept_files, file) = (kept_files.max(1), open(path)?);
+        let kept_files = kept_files.max(1);
+        let file = open(path)?;
         let path = path.to_owned();
         Ok(Self {
             path,
@@ -70,7 +71,7 @@ impl LogFile {
         self.append_line(|previous| chain::link(record, number, previous))
     }
 
-    fn append_line(&mut self, line: impl Fn(Head) -> (Vec<u8>, Head)) -> io::Result<()> {
+    fn append_line(&mut self, line: impl Fn(ChainHead) -> (Vec<u8>, ChainHead)) -> io::Result<()> {
         let appended = self.lock().and_then(|()| self.append_and_rotate(line));
         if appended.is_ok() {
             self.records += 1;
@@ -80,7 +81,7 @@ impl LogFile {
         appended.and(unlocked)
     }
 
-    fn append_and_rotate(&mut self, line: impl Fn(Head) -> (Vec<u8>, Head)) -> io::Result<()> {
+    fn append_and_rotate(&mut self, line: impl Fn(ChainHead) -> (Vec<u8>, ChainHead)) -> io::Result<()> {
         let (mut text, mut head) = line(self.head()?);
         // Other processes may fill the new file before we lock it: then rotate again.
         for _ in 0..ATTEMPTS {
@@ -119,7 +120,7 @@ impl LogFile {
             let head = self.head()?;
             let file = std::mem::replace(&mut self.file, open(&self.path)?);
             file.unlock()?;
-            (self.before, self.ours) = (Some(Before { file, head }), None);
+            (self.before, self.ours) = (Some(MovedFile { file, head }), None);
         }
         Err(io::Error::new(io::ErrorKind::ResourceBusy, "it is replaced again and again"))
     }
@@ -134,7 +135,7 @@ impl LogFile {
     }
 
     /// The chain's state, which the next record continues.
-    fn head(&self) -> io::Result<Head> {
+    fn head(&self) -> io::Result<ChainHead> {
         let length = self.file.metadata()?.len();
         match self.ours {
             // If somebody has cut the file, what is left is not what our record follows.
@@ -145,18 +146,18 @@ impl LogFile {
     }
 
     /// The chain's state at the end of the file that had the name before this empty one.
-    fn head_before(&self) -> Head {
+    fn head_before(&self) -> ChainHead {
         match &self.before {
             Some(before) if !self.is_rotated_further(&before.file).unwrap_or_default() => before.head,
             // It was renamed while we did not have it open. If there is none, a chain of its own begins.
-            _ => self.head_of_the_last_rotated().unwrap_or(Head::BEGINNING),
+            _ => self.head_of_the_last_rotated().unwrap_or(ChainHead::BEGINNING),
         }
     }
 
-    fn head_of_the_last_rotated(&self) -> io::Result<Head> {
+    fn head_of_the_last_rotated(&self) -> io::Result<ChainHead> {
         let file = open_regular(&self.numbered(1), OpenOptions::new().read(true))?;
         match file.metadata()?.len() {
-            0 => Ok(Head::BEGINNING),
+            0 => Ok(ChainHead::BEGINNING),
             length => head_of(&file, length),
         }
     }
@@ -175,14 +176,12 @@ impl LogFile {
         })
     }
 
-    fn append_locked(&mut self, line: &[u8], head: Head) -> io::Result<()> {
+    fn append_locked(&mut self, line: &[u8], head: ChainHead) -> io::Result<()> {
         let length = self.file.metadata()?.len();
         let is_torn = length > 0 && !self.ends_with_a_line(length)?;
-        let written = match is_torn {
-            // A process was killed, or the power failed, in the middle of a line.
-            true => self.file.write_all(&[b"\n", line].concat()),
-            false => self.file.write_all(line),
-        };
+        // A process was killed, or the power failed, in the middle of a line.
+        let torn: &[u8] = if is_torn { b"\n" } else { b"" };
+        let written = self.file.write_all(&[torn, line].concat());
         match written {
             Ok(()) => {
                 self.ours = Some((length + u64::from(is_torn) + line.len() as u64, head));
@@ -219,13 +218,13 @@ impl LogFile {
 }
 
 /// The chain's state after the last line of `file`.
-fn head_of(file: &File, length: u64) -> io::Result<Head> {
+fn head_of(file: &File, length: u64) -> io::Result<ChainHead> {
     // Its newline, and the one before.
     let wanted = length.min(TAIL as u64 + 2);
     let mut end = vec![0; usize::try_from(wanted).map_err(io::Error::other)?];
     file.read_exact_at(&mut end, length - wanted)?;
     let end = end.strip_suffix(b"\n").unwrap_or(&end);
-    Ok(Head::after(end.rsplit(|byte| *byte == b'\n').next().unwrap_or_default()))
+    Ok(ChainHead::after(end.rsplit(|byte| *byte == b'\n').next().unwrap_or_default()))
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -259,7 +258,7 @@ mod tests {
 
     /// Appends a line that is no record.
     fn append(file: &mut LogFile, line: &str) {
-        file.append_line(|_| (line.as_bytes().to_vec(), Head::after(line.trim_ascii_end().as_bytes())))
+        file.append_line(|_| (line.as_bytes().to_vec(), ChainHead::after(line.trim_ascii_end().as_bytes())))
             .unwrap();
     }
 
@@ -267,14 +266,14 @@ mod tests {
     #[track_caller]
     fn check_chain(paths: &[&Path], count: usize) {
         let text: Vec<String> = paths.iter().flat_map(|path| lines(path)).collect();
-        let mut head = Head::BEGINNING;
+        let mut head = ChainHead::BEGINNING;
         for line in &text {
             let previous = format!("\"previous\":\"{head}\"");
             assert!(
                 chain::split(line.as_bytes()).is_none() || line.contains(&previous),
                 "{line} in {text:#?}"
             );
-            head = Head::after(line.as_bytes());
+            head = ChainHead::after(line.as_bytes());
         }
         assert_eq!(text.len(), count);
     }
@@ -414,7 +413,7 @@ mod tests {
         std::fs::rename(&path, &renamed).unwrap();
         open().append("{\"a\":5}").unwrap();
         let (earlier, later) = (lines(&renamed), lines(&path));
-        let head = Head::after(earlier[1].as_bytes());
+        let head = ChainHead::after(earlier[1].as_bytes());
         assert!(later[0].contains(&format!("\"previous\":\"{head}\"")), "{later:?} after {earlier:?}");
     }
 
@@ -429,7 +428,7 @@ mod tests {
             std::fs::write(&path, before[..left].iter().map(|line| format!("{line}\n")).collect::<String>())
                 .unwrap();
             file.append("{\"a\":0}").unwrap();
-            let head = Head::after(before[1].as_bytes());
+            let head = ChainHead::after(before[1].as_bytes());
             assert!(lines(&path)[left].contains(&format!("\"previous\":\"{head}\"")), "{left}");
         }
     }

@@ -5,12 +5,12 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use super::event::{AuditEvent, Face, LineRetention};
+use super::event::{AuditEvent, LineRetention, SessionFace, SettledFiles};
 use super::file::LogFile;
 use super::history::{self, PastDecision};
 use super::redacted;
@@ -21,11 +21,14 @@ use crate::ground::text::Redactor;
 /// called it; more of them must not displace other evidence.
 const FIRST_DECISIONS: u32 = 10;
 
+/// The number of files that a record about changes names.
+const SETTLED_FILES: usize = 300;
+
 /// The contents of an audit log beside names, decisions, durations and sizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Contents {
+pub enum AuditContents {
     /// The arguments of calls.
     #[default]
     Arguments,
@@ -39,7 +42,7 @@ pub(crate) struct AuditLogSettings {
     /// The file. Its directory must exist.
     pub(crate) path: PathBuf,
     /// The contents of the log.
-    pub(crate) contents: Contents,
+    pub(crate) contents: AuditContents,
     /// The size from which on the file is rotated.
     pub(crate) max_bytes: u64,
     /// The number of renamed files that are kept; at least 1.
@@ -47,7 +50,7 @@ pub(crate) struct AuditLogSettings {
     /// The workspace, which code in the kernel can write: a log in it gets a warning.
     pub(crate) workspace: PathBuf,
     /// The face that holds the session, and answers questions.
-    pub(crate) face: Face,
+    pub(crate) face: SessionFace,
 }
 
 /// Why the log could not be opened.
@@ -76,16 +79,16 @@ pub enum Error {
 
 /// An audit log, or none. Clones write to the same one.
 #[derive(Clone, Default)]
-pub(crate) struct Audit(Option<Arc<Log>>);
+pub(crate) struct Audit(Option<Arc<OpenAuditLog>>);
 
 /// An open log.
-pub(super) struct Log {
+pub(super) struct OpenAuditLog {
     pub(super) writer: AuditWriter,
     /// The file in which decisions are kept longer.
     evidence: PathBuf,
     pub(super) redactor: Redactor,
-    contents: Contents,
-    pub(super) face: Face,
+    contents: AuditContents,
+    pub(super) face: SessionFace,
     /// The number of cells that have begun.
     pub(super) cells: AtomicU64,
     /// The cell that runs now; 0 if none does.
@@ -126,8 +129,9 @@ impl Audit {
             workspace: redacted::text(&redactor, &workspace.to_string_lossy()),
         };
         let writer = AuditWriter::start(file, evidence, &begin).map_err(not_opened)?;
-        let (cells, running) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self(Some(Arc::new(Log {
+        let cells = AtomicU64::new(0);
+        let running = AtomicU64::new(0);
+        Ok(Self(Some(Arc::new(OpenAuditLog {
             writer,
             evidence: decisions,
             redactor,
@@ -137,6 +141,39 @@ impl Audit {
             running,
             decisions: Mutex::default(),
         }))))
+    }
+
+    /// Records that this session is a branch of the one whose log that is.
+    pub(crate) fn branched_from(&self, parent: &Self) {
+        if let (Some(log), Some(parent)) = (&self.0, &parent.0) {
+            let cell = parent.cells.load(Ordering::Relaxed);
+            let event = AuditEvent::Branch { parent: parent.writer.session().to_owned(), cell };
+            log.note(&event);
+        }
+    }
+
+    /// Records that so many cells are undone, from this one on; `parent` is the newest one that is not.
+    pub(crate) fn undone(&self, cell: u64, cells: usize, parent: u64) {
+        if let Some(log) = &self.0 {
+            log.note(&AuditEvent::Undo { cell, cells, parent });
+        }
+    }
+
+    /// Records that changes of code were applied or discarded.
+    pub(crate) fn settled(&self, settled: &SettledFiles, via: &'static str) {
+        let Some(log) = &self.0 else { return };
+        let SettledFiles { copy, action, files, refused } = settled;
+        let first = files.iter().take(SETTLED_FILES);
+        let first = first.map(|(path, digest)| (redacted::text(&log.redactor, path), digest.clone()));
+        let event = AuditEvent::Changes {
+            copy: copy.clone(),
+            action: *action,
+            via,
+            files: first.collect(),
+            count: files.len(),
+            refused: *refused,
+        };
+        log.writer.note(&event, LineRetention::Evidence);
     }
 
     /// Writes the queued events, and nothing from then on: an action that has to be recorded does not run any
@@ -158,14 +195,14 @@ impl Audit {
         })
     }
 
-    pub(super) fn log(&self) -> Option<&Arc<Log>> {
+    pub(super) fn log(&self) -> Option<&Arc<OpenAuditLog>> {
         self.0.as_ref()
     }
 }
 
-impl Log {
+impl OpenAuditLog {
     pub(super) fn has_everything(&self) -> bool {
-        self.contents == Contents::Everything
+        self.contents == AuditContents::Everything
     }
 
     /// Writes an event that may be displaced by many others.

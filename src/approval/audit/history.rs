@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::record::AuditRecord;
+use super::reading::AuditRecord;
 use crate::approval::action::Action;
 use crate::approval::decision::{DecidedBy, Decision};
 use crate::ground::text::{rfc3339, shortened};

@@ -1,35 +1,40 @@
 //! The audit log: the cells, decisions and calls of a session.
 //!
 //! ```text
-//! cells, decisions, calls → event → redacted, shortened → record → writer's thread ┬ file, rotated by size
+//! cells, decisions, calls → redacted, shortened → event → writer's thread ┬ file, rotated by size
 //!                                                                                    └ decisions, kept longer
 //! ```
 //!
 //! A decision is written before the permitted action begins: a [`Permit`](super::Permit) is made from a
-//! [`Permitted`] action, which is made by writing the decision. All other events are written in the background; those
+//! [`PermittedAction`] action, which is made by writing the decision. All other events are written in the background; those
 //! that cannot be written are counted, and the count is written as soon as writing works again. Each record is
 //! [chained](chain) to the one before it in its file; `approval/review` checks that.
+//!
+//! Reasons: `docs/decisions/audit.md`.
 
 mod call;
 mod cell;
 pub(super) mod chain;
+mod command;
 mod event;
 mod file;
 mod handle;
 pub(super) mod history;
 mod notes;
-mod record;
+mod reading;
 mod redacted;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 pub(crate) use self::call::OpenCall;
-pub(super) use self::call::Permitted;
+pub(super) use self::call::PermittedAction;
 pub(crate) use self::cell::CellOutput;
-pub(crate) use self::event::Face;
+pub use self::command::CommandLog;
+pub(crate) use self::event::SessionFace;
+pub use self::event::{SettleAction, SettledFiles};
 pub(crate) use self::handle::{Audit, AuditLogSettings as LogSettings};
-pub use self::handle::{Contents, Error};
+pub use self::handle::{AuditContents, Error};
 pub(crate) use self::history::PastDecision;
-pub(crate) use self::notes::{Calls, CellCalls};
-pub(super) use self::record::AuditRecord;
+pub(crate) use self::notes::{CallNotes, CellCalls};
+pub(super) use self::reading::AuditRecord;

@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 256 * 1024;
 const MESSAGE_CHARS: usize = 1_000;
 
 /// Notes the calls of one session's code.
-pub(crate) struct Calls {
+pub(crate) struct CallNotes {
     redactor: Redactor,
     noted: Mutex<Noted>,
 }
@@ -73,7 +73,7 @@ pub(in crate::approval) struct NotedCall {
     begun: Instant,
 }
 
-impl Calls {
+impl CallNotes {
     /// Secrets that `redactor` knows are replaced.
     pub(crate) fn new(redactor: Redactor) -> Self {
         Self { redactor, noted: Mutex::default() }
@@ -152,15 +152,20 @@ mod tests {
     use super::super::Audit;
     use super::*;
     use crate::approval::gate::Gate;
-    use crate::approval::policy::{Effect, Policy};
+    use crate::approval::policy::{ApprovalEffect, ApprovalPolicy};
     use crate::approval::question::Approver;
-    use crate::approval::standing::Standing;
+    use crate::approval::standing::StandingAnswers;
 
-    fn gate(effect: Effect) -> (Gate, Arc<Calls>) {
-        let gate = Gate::new(Policy::always(effect), Standing::default(), Duration::ZERO, Audit::off());
+    fn gate(effect: ApprovalEffect) -> (Gate, Arc<CallNotes>) {
+        let gate = Gate::new(
+            ApprovalPolicy::always(effect),
+            StandingAnswers::default(),
+            Duration::ZERO,
+            Audit::off(),
+        );
         let redactor = Redactor::default();
         redactor.note("KEY", "the-secret");
-        let calls = Arc::new(Calls::new(redactor));
+        let calls = Arc::new(CallNotes::new(redactor));
         gate.keep_calls(Arc::clone(&calls));
         (gate, calls)
     }
@@ -174,7 +179,7 @@ mod tests {
         action(Target::Command("x".to_owned()), argument)
     }
 
-    fn taken(calls: &Calls) -> Value {
+    fn taken(calls: &CallNotes) -> Value {
         let mut value = serde_json::to_value(calls.take().calls).unwrap();
         for call in value.as_array_mut().unwrap() {
             for time in ["waited_ms", "duration_ms"] {
@@ -186,7 +191,7 @@ mod tests {
 
     #[tokio::test]
     async fn calls_are_noted_with_their_ends_and_without_secrets() {
-        let (gate, calls) = gate(Effect::Allow);
+        let (gate, calls) = gate(ApprovalEffect::Allow);
         let nobody = Approver::Nobody("a test");
         for argument in ["the-secret", "2", "3"] {
             let (_, on_record) = gate.decide(call(argument), &nobody).await.unwrap();
@@ -219,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_denied_is_noted_with_the_reason() {
-        let (gate, calls) = gate(Effect::Deny);
+        let (gate, calls) = gate(ApprovalEffect::Deny);
         assert!(gate.decide(call("1"), &Approver::Consent).await.is_err());
         let noted = taken(&calls);
         assert_eq!((&noted[0]["decision"], &noted[0]["by"]), (&json!("denied"), &json!("policy")));
@@ -228,7 +233,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_flood_of_calls_is_counted() {
-        let (gate, calls) = gate(Effect::Allow);
+        let (gate, calls) = gate(ApprovalEffect::Allow);
         let long = "x".repeat(MOST_BYTES / 8);
         for _ in 0..MOST_CALLS + 7 {
             let (_, on_record) = gate.decide(call(&long), &Approver::Consent).await.unwrap();

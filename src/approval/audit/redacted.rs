@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::ground::text::{Beginning, Redactor};
+use crate::ground::text::{OutputBeginning, Redactor};
 
 /// The longest text or JSON value that is written whole, in bytes: enough for readers, and one write appends
 /// a line of it.
@@ -20,7 +20,7 @@ pub(in crate::approval) fn text(redactor: &Redactor, text: &str) -> String {
 
 /// `value`, or a text: the beginning of its JSON and a mark with its length. And the length in bytes.
 pub(in crate::approval) fn json<T: Serialize + ?Sized>(redactor: &Redactor, value: &T) -> (Value, usize) {
-    let mut kept = Beginning::before(LONGEST, redactor);
+    let mut kept = OutputBeginning::before(LONGEST, redactor);
     // Never happens: all logged values come from JSON.
     if serde_json::to_writer(&mut kept, value).is_err() {
         return (Value::Null, kept.length);

@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::approval::action::{Action, Target, ToolAnnotations};
-use crate::approval::decision::Denied;
-use crate::approval::gate::{Attempt, Gate};
-use crate::approval::policy::{Effect, Policy};
+use crate::approval::decision::DenialReason;
+use crate::approval::gate::{CallAttempt, Gate};
+use crate::approval::policy::{ApprovalEffect, ApprovalPolicy};
 use crate::approval::question::{ApprovalQueue, Approver};
-use crate::approval::standing::Standing;
+use crate::approval::standing::StandingAnswers;
 use crate::ground::env::Variables;
 
 /// A log in a directory of its own.
@@ -21,7 +21,7 @@ struct Place {
 }
 
 impl Place {
-    fn new(contents: Contents) -> Self {
+    fn new(contents: AuditContents) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let variables = Variables::from_pairs([("KEY", "the-secret")]);
         variables.fill("${KEY}").unwrap();
@@ -49,16 +49,21 @@ impl Place {
 fn settings(path: PathBuf) -> LogSettings {
     LogSettings {
         path,
-        contents: Contents::Arguments,
+        contents: AuditContents::Arguments,
         max_bytes: 1024 * 1024,
         kept_files: 1,
         workspace: PathBuf::from("/nonexistent"),
-        face: Face::RustLibrary,
+        face: SessionFace::RustLibrary,
     }
 }
 
-fn gate(audit: &Audit, effect: Effect) -> Gate {
-    Gate::new(Policy::always(effect), Standing::default(), Duration::from_secs(60), audit.clone())
+fn gate(audit: &Audit, effect: ApprovalEffect) -> Gate {
+    Gate::new(
+        ApprovalPolicy::always(effect),
+        StandingAnswers::default(),
+        Duration::from_secs(60),
+        audit.clone(),
+    )
 }
 
 fn action() -> Action {
@@ -86,20 +91,20 @@ fn fields(events: &[Value], names: &[&str]) -> Vec<String> {
 
 #[tokio::test]
 async fn the_end_of_a_call_says_what_had_been_read_when_it_ran() {
-    let place = Place::new(Contents::Arguments);
+    let place = Place::new(AuditContents::Arguments);
     let rule = "[[rule]]\nserver = 'server'\ntainted_by = 'confidential'\neffect = 'deny'\n";
     let labels = "default = 'allow'\n[labels]\nweb = 'untrusted'\nmail = 'confidential'\n";
-    let policy = Policy::parse(&format!("{labels}{rule}")).unwrap();
-    let gate = Gate::new(policy, Standing::default(), Duration::from_secs(60), place.audit.clone());
+    let policy = ApprovalPolicy::parse(&format!("{labels}{rule}")).unwrap();
+    let gate = Gate::new(policy, StandingAnswers::default(), Duration::from_secs(60), place.audit.clone());
     let (mut permit, mut call) = gate.decide(action(), &Approver::Consent).await.unwrap();
     let mut later = gate.decide(action(), &Approver::Consent).await.unwrap();
     let memory = gate.memory().unwrap();
     memory.begin("web", "get");
-    let attempt = gate.attempt(&mut permit, &mut call, &Approver::Consent, Attempt::Last).await;
+    let attempt = gate.attempt(&mut permit, &mut call, &Approver::Consent, CallAttempt::Last).await;
     call.result(|| json!(attempt.is_ok()));
     memory.begin("mail", "get");
-    let denied = gate.attempt(&mut later.0, &mut later.1, &Approver::Consent, Attempt::Last).await;
-    assert!(matches!(denied, Err(Denied::Policy { .. })), "{denied:?}");
+    let denied = gate.attempt(&mut later.0, &mut later.1, &Approver::Consent, CallAttempt::Last).await;
+    assert!(matches!(denied, Err(DenialReason::Policy { .. })), "{denied:?}");
     drop(later);
     let events = place.written().await;
     assert_eq!(
@@ -124,9 +129,10 @@ async fn the_end_of_a_call_says_what_had_been_read_when_it_ran() {
 
 #[tokio::test]
 async fn a_call_of_a_cell_is_recorded_from_beginning_to_end() {
-    let place = Place::new(Contents::Arguments);
+    let place = Place::new(AuditContents::Arguments);
     let cell = place.audit.cell_started("é the-secret");
-    let (_, call) = gate(&place.audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap();
+    let (_, call) =
+        gate(&place.audit, ApprovalEffect::Allow).decide(action(), &Approver::Consent).await.unwrap();
     call.result(|| json!("the-secret"));
     cell.ended("error", CellOutput { excerpt: "the-secret", chars: 10, images: 2 });
     let events = place.written().await;
@@ -153,9 +159,10 @@ async fn a_call_of_a_cell_is_recorded_from_beginning_to_end() {
 
 #[tokio::test]
 async fn contents_are_recorded_if_wanted() {
-    let place = Place::new(Contents::Everything);
+    let place = Place::new(AuditContents::Everything);
     let cell = place.audit.cell_started("print('the-secret')");
-    let (_, call) = gate(&place.audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap();
+    let (_, call) =
+        gate(&place.audit, ApprovalEffect::Allow).decide(action(), &Approver::Consent).await.unwrap();
     call.result(|| json!({"a": "the-secret"}));
     cell.ended("finished", CellOutput { excerpt: "the-secret\n", chars: 11, images: 0 });
     let events = place.written().await;
@@ -166,10 +173,12 @@ async fn contents_are_recorded_if_wanted() {
 
 #[tokio::test]
 async fn what_is_denied_does_not_end() {
-    let place = Place::new(Contents::Arguments);
-    for (effect, approver) in [(Effect::Deny, Approver::Consent), (Effect::Ask, Approver::Nobody("alone"))] {
+    let place = Place::new(AuditContents::Arguments);
+    for (effect, approver) in
+        [(ApprovalEffect::Deny, Approver::Consent), (ApprovalEffect::Ask, Approver::Nobody("alone"))]
+    {
         let refused = gate(&place.audit, effect).decide(action(), &approver).await;
-        assert!(matches!(refused, Err(Denied::Policy { .. } | Denied::Nobody { .. })));
+        assert!(matches!(refused, Err(DenialReason::Policy { .. } | DenialReason::Nobody { .. })));
     }
     let events = place.written().await;
     assert_eq!(
@@ -181,12 +190,13 @@ async fn what_is_denied_does_not_end() {
 
 #[tokio::test]
 async fn dropped_calls_questions_and_cells_are_recorded_as_cancelled_withdrawn_and_stopped() {
-    let place = Place::new(Contents::Arguments);
+    let place = Place::new(AuditContents::Arguments);
     let cell = place.audit.cell_started("");
-    let (_, call) = gate(&place.audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap();
+    let (_, call) =
+        gate(&place.audit, ApprovalEffect::Allow).decide(action(), &Approver::Consent).await.unwrap();
     drop(call);
     let (queue, mut requests) = ApprovalQueue::new();
-    let (gate, approver) = (gate(&place.audit, Effect::Ask), Approver::User(queue));
+    let (gate, approver) = (gate(&place.audit, ApprovalEffect::Ask), Approver::User(queue));
     {
         let deciding = gate.decide(action(), &approver);
         tokio::select! {
@@ -210,15 +220,15 @@ async fn dropped_calls_questions_and_cells_are_recorded_as_cancelled_withdrawn_a
 
 #[tokio::test]
 async fn nothing_runs_that_cannot_be_recorded() {
-    let place = Place::new(Contents::Arguments);
-    let denied = gate(&place.audit, Effect::Deny).decide(action(), &Approver::Consent).await;
-    assert!(matches!(denied, Err(Denied::Policy { .. })), "written, and all before it");
-    let gate = gate(&place.audit, Effect::Allow);
+    let place = Place::new(AuditContents::Arguments);
+    let denied = gate(&place.audit, ApprovalEffect::Deny).decide(action(), &Approver::Consent).await;
+    assert!(matches!(denied, Err(DenialReason::Policy { .. })), "written, and all before it");
+    let gate = gate(&place.audit, ApprovalEffect::Allow);
     // A directory in the file's place.
     std::fs::remove_file(place.path()).unwrap();
     std::fs::create_dir(place.path()).unwrap();
     let refused = gate.decide(action(), &Approver::Consent).await;
-    assert!(matches!(refused, Err(Denied::Unrecorded { .. })));
+    assert!(matches!(refused, Err(DenialReason::Unrecorded { .. })));
     place.audit.cell_started("").ended("finished", CellOutput::default());
     // What is recorded next is written after those, which are lost.
     drop(gate.decide(action(), &Approver::Consent).await);
@@ -231,7 +241,7 @@ async fn nothing_runs_that_cannot_be_recorded() {
         "two decisions and the cell's two events are lost"
     );
     let refused = gate.decide(action(), &Approver::Consent).await;
-    assert!(matches!(refused, Err(Denied::Unrecorded { .. })), "the log is closed");
+    assert!(matches!(refused, Err(DenialReason::Unrecorded { .. })), "the log is closed");
 }
 
 #[tokio::test]
@@ -251,11 +261,11 @@ async fn a_flood_of_calls_drives_out_no_evidence() {
     let run = async |action: Action, gate: &Gate| {
         drop(gate.decide(action, &Approver::Consent).await);
     };
-    let (allow, deny) = (gate(&audit, Effect::Allow), gate(&audit, Effect::Deny));
-    run(call("register_mcp_server", Target::Host), &gate(&audit, Effect::Ask)).await;
+    let (allow, deny) = (gate(&audit, ApprovalEffect::Allow), gate(&audit, ApprovalEffect::Deny));
+    run(call("register_mcp_server", Target::Host), &gate(&audit, ApprovalEffect::Ask)).await;
     let (queue, mut requests) = ApprovalQueue::new();
     let approver = Approver::User(queue);
-    let answered = gate(&audit, Effect::Ask);
+    let answered = gate(&audit, ApprovalEffect::Ask);
     let asking = answered.decide(call("asked", server()), &approver);
     let (decided, ()) =
         tokio::join!(asking, async { assert!(requests.recv().await.unwrap().accept(), "it waits") });
@@ -284,7 +294,7 @@ async fn a_flood_of_calls_drives_out_no_evidence() {
 #[tokio::test]
 async fn without_a_log_calls_run_all_the_same() {
     let audit = Audit::off();
-    drop(gate(&audit, Effect::Allow).decide(action(), &Approver::Consent).await.unwrap());
+    drop(gate(&audit, ApprovalEffect::Allow).decide(action(), &Approver::Consent).await.unwrap());
     audit.cell_started("").ended("finished", CellOutput::default());
     audit.close().await;
 }
@@ -300,9 +310,9 @@ fn a_missing_directory_is_named() {
 
 #[tokio::test]
 async fn records_say_whose_session_it_is_and_by_which_face_somebody_decided() {
-    let place = Place::new(Contents::Arguments);
+    let place = Place::new(AuditContents::Arguments);
     let (queue, mut requests) = ApprovalQueue::new();
-    let asks = gate(&place.audit, Effect::Ask);
+    let asks = gate(&place.audit, ApprovalEffect::Ask);
     let approver = Approver::User(queue);
     for answer in [
         |request: crate::ApprovalRequest| request.accept(),
@@ -316,7 +326,7 @@ async fn records_say_whose_session_it_is_and_by_which_face_somebody_decided() {
     let nobody = Approver::Nobody("nobody is there");
     let (_, call) = asks.decide(action(), &nobody).await.unwrap();
     call.leave_to_the_kernel();
-    drop(gate(&place.audit, Effect::Deny).decide(action(), &nobody).await);
+    drop(gate(&place.audit, ApprovalEffect::Deny).decide(action(), &nobody).await);
     let events = place.written().await;
     assert_eq!(
         fields(&events, &["by", "via", "earlier"]),

@@ -31,12 +31,12 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct AuditWriter {
     session: AuditedSession,
-    queue: mpsc::Sender<Entry>,
+    queue: mpsc::Sender<WriterEntry>,
     lost: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
-enum Entry {
+enum WriterEntry {
     Line { record: String, keep: LineRetention, written: Option<oneshot::Sender<io::Result<()>>> },
     Close { closed: oneshot::Sender<()> },
 }
@@ -47,8 +47,13 @@ impl AuditWriter {
         let session = AuditedSession::new();
         let (queue, entries) = mpsc::channel(QUEUE_CAPACITY);
         let lost = Arc::default();
-        let work =
-            Work { file, evidence, session: session.clone(), lost: Arc::clone(&lost), is_failing: false };
+        let work = AuditThread {
+            file,
+            evidence,
+            session: session.clone(),
+            lost: Arc::clone(&lost),
+            is_failing: false,
+        };
         std::thread::Builder::new().name("audit".to_owned()).spawn(move || work.run(entries))?;
         let writer = Self { session, queue, lost };
         writer.note(begin, LineRetention::Traffic);
@@ -69,7 +74,7 @@ impl AuditWriter {
         let (sender, written) = oneshot::channel();
         let recorded = async {
             self.queue
-                .send(Entry::Line { record, keep, written: Some(sender) })
+                .send(WriterEntry::Line { record, keep, written: Some(sender) })
                 .await
                 .map_err(|_| closed())?;
             written.await.map_err(|_| closed())?
@@ -79,10 +84,9 @@ impl AuditWriter {
 
     /// Queues an event. Events that cannot be queued or written are counted, and the count is logged.
     pub(super) fn note(&self, event: &AuditEvent, keep: LineRetention) {
-        let queued = self
-            .session
-            .record(event)
-            .is_ok_and(|record| self.queue.try_send(Entry::Line { record, keep, written: None }).is_ok());
+        let queued = self.session.record(event).is_ok_and(|record| {
+            self.queue.try_send(WriterEntry::Line { record, keep, written: None }).is_ok()
+        });
         if !queued && self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::error!("the audit log cannot keep up, or is closed; events are lost");
         }
@@ -93,7 +97,7 @@ impl AuditWriter {
         let (sender, closed) = oneshot::channel();
         let closing = async {
             // If the thread has ended already, all is written.
-            if self.queue.send(Entry::Close { closed: sender }).await.is_ok() {
+            if self.queue.send(WriterEntry::Close { closed: sender }).await.is_ok() {
                 closed.await.ok();
             }
         };
@@ -108,7 +112,7 @@ fn closed() -> io::Error {
 }
 
 /// The state of the thread.
-struct Work {
+struct AuditThread {
     file: LogFile,
     evidence: LogFile,
     session: AuditedSession,
@@ -116,18 +120,18 @@ struct Work {
     is_failing: bool,
 }
 
-impl Work {
-    fn run(mut self, mut entries: mpsc::Receiver<Entry>) {
+impl AuditThread {
+    fn run(mut self, mut entries: mpsc::Receiver<WriterEntry>) {
         while let Some(entry) = entries.blocking_recv() {
             match entry {
-                Entry::Line { record, keep, written } => {
+                WriterEntry::Line { record, keep, written } => {
                     let appended = self.append(&record, keep);
                     if let Some(written) = written {
                         // The sender may have given up.
                         written.send(appended).ok();
                     }
                 }
-                Entry::Close { closed } => {
+                WriterEntry::Close { closed } => {
                     self.end();
                     // The caller of `close` may have given up.
                     closed.send(()).ok();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Why an action may not run, as a text for the author of the code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Denied {
+pub(crate) enum DenialReason {
     /// The policy denies it.
     #[error("`{call}` is denied by the approval policy{}", rule.as_deref().map(|rule| format!(": {rule}")).unwrap_or_default())]
     Policy {

@@ -5,21 +5,21 @@ mod denied;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::denied::Denied;
-use crate::approval::grant::{GivenGrant, Used};
-use crate::approval::question::{Answer, AnswerVia};
+pub(crate) use self::denied::DenialReason;
+use crate::approval::grant::{GivenGrant, UsedGrant};
+use crate::approval::question::{AnswerVia, UserAnswer};
 
 /// A decision and how it came about.
 #[derive(Debug)]
 pub(super) struct Decision {
     /// Why the action may not run, if it may not.
-    pub(super) outcome: Result<(), Denied>,
+    pub(super) outcome: Result<(), DenialReason>,
     /// The deciding party.
     pub(super) by: DecidedBy,
     /// The time that the decision took.
     pub(super) waited: Duration,
     /// Whether users were asked.
-    pub(super) consulted: Consulted,
+    pub(super) consulted: AskedUsers,
 }
 
 /// The party that has chosen an action.
@@ -29,11 +29,13 @@ pub(crate) enum ChosenBy {
     Trusted,
     /// Maybe code in the sandbox, for the host to do: that the policy allows everything by default is not enough.
     Code,
+    /// A model whose client confines its own commands, for the host to do outside of that sandbox. It is not enough either.
+    Confined,
 }
 
 /// Whether users were asked about an action, who may not have answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Consulted {
+pub(super) enum AskedUsers {
     /// It was decided without a question.
     Nobody,
     /// By which face for people; `None` by the session's own.
@@ -46,13 +48,13 @@ pub(super) enum DecidedBy {
     /// The policy: a rule in words, or its default.
     Policy(Option<Arc<str>>),
     /// A user's answer to this request.
-    Answer(Answer),
+    Answer(UserAnswer),
     /// A standing answer.
-    Standing(Answer),
+    Standing(UserAnswer),
     /// A user's answer, which gave this grant.
     Granted(GivenGrant),
     /// A grant that was given earlier.
-    Grant(Used),
+    Grant(UsedGrant),
     /// The caller agreed to everything beforehand.
     Consent,
     /// Nobody answered in time.
@@ -68,11 +70,11 @@ impl DecidedBy {
             Self::Policy(None) => "policy",
             Self::Policy(Some(_)) => "rule",
             Self::Answer(answer) | Self::Standing(answer) => match answer {
-                Answer::Once => "once",
-                Answer::Session => "session",
-                Answer::Always => "always",
-                Answer::Grant => "grant",
-                Answer::No => "no",
+                UserAnswer::Once => "once",
+                UserAnswer::Session => "session",
+                UserAnswer::Always => "always",
+                UserAnswer::Grant => "grant",
+                UserAnswer::No => "no",
             },
             Self::Granted(_) | Self::Grant(_) => "grant",
             Self::Consent => "consent",

@@ -7,15 +7,16 @@ use tokio::sync::watch;
 
 use super::Gate;
 use crate::approval::action::Action;
-use crate::approval::decision::{DecidedBy, Denied};
-use crate::approval::grant::{GivenGrant, Granting};
+use crate::approval::decision::{DecidedBy, DenialReason};
+use crate::approval::grant::{GivenGrant, GrantEffect};
 use crate::approval::provenance::Label;
-use crate::approval::question::Answer;
+use crate::approval::question::UserAnswer;
 
 impl Gate {
     /// Off the runtime's threads, since it may read a file.
-    pub(super) async fn earlier_answer(&self, action: &Arc<Action>) -> Option<Answer> {
-        let (standing, action) = (Arc::clone(&self.standing), Arc::clone(action));
+    pub(super) async fn earlier_answer(&self, action: &Arc<Action>) -> Option<UserAnswer> {
+        let standing = Arc::clone(&self.standing);
+        let action = Arc::clone(action);
         let found = tokio::task::spawn_blocking(move || standing.find(&action)).await;
         found.unwrap_or_else(|error| {
             tracing::error!(%error, "looking for an earlier answer has failed, so it is asked again");
@@ -28,7 +29,8 @@ impl Gate {
         if action.changes.is_none() {
             return Arc::clone(action);
         }
-        let (standing, asked) = (Arc::clone(&self.standing), Arc::clone(action));
+        let standing = Arc::clone(&self.standing);
+        let asked = Arc::clone(action);
         match tokio::task::spawn_blocking(move || standing.had_earlier(&asked)).await {
             Ok(false) => Arc::new(Action { changes: None, ..Action::clone(action) }),
             Ok(true) | Err(_) => Arc::clone(action),
@@ -39,25 +41,32 @@ impl Gate {
     pub(super) async fn keep(
         &self,
         action: &Arc<Action>,
-        answer: Answer,
+        answer: UserAnswer,
         label: Option<Label>,
-    ) -> (Result<(), Denied>, DecidedBy) {
-        if matches!(answer, Answer::No | Answer::Grant) {
-            return (Err(Denied::Rejected { call: action.name() }), DecidedBy::Answer(Answer::No));
+    ) -> (Result<(), DenialReason>, DecidedBy) {
+        if matches!(answer, UserAnswer::No | UserAnswer::Grant) {
+            return (Err(DenialReason::Rejected { call: action.name() }), DecidedBy::Answer(UserAnswer::No));
         }
         let kept = self.remember(action, answer, label).await;
-        let not_saved = |error: io::Error| Denied::NotSaved { call: action.name(), why: error.to_string() };
+        let not_saved =
+            |error: io::Error| DenialReason::NotSaved { call: action.name(), why: error.to_string() };
         (kept.map_err(not_saved), DecidedBy::Answer(answer))
     }
 
     /// Remembers an answer that holds for more than this action, and the label that it gives to a server. Off the runtime's
     /// threads, since it may wait for another process and write a file.
-    async fn remember(&self, action: &Arc<Action>, answer: Answer, label: Option<Label>) -> io::Result<()> {
+    async fn remember(
+        &self,
+        action: &Arc<Action>,
+        answer: UserAnswer,
+        label: Option<Label>,
+    ) -> io::Result<()> {
         let labelled = label.and_then(|label| Some((action.registers()?.to_owned(), label)));
-        if answer == Answer::Once && labelled.is_none() {
+        if answer == UserAnswer::Once && labelled.is_none() {
             return Ok(());
         }
-        let (standing, action) = (Arc::clone(&self.standing), Arc::clone(action));
+        let standing = Arc::clone(&self.standing);
+        let action = Arc::clone(action);
         let given = labelled.clone();
         tokio::task::spawn_blocking(move || {
             if let Some((server, label)) = given {
@@ -77,16 +86,16 @@ impl Gate {
     /// Decides by an answer about `action` that gives a grant or uses one; it was asked about in `cell`.
     pub(super) fn grant(
         &self,
-        granting: Granting,
+        granting: GrantEffect,
         action: &Arc<Action>,
         cell: u64,
-    ) -> (Result<(), Denied>, DecidedBy) {
+    ) -> (Result<(), DenialReason>, DecidedBy) {
         match granting {
-            Granting::Used(used) => (Ok(()), DecidedBy::Grant(used)),
-            Granting::New(grant) => match self.grants.give(*grant, action, cell) {
+            GrantEffect::Used(used) => (Ok(()), DecidedBy::Grant(used)),
+            GrantEffect::New(grant) => match self.grants.give(*grant, action, cell) {
                 Ok(given) => (Ok(()), DecidedBy::Granted(given)),
                 Err(_outside) => {
-                    (Err(Denied::Rejected { call: action.name() }), DecidedBy::Answer(Answer::No))
+                    (Err(DenialReason::Rejected { call: action.name() }), DecidedBy::Answer(UserAnswer::No))
                 }
             },
         }
@@ -120,12 +129,12 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::approval::audit::{Audit, Face, LogSettings};
+    use crate::approval::audit::{Audit, LogSettings, SessionFace};
     use crate::approval::grant::Grant;
     use crate::approval::grant::tests::action;
-    use crate::approval::policy::{Effect, Policy};
+    use crate::approval::policy::{ApprovalEffect, ApprovalPolicy};
     use crate::approval::question::{ApprovalQueue, ApprovalRequest, Approver};
-    use crate::approval::standing::Standing;
+    use crate::approval::standing::StandingAnswers;
     use crate::approval::{AuditContents, GrantPattern};
 
     /// A gate in a cell, and the requests of its user.
@@ -136,8 +145,8 @@ mod tests {
     }
 
     impl Cell {
-        fn new(policy: Policy, audit: Audit) -> Self {
-            let gate = Gate::new(policy, Standing::default(), Duration::from_secs(60), audit);
+        fn new(policy: ApprovalPolicy, audit: Audit) -> Self {
+            let gate = Gate::new(policy, StandingAnswers::default(), Duration::from_secs(60), audit);
             let (queue, requests) = ApprovalQueue::new();
             let cell = Self { gate: Arc::new(gate), queue, requests };
             cell.begin();
@@ -145,7 +154,7 @@ mod tests {
         }
 
         fn asking() -> Self {
-            Self::new(Policy::always(Effect::Ask), Audit::off())
+            Self::new(ApprovalPolicy::always(ApprovalEffect::Ask), Audit::off())
         }
 
         fn begin(&self) {
@@ -154,11 +163,15 @@ mod tests {
         }
 
         /// Decides about a call; a question is answered by `answer`.
-        async fn send(&mut self, to: &str, answer: impl FnOnce(ApprovalRequest)) -> Result<(), Denied> {
+        async fn send(&mut self, to: &str, answer: impl FnOnce(ApprovalRequest)) -> Result<(), DenialReason> {
             self.call(send(to), answer).await
         }
 
-        async fn call(&mut self, action: Action, answer: impl FnOnce(ApprovalRequest)) -> Result<(), Denied> {
+        async fn call(
+            &mut self,
+            action: Action,
+            answer: impl FnOnce(ApprovalRequest),
+        ) -> Result<(), DenialReason> {
             let gate = Arc::clone(&self.gate);
             let mut deciding = std::pin::pin!(gate.decide_for_code(action));
             let decided = tokio::select! {
@@ -245,7 +258,7 @@ mod tests {
             assert!(request.grant(grant).unwrap_err().to_string().contains("to='x@a.org' is not"));
         };
         let denied = cell.send("x@a.org", grant_of_another).await.unwrap_err();
-        assert!(matches!(denied, Denied::Rejected { .. }));
+        assert!(matches!(denied, DenialReason::Rejected { .. }));
         let no_pattern = |request: ApprovalRequest| {
             let grant = Grant::of(&request, 5).argument("to", GrantPattern::Domain("org".to_owned()));
             assert!(request.grant(grant).unwrap_err().to_string().contains("pattern of to is none"));
@@ -253,7 +266,7 @@ mod tests {
         cell.send("x@a.org", no_pattern).await.unwrap_err();
         assert!(cell.gate.grants().is_empty());
         // As at prompts, if nothing is proposed.
-        cell.send("x@a.org", |request| assert!(request.answer(Answer::Grant))).await.unwrap_err();
+        cell.send("x@a.org", |request| assert!(request.answer(UserAnswer::Grant))).await.unwrap_err();
     }
 
     #[tokio::test(start_paused = true)]
@@ -281,11 +294,11 @@ mod tests {
     async fn a_denial_of_the_policy_always_wins() {
         let policy =
             "[[rule]]\narguments = [{ pointer = '/to', one_of = ['secret@a.org'] }]\neffect = 'deny'";
-        let mut cell = Cell::new(Policy::parse(policy).unwrap(), Audit::off());
+        let mut cell = Cell::new(ApprovalPolicy::parse(policy).unwrap(), Audit::off());
         cell.send("x@a.org", |request| drop(request_grant(request, 9))).await.unwrap();
         cell.send("y@a.org", unasked).await.unwrap();
         let denied = cell.send("secret@a.org", unasked).await.unwrap_err();
-        assert!(matches!(denied, Denied::Policy { .. }));
+        assert!(matches!(denied, DenialReason::Policy { .. }));
         assert_eq!(cell.gate.grants()[0].left, 7);
     }
 
@@ -358,7 +371,7 @@ mod tests {
     #[tokio::test]
     async fn a_withdrawn_call_does_not_give_its_count_back() {
         let directory = tempfile::tempdir().unwrap();
-        let mut cell = Cell::new(Policy::always(Effect::Ask), log(directory.path()));
+        let mut cell = Cell::new(ApprovalPolicy::always(ApprovalEffect::Ask), log(directory.path()));
         cell.send("x@a.org", |request| drop(request_grant(request, 3))).await.unwrap();
         // It has used the grant, and waits for its record.
         let mut deciding = Box::pin(cell.gate.decide_for_code(send("y@a.org")));
@@ -376,10 +389,10 @@ mod tests {
     async fn a_grant_that_cannot_be_recorded_does_not_hold() {
         let directory = tempfile::tempdir().unwrap();
         let audit = log(directory.path());
-        let mut cell = Cell::new(Policy::always(Effect::Ask), audit.clone());
+        let mut cell = Cell::new(ApprovalPolicy::always(ApprovalEffect::Ask), audit.clone());
         audit.close().await;
         let denied = cell.send("x@a.org", |request| assert_eq!(request_grant(request, 3), Ok(true))).await;
-        assert!(matches!(denied, Err(Denied::Unrecorded { .. })), "{denied:?}");
+        assert!(matches!(denied, Err(DenialReason::Unrecorded { .. })), "{denied:?}");
         assert!(cell.gate.grants().is_empty());
         cell.send("x@a.org", reject).await.unwrap_err();
     }
@@ -388,7 +401,7 @@ mod tests {
     async fn a_grant_and_its_uses_are_recorded() {
         let directory = tempfile::tempdir().unwrap();
         let audit = log(directory.path());
-        let mut cell = Cell::new(Policy::always(Effect::Ask), audit.clone());
+        let mut cell = Cell::new(ApprovalPolicy::always(ApprovalEffect::Ask), audit.clone());
         cell.send("x@a.org", |request| assert_eq!(request_grant(request, 3), Ok(true))).await.unwrap();
         cell.send("y@a.org", unasked).await.unwrap();
         assert!(cell.gate.revoke_grant(1) && !cell.gate.revoke_grant(1));
@@ -427,7 +440,7 @@ mod tests {
             max_bytes: 1024 * 1024,
             kept_files: 1,
             workspace: directory.join("workspace"),
-            face: Face::RustLibrary,
+            face: SessionFace::RustLibrary,
         };
         Audit::open(settings, crate::ground::env::Variables::default().redactor().clone()).unwrap()
     }

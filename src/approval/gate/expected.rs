@@ -3,18 +3,18 @@
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-use crate::approval::provenance::{Memory, Reading};
+use crate::approval::provenance::{AwaitedSource, ProvenanceMemory};
 
 /// The coming result of a server. Code gets it once it is entered.
 #[derive(Debug)]
-pub(crate) struct Expected {
-    memory: Arc<Memory>,
-    pub(super) reading: Reading,
+pub(crate) struct ExpectedResult {
+    memory: Arc<ProvenanceMemory>,
+    pub(super) reading: AwaitedSource,
 }
 
-impl Expected {
+impl ExpectedResult {
     /// The result of a call whose server has its label from now on.
-    pub(super) fn begin(memory: Arc<Memory>, server: &str, tool: &str) -> Self {
+    pub(super) fn begin(memory: Arc<ProvenanceMemory>, server: &str, tool: &str) -> Self {
         let reading = memory.begin(server, tool);
         Self { memory, reading }
     }

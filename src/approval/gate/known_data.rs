@@ -1,15 +1,20 @@
 //! The gate's knowledge of the data that calls would send, since it has seen what earlier ones returned.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use super::Gate;
-use super::expected::Expected;
+use parking_lot::Mutex;
+
+use super::expected::ExpectedResult;
 use super::permit::Permit;
+use super::{Gate, NO_CELL};
 use crate::approval::action::Action;
+use crate::approval::audit::Audit;
 use crate::approval::decision::ChosenBy;
-use crate::approval::policy::Effect;
-use crate::approval::provenance::{Label, Memory, Provenance};
+use crate::approval::policy::ApprovalEffect;
+use crate::approval::provenance::{Label, Provenance, ProvenanceMemory};
+use crate::approval::question::Approver;
+use crate::ground::telemetry::Context;
 
 /// From this size on arguments and results are looked at by a thread of their own, in bytes.
 const APART_BYTES: usize = 64 * 1024;
@@ -45,7 +50,7 @@ impl Gate {
                 }
                 Arc::make_mut(&mut action).known = Some(Arc::new(known));
                 if let Some(label) = memory.label_of(&action.server_name)
-                    && self.judgement(&action, ChosenBy::Trusted).effect != Effect::Deny
+                    && self.judgement(&action, ChosenBy::Trusted).effect != ApprovalEffect::Deny
                 {
                     earlier.entry(label).or_default().insert(action.server_name.clone());
                 }
@@ -72,9 +77,9 @@ impl Gate {
     ///
     /// The label of the server holds from now on, which is before it gets the call: a tool may leave what it has read in a
     /// file, and code need not wait for its answer.
-    pub(super) fn expects(&self, action: &Action) -> Option<Expected> {
+    pub(super) fn expects(&self, action: &Action) -> Option<ExpectedResult> {
         let memory = self.memory().map(Arc::clone)?;
-        Some(Expected::begin(memory, &action.server_name, &action.tool_name))
+        Some(ExpectedResult::begin(memory, &action.server_name, &action.tool_name))
     }
 
     /// Shares its record with `other`: they are for the same client, and the model passes on what it sees.
@@ -86,13 +91,32 @@ impl Gate {
         }
         self
     }
+
+    /// A gate for a branch of the session that this one is for, which records in `audit`. It decides by the same policy and
+    /// the same answers: a grant counts for both together, and what one of them reads, both have read.
+    pub(crate) fn for_branch(&self, audit: Audit) -> Self {
+        Self {
+            policy: self.policy.clone(),
+            standing: Arc::clone(&self.standing),
+            grants: Arc::new(self.grants.for_branch()),
+            timeout: self.timeout,
+            audit,
+            memory: self.memory.clone(),
+            in_flight: Arc::clone(&self.in_flight),
+            current: Mutex::new((Approver::Nobody(NO_CELL), Context::default())),
+            watcher: OnceLock::new(),
+            calls: OnceLock::new(),
+            effects: OnceLock::new(),
+        }
+    }
 }
 
-async fn known_of(memory: &Arc<Memory>, action: &Arc<Action>) -> Provenance {
+async fn known_of(memory: &Arc<ProvenanceMemory>, action: &Arc<Action>) -> Provenance {
     if weight(action) < APART_BYTES {
         return memory.known_of(&action.tool_name, &action.tool_args);
     }
-    let (memory, action) = (Arc::clone(memory), Arc::clone(action));
+    let memory = Arc::clone(memory);
+    let action = Arc::clone(action);
     let looking = tokio::task::spawn_blocking(move || memory.known_of(&action.tool_name, &action.tool_args));
     // As if it had panicked here: a rule must not be passed by because nobody could look.
     looking.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
@@ -121,9 +145,9 @@ mod tests {
     use super::*;
     use crate::approval::action::Target;
     use crate::approval::audit::Audit;
-    use crate::approval::policy::Policy;
+    use crate::approval::policy::ApprovalPolicy;
     use crate::approval::question::Approver;
-    use crate::approval::standing::Standing;
+    use crate::approval::standing::StandingAnswers;
 
     const POLICY: &str = "
         default = 'allow'
@@ -144,7 +168,12 @@ mod tests {
          the price that both of them agreed on";
 
     fn gate() -> Gate {
-        Gate::new(Policy::parse(POLICY).unwrap(), Standing::default(), Duration::from_secs(60), Audit::off())
+        Gate::new(
+            ApprovalPolicy::parse(POLICY).unwrap(),
+            StandingAnswers::default(),
+            Duration::from_secs(60),
+            Audit::off(),
+        )
     }
 
     fn action(server: &str, tool: &str, text: &str, target: Target) -> Action {
@@ -196,10 +225,10 @@ mod tests {
             gate.set_approver(Approver::User(queue));
         };
         denied(&gate);
-        let words = gate.elicit(asks(), false).await.unwrap_err().to_string();
+        let words = gate.elicit(asks()).await.unwrap_err().to_string();
         assert!(!words.contains("policy"), "{words}");
         returns(&gate, "web", "x").await;
-        let words = gate.elicit(asks(), false).await.unwrap_err().to_string();
+        let words = gate.elicit(asks()).await.unwrap_err().to_string();
         assert!(words.contains("read from strangers"), "{words}");
     }
 
@@ -210,7 +239,7 @@ mod tests {
         gate.set_approver(Approver::User(queue));
         let asks = action("notes", "elicitation/create", "Which colour?", Target::Host);
         let asking = Arc::clone(&gate);
-        let asked = tokio::spawn(async move { asking.elicit(asks, false).await });
+        let asked = tokio::spawn(async move { asking.elicit(asks).await });
         let request = requests.recv().await.unwrap();
         returns(&gate, "web", "x").await;
         assert!(request.accept_with(Map::from_iter([("colour".to_owned(), json!("blue"))])));

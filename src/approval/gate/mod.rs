@@ -16,44 +16,49 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-pub(crate) use self::attempt::{Attempt, CheckedCall};
-pub(crate) use self::expected::Expected;
+pub(crate) use self::attempt::{CallAttempt, CheckedCall};
+pub(crate) use self::expected::ExpectedResult;
 pub(crate) use self::permit::Permit;
 pub(crate) use self::user::OnPage;
-use crate::approval::action::{Action, Batch, CallsInFlight, InBatch};
-use crate::approval::audit::{Audit, Calls, OpenCall, history};
-use crate::approval::decision::{ChosenBy, Consulted, DecidedBy, Decision, Denied};
-use crate::approval::grant::{Granting, Grants};
-use crate::approval::policy::{Effect, Judgement, Policy};
-use crate::approval::provenance::Memory;
+use crate::approval::action::{Action, ApprovalBatch, CallsInFlight, InBatch};
+use crate::approval::audit::{Audit, CallNotes, OpenCall, history};
+use crate::approval::decision::{AskedUsers, ChosenBy, DecidedBy, Decision, DenialReason};
+use crate::approval::grant::{GrantEffect, SessionGrants};
+use crate::approval::policy::{ApprovalEffect, ApprovalPolicy, PolicyJudgement};
+use crate::approval::provenance::ProvenanceMemory;
 use crate::approval::question::{
-    Answer, AnswerVia, ApprovalQueue, ApprovalRequest, Approver, Notice, Noticed, Reply, Response, Watcher,
-    held_for, how,
+    AnswerVia, ApprovalQueue, ApprovalRequest, Approver, NoticedQuestion, QuestionNotice, QuestionWatcher,
+    RequestEnd, UserAnswer, UserReply, held_for, how,
 };
-use crate::approval::standing::Standing;
+use crate::approval::standing::StandingAnswers;
 use crate::ground::telemetry::{self, Context};
 
 /// Decides about all actions of a session, and records each decision before it takes effect.
 pub(crate) struct Gate {
-    policy: Policy,
-    standing: Arc<Standing>,
-    grants: Arc<Grants>,
+    policy: ApprovalPolicy,
+    standing: Arc<StandingAnswers>,
+    grants: Arc<SessionGrants>,
     timeout: Duration,
     audit: Audit,
     /// The record of what the session has read, and others of its client; `None` if nobody needs to know.
-    memory: Option<Arc<Memory>>,
+    memory: Option<Arc<ProvenanceMemory>>,
     /// The calls of sessions with the same record.
     in_flight: Arc<CallsInFlight>,
     /// Decides about the current calls of code in the kernel, whose cell has this context.
     current: Mutex<(Approver, Context)>,
     /// Is notified of the questions that users are asked.
-    watcher: OnceLock<Watcher>,
+    watcher: OnceLock<QuestionWatcher>,
     /// Notes the calls of code, for a notebook.
-    calls: OnceLock<Arc<Calls>>,
+    calls: OnceLock<Arc<CallNotes>>,
+    /// Is notified of actions that run and may change something.
+    effects: OnceLock<EffectWatcher>,
 }
 
+/// Is called with each action that may change something, before it runs.
+pub(crate) type EffectWatcher = Box<dyn Fn(&Action) + Send + Sync>;
+
 /// Whether an action may run, and who has decided that.
-type Ruling = (Result<(), Denied>, DecidedBy);
+type Ruling = (Result<(), DenialReason>, DecidedBy);
 
 /// The reason if code calls a tool while no cell runs, for instance a thread of an earlier cell.
 const NO_CELL: &str = "no cell is running";
@@ -61,10 +66,16 @@ const NO_CELL: &str = "no cell is running";
 impl Gate {
     /// Decides by `policy`; approval requests must be answered within `timeout`. Decisions are recorded in
     /// `audit`.
-    pub(crate) fn new(policy: Policy, standing: Standing, timeout: Duration, audit: Audit) -> Self {
-        let (current, grants) = (Mutex::new((Approver::Nobody(NO_CELL), Context::default())), Arc::default());
+    pub(crate) fn new(
+        policy: ApprovalPolicy,
+        standing: StandingAnswers,
+        timeout: Duration,
+        audit: Audit,
+    ) -> Self {
+        let current = Mutex::new((Approver::Nobody(NO_CELL), Context::default()));
+        let grants = Arc::default();
         let labels = || policy.labels().clone().or(standing.labels());
-        let memory = (!policy.is_open()).then(|| Arc::new(Memory::new(labels())));
+        let memory = (!policy.is_open()).then(|| Arc::new(ProvenanceMemory::new(labels())));
         Self {
             policy,
             standing: Arc::new(standing),
@@ -76,11 +87,12 @@ impl Gate {
             current,
             watcher: OnceLock::new(),
             calls: OnceLock::new(),
+            effects: OnceLock::new(),
         }
     }
 
     /// The record of what the session has read, if somebody needs to know.
-    pub(crate) fn memory(&self) -> Option<&Arc<Memory>> {
+    pub(crate) fn memory(&self) -> Option<&Arc<ProvenanceMemory>> {
         self.memory.as_ref()
     }
 
@@ -90,14 +102,21 @@ impl Gate {
     }
 
     /// Notes the calls of code from now on. A gate has one such list at most.
-    pub(crate) fn keep_calls(&self, calls: Arc<Calls>) {
+    pub(crate) fn keep_calls(&self, calls: Arc<CallNotes>) {
         if self.calls.set(calls).is_err() {
             tracing::debug!("the calls of the session are noted already");
         }
     }
 
+    /// Notifies `watcher` from now on of actions that run and may change something. A gate has one at most.
+    pub(crate) fn watch_effects(&self, watcher: EffectWatcher) {
+        if self.effects.set(watcher).is_err() {
+            tracing::error!("the effects of a gate's actions are watched twice");
+        }
+    }
+
     /// Notifies `watcher` from now on of the questions that users are asked. A gate has one at most.
-    pub(crate) fn watch(&self, watcher: Watcher) {
+    pub(crate) fn watch(&self, watcher: QuestionWatcher) {
         if self.watcher.set(watcher).is_err() {
             tracing::error!("a gate is watched twice");
         }
@@ -133,7 +152,7 @@ impl Gate {
     ///
     /// # Errors
     /// As for [`decide`](Self::decide).
-    pub(crate) async fn decide_for_code(&self, action: Action) -> Result<(Permit, OpenCall), Denied> {
+    pub(crate) async fn decide_for_code(&self, action: Action) -> Result<(Permit, OpenCall), DenialReason> {
         let (approver, context) = self.current();
         context.around(self.decide(action, &approver)).await
     }
@@ -143,9 +162,9 @@ impl Gate {
         &self,
         title: &str,
         actions: Vec<Action>,
-    ) -> Vec<Result<(Permit, OpenCall), Denied>> {
+    ) -> Vec<Result<(Permit, OpenCall), DenialReason>> {
         let (approver, context) = self.current();
-        context.around(self.decide_together(title, actions, &approver)).await
+        context.around(self.decide_together(title, actions, &approver, ChosenBy::Trusted)).await
     }
 
     /// Decides about several actions, side by side. Each is decided about and recorded as any other.
@@ -154,13 +173,14 @@ impl Gate {
         title: &str,
         actions: Vec<Action>,
         approver: &Approver,
-    ) -> Vec<Result<(Permit, OpenCall), Denied>> {
-        let places: Vec<InBatch> = Batch::places(title, actions.len()).collect();
+        chosen_by: ChosenBy,
+    ) -> Vec<Result<(Permit, OpenCall), DenialReason>> {
+        let places: Vec<InBatch> = ApprovalBatch::places(title, actions.len()).collect();
         let in_batch = |(action, place): (Action, &InBatch)| Action { batch: Some(place.clone()), ..action };
         let actions =
             self.with_known_in_order(actions.into_iter().zip(&places).map(in_batch).collect()).await;
         let deciding = places.into_iter().zip(actions).map(|(place, action)| async move {
-            let decided = self.decide_known(action, approver, ChosenBy::Trusted).await;
+            let decided = self.decide_known(action, approver, chosen_by).await;
             place.arrive();
             decided
         });
@@ -178,7 +198,7 @@ impl Gate {
         &self,
         action: Action,
         approver: &Approver,
-    ) -> Result<(Permit, OpenCall), Denied> {
+    ) -> Result<(Permit, OpenCall), DenialReason> {
         self.decide_about(action, approver, ChosenBy::Trusted).await
     }
 
@@ -191,7 +211,7 @@ impl Gate {
         action: Action,
         approver: &Approver,
         chosen_by: ChosenBy,
-    ) -> Result<(Permit, OpenCall), Denied> {
+    ) -> Result<(Permit, OpenCall), DenialReason> {
         let action = self.with_known(action).await;
         self.decide_known(action, approver, chosen_by).await
     }
@@ -202,7 +222,7 @@ impl Gate {
         action: Arc<Action>,
         approver: &Approver,
         chosen_by: ChosenBy,
-    ) -> Result<(Permit, OpenCall), Denied> {
+    ) -> Result<(Permit, OpenCall), DenialReason> {
         let question = self.audit.question(Arc::clone(&action));
         let shown = telemetry::DecisionSpan::begin(&action.server_name, &action.tool_name, question.call());
         let decision = self.judge(&action, approver, chosen_by).await;
@@ -213,6 +233,10 @@ impl Gate {
             self.announce_unasked(&action, &decision);
         }
         let permitted = permitted?;
+        let is_read_only = action.annotations.is_some_and(|hints| hints.read_only == Some(true));
+        if let Some(watcher) = self.effects.get().filter(|_| !is_read_only) {
+            watcher(&action);
+        }
         // A grant holds for other calls once its answer is recorded.
         if let DecidedBy::Granted(given) = &decision.by {
             self.grants.hold(given.id);
@@ -230,13 +254,16 @@ impl Gate {
     /// Whether the policy alone does not decide about `action`.
     pub(crate) fn asks_about(&self, action: &Action, chosen_by: ChosenBy) -> bool {
         let action = self.with_known_at_once(action.clone());
-        self.judgement(&action, chosen_by).effect == Effect::Ask
+        self.judgement(&action, chosen_by).effect == ApprovalEffect::Ask
     }
 
-    fn judgement(&self, action: &Action, chosen_by: ChosenBy) -> Judgement {
+    fn judgement(&self, action: &Action, chosen_by: ChosenBy) -> PolicyJudgement {
         let mut judgement = self.policy.judge(action);
-        if judgement.effect == Effect::Allow && judgement.rule.is_none() && chosen_by == ChosenBy::Code {
-            judgement.effect = Effect::Ask;
+        if judgement.effect == ApprovalEffect::Allow
+            && judgement.rule.is_none()
+            && chosen_by != ChosenBy::Trusted
+        {
+            judgement.effect = ApprovalEffect::Ask;
         }
         judgement
     }
@@ -244,10 +271,10 @@ impl Gate {
     async fn judge(&self, action: &Arc<Action>, approver: &Approver, chosen_by: ChosenBy) -> Decision {
         let begun = Instant::now();
         let (ruling, consulted) = match self.rule(action, approver, chosen_by).await {
-            ControlFlow::Break(ruling) => (ruling, Consulted::Nobody),
+            ControlFlow::Break(ruling) => (ruling, AskedUsers::Nobody),
             ControlFlow::Continue(queue) => {
                 let (ruling, via) = self.rule_by_users(action, queue).await;
-                (ruling, Consulted::Users(via))
+                (ruling, AskedUsers::Users(via))
             }
         };
         let (outcome, by) = ruling;
@@ -263,12 +290,12 @@ impl Gate {
     ) -> ControlFlow<Ruling, &'a Arc<ApprovalQueue>> {
         let judgement = self.judgement(action, chosen_by);
         match judgement.effect {
-            Effect::Allow => return ControlFlow::Break((Ok(()), DecidedBy::Policy(judgement.rule))),
-            Effect::Deny => {
-                let denied = Denied::Policy { call: action.name(), rule: judgement.rule.clone() };
+            ApprovalEffect::Allow => return ControlFlow::Break((Ok(()), DecidedBy::Policy(judgement.rule))),
+            ApprovalEffect::Deny => {
+                let denied = DenialReason::Policy { call: action.name(), rule: judgement.rule.clone() };
                 return ControlFlow::Break((Err(denied), DecidedBy::Policy(judgement.rule)));
             }
-            Effect::Ask => {}
+            ApprovalEffect::Ask => {}
         }
         if let Some(answer) = self.earlier_answer(action).await {
             return ControlFlow::Break((Ok(()), DecidedBy::Standing(answer)));
@@ -281,12 +308,12 @@ impl Gate {
         }
         let denied = match approver {
             Approver::Consent => return ControlFlow::Break((Ok(()), DecidedBy::Consent)),
-            Approver::Nobody(why) => Denied::Nobody { call: action.name(), why },
+            Approver::Nobody(why) => DenialReason::Nobody { call: action.name(), why },
             Approver::Attached(queue, why) if !queue.is_attended() => {
-                Denied::Nobody { call: action.name(), why }
+                DenialReason::Nobody { call: action.name(), why }
             }
             Approver::User(queue) | Approver::Attached(queue, _) if !queue.can_show(action) => {
-                Denied::TooLong { call: action.name() }
+                DenialReason::TooLong { call: action.name() }
             }
             Approver::User(queue) | Approver::Attached(queue, _) => return ControlFlow::Continue(queue),
         };
@@ -299,21 +326,23 @@ impl Gate {
         action: &Arc<Action>,
         queue: &Arc<ApprovalQueue>,
     ) -> (Ruling, Option<AnswerVia>) {
-        let (action, cell) = (&self.with_due_changes(action).await, self.grants.cell());
-        let Reply { answer, granting, label, via, .. } = match self.announce_and_ask(action, queue).await {
-            Response::Reply(reply) => reply,
-            Response::Dropped => {
-                return ((Err(Denied::Rejected { call: action.name() }), DecidedBy::Nobody), None);
+        let action = &self.with_due_changes(action).await;
+        let cell = self.grants.cell();
+        let UserReply { answer, granting, label, via, .. } = match self.announce_and_ask(action, queue).await
+        {
+            RequestEnd::Reply(reply) => reply,
+            RequestEnd::Dropped => {
+                return ((Err(DenialReason::Rejected { call: action.name() }), DecidedBy::Nobody), None);
             }
-            Response::Expired => {
-                let denied = Denied::Expired { call: action.name(), after: self.timeout };
+            RequestEnd::Expired => {
+                let denied = DenialReason::Expired { call: action.name(), after: self.timeout };
                 return ((Err(denied), DecidedBy::Expiry), queue.via());
             }
         };
         if let Some(granting) = granting {
             return (self.grant(granting, action, cell), via);
         }
-        if answer == Answer::Once {
+        if answer == UserAnswer::Once {
             self.grants.note_permit(action, cell);
         }
         (self.keep(action, answer, label).await, via)
@@ -321,20 +350,20 @@ impl Gate {
 
     /// Notifies those who watch the session of a decision that nobody was asked for.
     fn announce_unasked(&self, action: &Arc<Action>, decision: &Decision) {
-        if let Some(watcher) = self.watcher.get().filter(|_| decision.consulted == Consulted::Nobody) {
-            watcher(Notice::Ruled { action: Arc::clone(action), how: history::in_words(decision) });
+        if let Some(watcher) = self.watcher.get().filter(|_| decision.consulted == AskedUsers::Nobody) {
+            watcher(QuestionNotice::Ruled { action: Arc::clone(action), how: history::in_words(decision) });
         }
     }
 
     /// Asks the users of `queue`, and notifies those who watch the session of the question and its end.
-    async fn announce_and_ask(&self, action: &Arc<Action>, queue: &Arc<ApprovalQueue>) -> Response {
-        let mut noticed = Noticed::begin(self.watcher.get(), action, queue);
+    async fn announce_and_ask(&self, action: &Arc<Action>, queue: &Arc<ApprovalQueue>) -> RequestEnd {
+        let mut noticed = NoticedQuestion::begin(self.watcher.get(), action, queue);
         let response = self.ask(action, queue).await;
         noticed.decided(&response);
         response
     }
 
-    async fn ask(&self, action: &Arc<Action>, queue: &Arc<ApprovalQueue>) -> Response {
+    async fn ask(&self, action: &Arc<Action>, queue: &Arc<ApprovalQueue>) -> RequestEnd {
         let _counted = queue.count();
         let (request, mut waiting) = ApprovalRequest::new(Arc::clone(action), Arc::clone(&self.grants));
         queue.ask_people_too(&request, &mut waiting);
@@ -350,30 +379,30 @@ impl Gate {
                     place.send(request);
                     action.batch.iter().for_each(InBatch::arrive);
                 }
-                Err(_) => return Response::Dropped,
+                Err(_) => return RequestEnd::Dropped,
             },
             () = &mut unattended => return expired(queue),
         }
         let mut handed_out = waiting.handed_out.clone();
         let response = tokio::select! {
             biased;
-            reply = waiting.answer() => reply.map_or(Response::Dropped, Response::Reply),
+            reply = waiting.answer() => reply.map_or(RequestEnd::Dropped, RequestEnd::Reply),
             used = self.grants.claim_unseen(action, handed_out.clone()) => {
-                Response::Reply(Reply::granting(Granting::Used(used)))
+                RequestEnd::Reply(UserReply::granting(GrantEffect::Used(used)))
             }
-            () = held_for(&mut handed_out, self.timeout) => Response::Expired,
-            () = &mut unattended => Response::Expired,
+            () = held_for(&mut handed_out, self.timeout) => RequestEnd::Expired,
+            () = &mut unattended => RequestEnd::Expired,
         };
         waiting.decided(how(&response));
         match response {
             // An answer that was accepted at the last moment counts: its sender got a confirmation.
-            Response::Expired => waiting.close().map_or_else(|| expired(queue), Response::Reply),
+            RequestEnd::Expired => waiting.close().map_or_else(|| expired(queue), RequestEnd::Reply),
             response => response,
         }
     }
 }
 
-fn expired(queue: &ApprovalQueue) -> Response {
+fn expired(queue: &ApprovalQueue) -> RequestEnd {
     queue.expired.fetch_add(1, Ordering::Relaxed);
-    Response::Expired
+    RequestEnd::Expired
 }

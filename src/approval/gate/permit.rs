@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::expected::Expected;
+use super::expected::ExpectedResult;
 use crate::approval::action::{Action, Target};
-use crate::approval::audit::{OpenCall, Permitted};
-use crate::approval::decision::{ChosenBy, DecidedBy, Decision, Denied};
+use crate::approval::audit::{OpenCall, PermittedAction};
+use crate::approval::decision::{ChosenBy, DecidedBy, Decision, DenialReason};
 use crate::approval::provenance::{Label, Provenance};
-use crate::ground::telemetry::{self, Context, Made};
+use crate::ground::telemetry::{self, Context, MadeDecision};
 
 /// The permission for one action, whose names and arguments cannot be changed. Only the gate makes it, from a recorded decision,
 /// and only the gate makes a call of it: [`Gate::attempt`](super::Gate::attempt) compares once more what was decided about.
@@ -25,7 +25,7 @@ pub(crate) struct Permit {
     pub(super) is_by_policy: bool,
     pub(super) decided: Instant,
     /// The result that its server is about to return, once the call has begun.
-    pub(super) expected: Option<Expected>,
+    pub(super) expected: Option<ExpectedResult>,
     /// Whether its arguments have gone to a call.
     pub(super) is_spent: bool,
     context: Context,
@@ -34,7 +34,7 @@ pub(crate) struct Permit {
 impl Permit {
     /// Permits the action of a recorded decision. Returns the record of its call too.
     pub(super) fn new(
-        permitted: Permitted,
+        permitted: PermittedAction,
         context: Context,
         by: &DecidedBy,
         chosen_by: ChosenBy,
@@ -59,7 +59,7 @@ impl Permit {
     }
 
     /// Takes what the server of a begun call returns to be entered; `None` if nobody needs to know.
-    pub(crate) fn take_expected(&mut self) -> Option<Expected> {
+    pub(crate) fn take_expected(&mut self) -> Option<ExpectedResult> {
         self.expected.take()
     }
 
@@ -99,10 +99,10 @@ pub(super) fn show(shown: telemetry::DecisionSpan, decision: &Decision, action: 
     let current = Context::current();
     let Decision { outcome, by, waited, .. } = decision;
     let denied = outcome.as_ref().err().map(|denied| match denied {
-        Denied::Expired { .. } => "timeout",
+        DenialReason::Expired { .. } => "timeout",
         _ => "denied",
     });
-    let call = shown.made(Made { by: by.word(), waited: *waited, was_asked: by.was_asked(), denied });
+    let call = shown.made(MadeDecision { by: by.word(), waited: *waited, was_asked: by.was_asked(), denied });
     if action.target == Target::Host
         && let Some(call) = &call
     {

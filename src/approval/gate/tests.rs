@@ -12,7 +12,7 @@ fn action(server_name: &str) -> Action {
 }
 
 fn gate(policy: &str) -> Gate {
-    Gate::new(Policy::parse(policy).unwrap(), Standing::default(), TIMEOUT, Audit::off())
+    Gate::new(ApprovalPolicy::parse(policy).unwrap(), StandingAnswers::default(), TIMEOUT, Audit::off())
 }
 
 fn waiting(queue: &ApprovalQueue) -> usize {
@@ -54,13 +54,13 @@ const EXPIRED: &str = "the call of `s.t` was not approved within 60 s";
 #[tokio::test(start_paused = true)]
 async fn an_accepted_call_may_run() {
     let decision = decide(&gate(""), async |request| assert!(request.accept())).await;
-    check(&decision, DecidedBy::Answer(Answer::Once), None);
+    check(&decision, DecidedBy::Answer(UserAnswer::Once), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rejected_call_may_not_run() {
     let decision = decide(&gate(""), async |request| assert!(request.reject())).await;
-    check(&decision, DecidedBy::Answer(Answer::No), REJECTED);
+    check(&decision, DecidedBy::Answer(UserAnswer::No), REJECTED);
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +90,7 @@ async fn the_time_to_answer_begins_when_the_question_is_handed_out() {
         tokio::time::sleep(TIMEOUT - Duration::from_secs(1)).await;
         assert!(request.accept());
     };
-    check(&decide(&gate(""), late).await, DecidedBy::Answer(Answer::Once), None);
+    check(&decide(&gate(""), late).await, DecidedBy::Answer(UserAnswer::Once), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,12 +122,12 @@ async fn a_withdrawn_question_is_closed() {
 async fn an_answer_for_the_session_replaces_the_next_question() {
     let gate = gate("");
     let decision = decide(&gate, async |request| assert!(request.accept_for_session())).await;
-    check(&decision, DecidedBy::Answer(Answer::Session), None);
-    check(&decide_unasked(&gate).await, DecidedBy::Standing(Answer::Session), None);
+    check(&decision, DecidedBy::Answer(UserAnswer::Session), None);
+    check(&decide_unasked(&gate).await, DecidedBy::Standing(UserAnswer::Session), None);
     let nobody = Approver::Nobody("nobody is there");
     check(
         &gate.judge(&Arc::new(action("s")), &nobody, ChosenBy::Trusted).await,
-        DecidedBy::Standing(Answer::Session),
+        DecidedBy::Standing(UserAnswer::Session),
         None,
     );
     assert!(gate.decide(action("other"), &nobody).await.is_err());
@@ -135,18 +135,18 @@ async fn an_answer_for_the_session_replaces_the_next_question() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_for_good_that_cannot_be_saved_does_not_count() {
-    let standing = Standing::new("/nowhere/approvals.json".into());
-    let gate = Gate::new(Policy::always(Effect::Ask), standing, TIMEOUT, Audit::off());
+    let standing = StandingAnswers::new("/nowhere/approvals.json".into());
+    let gate = Gate::new(ApprovalPolicy::always(ApprovalEffect::Ask), standing, TIMEOUT, Audit::off());
     let decision = decide(&gate, async |request| assert!(request.accept_always())).await;
     assert!(
-        matches!(decision.outcome, Err(Denied::NotSaved { why, .. }) if why.contains("/nowhere/approvals.json"))
+        matches!(decision.outcome, Err(DenialReason::NotSaved { why, .. }) if why.contains("/nowhere/approvals.json"))
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_denial_is_never_replaced() {
     let denies = gate("[[rule]]\nname = 'no'\neffect = 'deny'");
-    denies.standing.remember(&action("s"), Answer::Always).unwrap();
+    denies.standing.remember(&action("s"), UserAnswer::Always).unwrap();
     let words = "`s.t` is denied by the approval policy: rule 1 (\"no\")";
     let by = || DecidedBy::Policy(Some("rule 1 (\"no\")".into()));
     check(&decide_unasked(&denies).await, by(), words);
@@ -194,7 +194,7 @@ async fn those_who_watch_are_told_what_was_decided_without_a_question() {
     let ruled = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&ruled);
     gate.watch(Box::new(move |notice| {
-        if let Notice::Ruled { action, how } = notice {
+        if let QuestionNotice::Ruled { action, how } = notice {
             noted.lock().push(format!("{}: {how}", action.server_name));
         }
     }));

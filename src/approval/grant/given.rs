@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::propose::propose;
-use super::{Grant, Life, Outside, can_be_granted};
-use crate::approval::action::{Action, Like};
+use super::{Grant, GrantLife, OutsideGrant, can_be_granted};
+use crate::approval::action::{Action, AlikeActions};
 
 /// The number of grants at a time; the oldest end before there are more.
 const MOST_GRANTS: usize = 64;
@@ -27,10 +27,19 @@ const BEFORE_PROPOSAL: usize = 3;
 /// Of how many grants a question says why the call is outside.
 const EXPLAINED: usize = 3;
 
-/// The grants of a session.
+/// The grants of a session, and of its branches.
 #[derive(Debug, Default)]
-pub(in crate::approval) struct Grants {
-    state: Mutex<State>,
+pub(in crate::approval) struct SessionGrants {
+    /// The number of the session, among those that share the grants.
+    session: u64,
+    cell: Mutex<CellState>,
+    shared: Arc<SharedGrants>,
+}
+
+/// The part that branches share with their origin.
+#[derive(Debug, Default)]
+struct SharedGrants {
+    state: Mutex<GrantTable>,
     /// Changes when a grant begins to hold.
     begun: watch::Sender<u64>,
     /// Changes also when one is used or ends, for those who show them.
@@ -38,20 +47,27 @@ pub(in crate::approval) struct Grants {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CellState {
     /// The current cell, or the time between two of them.
-    cell: u64,
+    number: u64,
+    permitted: VecDeque<(AlikeActions, Arc<Action>)>,
+}
+
+#[derive(Debug, Default)]
+struct GrantTable {
     last_id: u64,
-    given: VecDeque<Given>,
-    permitted: VecDeque<(Like, Arc<Action>)>,
+    last_session: u64,
+    given: VecDeque<HeldGrant>,
 }
 
 #[derive(Debug)]
-struct Given {
+struct HeldGrant {
     id: u64,
+    /// The session in which the user answered: what holds for a cell holds there only.
+    session: u64,
     grant: Arc<Grant>,
     /// The server and the tool as they were when the user answered.
-    like: Like,
+    like: AlikeActions,
     left: u32,
     /// Whether the answer is recorded.
     holds: bool,
@@ -71,34 +87,52 @@ pub struct GivenGrant {
 
 /// A grant that permits a call, and how many calls it allows after that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(in crate::approval) struct Used {
+pub(in crate::approval) struct UsedGrant {
     pub(in crate::approval) id: u64,
     pub(in crate::approval) left: u32,
 }
 
 /// The effect of an answer on grants.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::approval) enum Granting {
+pub(in crate::approval) enum GrantEffect {
     /// It gives one.
     New(Box<Grant>),
     /// A grant that was given meanwhile is the answer.
-    Used(Used),
+    Used(UsedGrant),
 }
 
-impl Grants {
+impl HeldGrant {
+    fn is_for(&self, session: u64) -> bool {
+        self.grant.life == GrantLife::Session || self.session == session
+    }
+}
+
+impl SessionGrants {
+    /// Those of a branch: what one of them uses, both have used.
+    pub(in crate::approval) fn for_branch(&self) -> Self {
+        let mut state = self.shared.state.lock();
+        state.last_session += 1;
+        let session = state.last_session;
+        drop(state);
+        Self { session, cell: Mutex::default(), shared: Arc::clone(&self.shared) }
+    }
+
     /// Begins a cell, or ends it: what holds for a cell ends.
     pub(in crate::approval) fn change_cell(&self) {
-        let mut state = self.state.lock();
-        state.cell += 1;
-        state.permitted.clear();
-        state.given.retain(|given| given.grant.life == Life::Session);
-        drop(state);
+        {
+            let mut cell = self.cell.lock();
+            cell.number += 1;
+            cell.permitted.clear();
+        }
+        let of_cell =
+            |given: &HeldGrant| given.grant.life != GrantLife::Session && given.session == self.session;
+        self.shared.state.lock().given.retain(|given| !of_cell(given));
         self.changed();
     }
 
     /// The current cell.
     pub(in crate::approval) fn cell(&self) -> u64 {
-        self.state.lock().cell
+        self.cell.lock().number
     }
 
     /// Remembers that the user permitted a call of `cell`, once.
@@ -106,12 +140,12 @@ impl Grants {
         if !can_be_granted(action) || !is_small(action) {
             return;
         }
-        let mut state = self.state.lock();
-        if state.cell == cell {
+        let mut state = self.cell.lock();
+        if state.number == cell {
             if state.permitted.len() == REMEMBERED {
                 state.permitted.pop_front();
             }
-            state.permitted.push_back((Like::of(action), Arc::clone(action)));
+            state.permitted.push_back((AlikeActions::of(action), Arc::clone(action)));
         }
     }
 
@@ -120,9 +154,9 @@ impl Grants {
         if !can_be_granted(action) || !is_small(action) {
             return None;
         }
-        let like = Like::of(action);
+        let like = AlikeActions::of(action);
         let permitted: Vec<Arc<Action>> = {
-            let state = self.state.lock();
+            let state = self.cell.lock();
             let alike = state.permitted.iter().filter(|(permitted, _)| *permitted == like);
             alike.map(|(_, action)| Arc::clone(action)).collect()
         };
@@ -142,47 +176,58 @@ impl Grants {
         grant: Grant,
         action: &Action,
         cell: u64,
-    ) -> Result<GivenGrant, Outside> {
+    ) -> Result<GivenGrant, OutsideGrant> {
         grant.check(action)?;
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         state.last_id += 1;
-        let (id, left, grant) = (state.last_id, grant.count() - 1, Arc::new(grant));
+        let id = state.last_id;
+        let left = grant.count() - 1;
+        let grant = Arc::new(grant);
         // A cell that has ended has no more calls.
-        if grant.life == Life::Session || state.cell == cell {
+        if grant.life == GrantLife::Session || self.cell() == cell {
             if state.given.len() == MOST_GRANTS {
                 state.given.pop_front();
             }
-            let (like, kept) = (Like::of(action), Arc::clone(&grant));
-            state.given.push_back(Given { id, grant: kept, like, left, holds: false });
+            let like = AlikeActions::of(action);
+            let kept = Arc::clone(&grant);
+            state.given.push_back(HeldGrant {
+                id,
+                session: self.session,
+                grant: kept,
+                like,
+                left,
+                holds: false,
+            });
         }
         Ok(GivenGrant { id, left, grant })
     }
 
     /// Has a grant hold for other calls.
     pub(in crate::approval) fn hold(&self, id: u64) {
-        if let Some(given) = self.state.lock().given.iter_mut().find(|given| given.id == id) {
+        if let Some(given) = self.shared.state.lock().given.iter_mut().find(|given| given.id == id) {
             given.holds = true;
         }
-        self.begun.send_modify(|count| *count += 1);
+        self.shared.begun.send_modify(|count| *count += 1);
         self.changed();
     }
 
     /// Uses a grant that covers `action`, if there is one. What is used is never given back.
-    pub(in crate::approval) fn claim(&self, action: &Action) -> Option<Used> {
+    pub(in crate::approval) fn claim(&self, action: &Action) -> Option<UsedGrant> {
         if !can_be_granted(action) {
             return None;
         }
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         let mut like = None;
-        let covers = |given: &&mut Given| {
+        let covers = |given: &&mut HeldGrant| {
             given.holds
+                && given.is_for(self.session)
                 && given.left > 0
                 && given.grant.covers(action).is_ok()
-                && given.like == *like.get_or_insert_with(|| Like::of(action))
+                && given.like == *like.get_or_insert_with(|| AlikeActions::of(action))
         };
         let given = state.given.iter_mut().find(covers)?;
         given.left -= 1;
-        let used = Used { id: given.id, left: given.left };
+        let used = UsedGrant { id: given.id, left: given.left };
         drop(state);
         self.changed();
         Some(used)
@@ -193,8 +238,8 @@ impl Grants {
         &self,
         action: &Action,
         handed_out: watch::Receiver<Option<Instant>>,
-    ) -> Used {
-        let mut begun = self.begun.subscribe();
+    ) -> UsedGrant {
+        let mut begun = self.shared.begun.subscribe();
         loop {
             begun.borrow_and_update();
             if handed_out.borrow().is_some() {
@@ -214,9 +259,9 @@ impl Grants {
         if !can_be_granted(action) {
             return None;
         }
-        let state = self.state.lock();
-        let like = Like::of(action);
-        let why = |given: &Given| {
+        let state = self.shared.state.lock();
+        let like = AlikeActions::of(action);
+        let why = |given: &HeldGrant| {
             let id = given.id;
             if given.like != like {
                 return format!(
@@ -228,8 +273,9 @@ impl Grants {
                 Ok(()) => format!("Grant {id} is used up: it was for {}", calls(given.grant.count())),
             }
         };
-        let is_of_tool = |given: &&Given| {
+        let is_of_tool = |given: &&HeldGrant| {
             given.holds
+                && given.is_for(self.session)
                 && (&given.grant.server_name, &given.grant.tool_name)
                     == (&action.server_name, &action.tool_name)
         };
@@ -239,16 +285,19 @@ impl Grants {
 
     /// The grants that hold.
     pub(in crate::approval) fn list(&self) -> Vec<GivenGrant> {
-        let state = self.state.lock();
-        let holding = state.given.iter().filter(|given| given.holds);
-        let given =
-            |given: &Given| GivenGrant { id: given.id, left: given.left, grant: Arc::clone(&given.grant) };
+        let state = self.shared.state.lock();
+        let holding = state.given.iter().filter(|given| given.holds && given.is_for(self.session));
+        let given = |given: &HeldGrant| GivenGrant {
+            id: given.id,
+            left: given.left,
+            grant: Arc::clone(&given.grant),
+        };
         holding.map(given).collect()
     }
 
     /// Ends a grant. Returns whether there was one.
     pub(in crate::approval) fn revoke(&self, id: u64) -> bool {
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         let before = state.given.len();
         state.given.retain(|given| given.id != id);
         let is_revoked = state.given.len() < before;
@@ -259,11 +308,11 @@ impl Grants {
 
     /// Changes when [`list`](Self::list) may have changed.
     pub(in crate::approval) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+        self.shared.changes.subscribe()
     }
 
     fn changed(&self) {
-        self.changes.send_modify(|count| *count += 1);
+        self.shared.changes.send_modify(|count| *count += 1);
     }
 }
 
@@ -288,8 +337,8 @@ mod tests {
         Arc::new(action("send", json!({"number": number})))
     }
 
-    fn given(count: u32) -> Grants {
-        let grants = Grants::default();
+    fn given(count: u32) -> SessionGrants {
+        let grants = SessionGrants::default();
         let grant = grant(json!({"number": {"between": {"min": 1, "max": 100}}}), count);
         let given = grants.give(grant, &send(1), grants.cell()).unwrap();
         assert_eq!((given.id, given.left), (1, count - 1));
@@ -301,10 +350,10 @@ mod tests {
     #[test]
     fn a_grant_is_counted_down() {
         let grants = given(3);
-        assert_eq!(grants.claim(&send(2)), Some(Used { id: 1, left: 1 }));
+        assert_eq!(grants.claim(&send(2)), Some(UsedGrant { id: 1, left: 1 }));
         assert_eq!(grants.claim(&send(101)), None);
         assert_eq!(grants.list()[0].left, 1);
-        assert_eq!(grants.claim(&send(2)), Some(Used { id: 1, left: 0 }));
+        assert_eq!(grants.claim(&send(2)), Some(UsedGrant { id: 1, left: 0 }));
         assert_eq!(grants.claim(&send(2)), None);
         assert_eq!(grants.outside(&send(2)).unwrap(), "Grant 1 is used up: it was for 3 calls");
     }
@@ -328,14 +377,14 @@ mod tests {
         grants.hold(id);
         grants.change_cell();
         assert_eq!(grants.claim(&send(2)), None);
-        assert_eq!(grants.claim(&send(200)), Some(Used { id: 2, left: 3 }));
+        assert_eq!(grants.claim(&send(200)), Some(UsedGrant { id: 2, left: 3 }));
         assert!(grants.revoke(2) && !grants.revoke(2) && grants.list().is_empty());
         assert_eq!(grants.claim(&send(200)), None);
     }
 
     #[test]
     fn an_answer_about_an_earlier_cell_gives_nothing_to_the_next() {
-        let grants = Grants::default();
+        let grants = SessionGrants::default();
         let cell = grants.cell();
         grants.change_cell();
         let given = grants.give(grant(json!({"number": {"equal": 1}}), 5), &send(1), cell).unwrap();
@@ -384,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_grant_is_proposed_after_three_like_permits() {
-        let grants = Grants::default();
+        let grants = SessionGrants::default();
         for number in 1..4 {
             assert_eq!(grants.propose(&send(number)), None);
             grants.note_permit(&send(number), grants.cell());
@@ -400,17 +449,17 @@ mod tests {
 
     #[test]
     fn what_is_large_is_not_remembered() {
-        let grants = Grants::default();
+        let grants = SessionGrants::default();
         let large = Arc::new(action("send", json!({"body": "x ".repeat(10_000)})));
         (0..4).for_each(|_| grants.note_permit(&large, grants.cell()));
-        assert!(grants.state.lock().permitted.is_empty());
+        assert!(grants.cell.lock().permitted.is_empty());
         (0..100).for_each(|_| grants.note_permit(&send(1), grants.cell()));
-        assert_eq!(grants.state.lock().permitted.len(), REMEMBERED);
+        assert_eq!(grants.cell.lock().permitted.len(), REMEMBERED);
     }
 
     #[test]
     fn there_are_so_many_grants_at_a_time() {
-        let grants = Grants::default();
+        let grants = SessionGrants::default();
         for number in 0..100 {
             let one = grant(json!({"number": {"equal": number}}), 5);
             let id = grants.give(one, &send(number), grants.cell()).unwrap().id;
@@ -418,5 +467,23 @@ mod tests {
         }
         assert_eq!(grants.list().len(), MOST_GRANTS);
         assert_eq!((grants.claim(&send(0)), grants.claim(&send(99)).map(|used| used.id)), (None, Some(100)));
+    }
+
+    #[test]
+    fn a_grant_counts_for_a_session_and_its_branch_together() {
+        let of_cell = given(3);
+        assert_eq!(of_cell.for_branch().claim(&send(2)), None, "it is for a cell of the origin");
+        let grant = grant(json!({"number": {"between": {"min": 1, "max": 100}}}), 3);
+        let origin = SessionGrants::default();
+        let grant = Grant { life: GrantLife::Session, ..grant };
+        let given = origin.give(grant, &send(1), origin.cell()).unwrap();
+        origin.hold(given.id);
+        let branch = origin.for_branch();
+        branch.change_cell();
+        assert!(branch.claim(&send(2)).is_some());
+        assert!(origin.claim(&send(3)).is_some());
+        assert_eq!((branch.claim(&send(4)), origin.claim(&send(4))), (None, None));
+        branch.revoke(given.id);
+        assert!(origin.list().is_empty());
     }
 }

@@ -18,8 +18,8 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 pub use self::given::GivenGrant;
-pub(super) use self::given::{Granting, Grants, Used};
-pub use self::pattern::Pattern;
+pub(super) use self::given::{GrantEffect, SessionGrants, UsedGrant};
+pub use self::pattern::GrantPattern;
 use crate::approval::action::{Action, ELICITATION, OURSELVES, Target, as_python};
 
 /// The most calls that a grant may allow: nobody can foresee more.
@@ -55,16 +55,16 @@ const MOST_ARGUMENTS: usize = 200;
 pub struct Grant {
     server_name: String,
     tool_name: String,
-    arguments: BTreeMap<String, Pattern>,
+    arguments: BTreeMap<String, GrantPattern>,
     count: NonZeroU32,
-    life: Life,
+    life: GrantLife,
 }
 
 /// The lifetime of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(clippy::exhaustive_enums, reason = "there are no other ones")]
-pub enum Life {
+pub enum GrantLife {
     /// Until the end of the cell whose call was asked about.
     Cell,
     /// Until the end of the session; resets do not end it.
@@ -74,28 +74,28 @@ pub enum Life {
 /// Why a grant does not cover a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Outside(String);
+pub struct OutsideGrant(String);
 
-impl Outside {
+impl OutsideGrant {
     pub(super) fn of_another_process() -> Self {
         Self("a request of a tool server in another process cannot be answered with a grant".to_owned())
     }
 }
 
 impl Grant {
-    pub(super) fn new(action: &Action, arguments: BTreeMap<String, Pattern>, count: u32) -> Self {
+    pub(super) fn new(action: &Action, arguments: BTreeMap<String, GrantPattern>, count: u32) -> Self {
         Self {
             server_name: action.server_name.clone(),
             tool_name: action.tool_name.clone(),
             arguments,
             count: NonZeroU32::new(count.min(MOST_CALLS)).unwrap_or(NonZeroU32::MIN),
-            life: Life::Cell,
+            life: GrantLife::Cell,
         }
     }
 
     /// Has this argument fit `pattern`.
     #[must_use]
-    pub fn argument(mut self, name: impl Into<String>, pattern: Pattern) -> Self {
+    pub fn argument(mut self, name: impl Into<String>, pattern: GrantPattern) -> Self {
         self.arguments.insert(name.into(), pattern);
         self
     }
@@ -103,7 +103,7 @@ impl Grant {
     /// Has the grant hold until the session ends.
     #[must_use]
     pub fn for_session(self) -> Self {
-        Self { life: Life::Session, ..self }
+        Self { life: GrantLife::Session, ..self }
     }
 
     /// The name under which the MCP server is registered.
@@ -117,7 +117,7 @@ impl Grant {
     }
 
     /// The patterns of the arguments, by their names.
-    pub fn arguments(&self) -> &BTreeMap<String, Pattern> {
+    pub fn arguments(&self) -> &BTreeMap<String, GrantPattern> {
         &self.arguments
     }
 
@@ -127,22 +127,24 @@ impl Grant {
     }
 
     /// Its lifetime.
-    pub fn life(&self) -> Life {
+    pub fn life(&self) -> GrantLife {
         self.life
     }
 
     /// Whether this grant may be given, and covers `action`.
-    pub(super) fn check(&self, action: &Action) -> Result<(), Outside> {
+    pub(super) fn check(&self, action: &Action) -> Result<(), OutsideGrant> {
         if !can_be_granted(action) {
-            return Err(Outside("only calls of tools of MCP servers can be granted".to_owned()));
+            return Err(OutsideGrant("only calls of tools of MCP servers can be granted".to_owned()));
         }
         if self.count.get() > MOST_CALLS || self.arguments.len() > MOST_ARGUMENTS {
-            return Err(Outside("the grant is for too many calls, or has too many arguments".to_owned()));
+            return Err(OutsideGrant(
+                "the grant is for too many calls, or has too many arguments".to_owned(),
+            ));
         }
-        let fault = |(name, pattern): (&String, &Pattern)| {
-            pattern
-                .fault()
-                .map(|fault| Outside(format!("the pattern of {} is none: {fault}", as_python::name(name))))
+        let fault = |(name, pattern): (&String, &GrantPattern)| {
+            pattern.fault().map(|fault| {
+                OutsideGrant(format!("the pattern of {} is none: {fault}", as_python::name(name)))
+            })
         };
         match self.arguments.iter().find_map(fault) {
             Some(fault) => Err(fault),
@@ -151,23 +153,27 @@ impl Grant {
     }
 
     /// Whether this covers `action`, of whose server and tool only the names are compared.
-    fn covers(&self, action: &Action) -> Result<(), Outside> {
+    fn covers(&self, action: &Action) -> Result<(), OutsideGrant> {
         if (&self.server_name, &self.tool_name) != (&action.server_name, &action.tool_name) {
-            return Err(Outside("it is for another tool".to_owned()));
+            return Err(OutsideGrant("it is for another tool".to_owned()));
         }
         for (name, value) in &action.tool_args {
             match self.arguments.get(name) {
-                None => return Err(Outside(format!("the argument {} is not in it", as_python::name(name)))),
+                None => {
+                    return Err(OutsideGrant(format!("the argument {} is not in it", as_python::name(name))));
+                }
                 Some(pattern) if !pattern.covers(value) => {
-                    let (name, value) =
-                        (as_python::name(name), as_python::value(value, SHOWN_CHARS, SHOWN_VALUE_CHARS));
-                    return Err(Outside(format!("{name}={value} is not {}", pattern.words())));
+                    let name = as_python::name(name);
+                    let value = as_python::value(value, SHOWN_CHARS, SHOWN_VALUE_CHARS);
+                    return Err(OutsideGrant(format!("{name}={value} is not {}", pattern.words())));
                 }
                 Some(_) => {}
             }
         }
         match self.arguments.keys().find(|name| !action.tool_args.contains_key(*name)) {
-            Some(missing) => Err(Outside(format!("the argument {} is missing", as_python::name(missing)))),
+            Some(missing) => {
+                Err(OutsideGrant(format!("the argument {} is missing", as_python::name(missing))))
+            }
             None => Ok(()),
         }
     }
@@ -263,7 +269,8 @@ pub(super) mod tests {
             ("s", ELICITATION, Target::Command("x".to_owned())),
             ("s", "t", Target::Kernel),
         ] {
-            let (server_name, tool_name) = (server_name.to_owned(), tool_name.to_owned());
+            let server_name = server_name.to_owned();
+            let tool_name = tool_name.to_owned();
             let action = Action { server_name, tool_name, target, ..action("", json!({})) };
             let checked = Grant::new(&action, BTreeMap::new(), 1).check(&action);
             assert!(checked.unwrap_err().to_string().contains("only calls of tools"));

@@ -16,12 +16,12 @@ const SHARED: [(&str, usize); 6] =
 
 /// A path whose text has one meaning alone.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Plain<'a> {
+pub(super) struct PlainPath<'a> {
     is_absolute: bool,
     components: Vec<&'a str>,
 }
 
-impl<'a> Plain<'a> {
+impl<'a> PlainPath<'a> {
     /// Reads a path; `None` if it may refer to another place than its text says.
     pub(super) fn read(path: &'a str) -> Option<Self> {
         if path.len() > LONGEST || path.starts_with('-') {
@@ -77,8 +77,8 @@ mod tests {
 
     #[track_caller]
     fn check(directory: &str, path: &str, expected: bool) {
-        let directory = Plain::read(directory).unwrap();
-        let is_below = Plain::read(path).is_some_and(|path| path.is_below(&directory));
+        let directory = PlainPath::read(directory).unwrap();
+        let is_below = PlainPath::read(path).is_some_and(|path| path.is_below(&directory));
         assert_eq!(is_below, expected, "{path:?}");
     }
 
@@ -154,8 +154,8 @@ mod tests {
 
     #[track_caller]
     fn common(paths: &[&str], expected: Option<&str>) {
-        let paths: Vec<_> = paths.iter().map(|path| Plain::read(path).unwrap()).collect();
-        assert_eq!(Plain::common_directory(&paths).as_deref(), expected);
+        let paths: Vec<_> = paths.iter().map(|path| PlainPath::read(path).unwrap()).collect();
+        assert_eq!(PlainPath::common_directory(&paths).as_deref(), expected);
     }
 
     #[test]

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 use super::address::{domain_of, is_domain, origin_of};
-use super::path::Plain;
+use super::path::PlainPath;
 use crate::approval::action::as_python;
 use crate::approval::policy::compare_numbers;
-use crate::ground::text::visible::{Literal, Use};
+use crate::ground::text::visible::{PythonLiteral, TextUse};
 
 /// The most characters that may follow a prefix.
 const AFTER_PREFIX: usize = 100;
@@ -27,7 +27,7 @@ const MOST_SHOWN: usize = 5_000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
-pub enum Pattern {
+pub enum GrantPattern {
     /// This value alone. Numbers are equal if they are written in the same way: `1` is not `1.0`.
     Equal(Value),
     /// Texts that begin so, and end with at least one and at most 100 ASCII letters, digits, `-`, `_`, `.`, `:` or `#`, the
@@ -56,13 +56,13 @@ pub enum Pattern {
     /// Lists of one to `max_items` items, all of which `pattern` covers. It is no `Each` itself.
     Each {
         /// The pattern of the items.
-        pattern: Box<Pattern>,
+        pattern: Box<GrantPattern>,
         /// The most items that there may be.
         max_items: usize,
     },
 }
 
-impl Pattern {
+impl GrantPattern {
     /// Why this is no pattern.
     pub(super) fn fault(&self) -> Option<String> {
         let fault = match self {
@@ -79,7 +79,7 @@ impl Pattern {
             Self::Origin(origin) if origin_of(origin).as_ref() != Some(origin) => {
                 "an origin is none, or not written as `https://example.com`"
             }
-            Self::Within(directory) if Plain::read(directory).is_none() => {
+            Self::Within(directory) if PlainPath::read(directory).is_none() => {
                 "a directory is none, is `/`, ends with a slash, or has components that are not plain"
             }
             Self::Between { min, max } => match compare_numbers(min, max) {
@@ -109,7 +109,7 @@ impl Pattern {
                 origin_of(text).is_some_and(|found| found == *origin)
             }
             (Self::Within(directory), Value::String(text)) => {
-                match (Plain::read(directory), Plain::read(text)) {
+                match (PlainPath::read(directory), PlainPath::read(text)) {
                     (Some(directory), Some(path)) => path.is_below(&directory),
                     _ => false,
                 }
@@ -130,7 +130,7 @@ impl Pattern {
 }
 
 /// The values as a question shows them: a fixed value as in a call, or words in `<>`, which no value is shown in.
-impl std::fmt::Display for Pattern {
+impl std::fmt::Display for GrantPattern {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Equal(value) => formatter.write_str(&as_python::value(value, SHOWN_CHARS, MOST_SHOWN)),
@@ -139,10 +139,10 @@ impl std::fmt::Display for Pattern {
     }
 }
 
-impl Pattern {
+impl GrantPattern {
     /// The values in words.
     pub(super) fn words(&self) -> String {
-        let literal = |text: &str| Literal(text, Use::Code).to_string();
+        let literal = |text: &str| PythonLiteral(text, TextUse::Code).to_string();
         match self {
             Self::Equal(value) => as_python::value(value, SHOWN_CHARS, MOST_SHOWN),
             Self::Prefix(prefix) => format!("{} and up to {AFTER_PREFIX} letters or digits", literal(prefix)),
@@ -172,7 +172,7 @@ mod tests {
     /// `values` are JSON texts, since their spelling matters.
     #[track_caller]
     fn check(pattern: &Value, covered: &[&str], outside: &[&str]) {
-        let pattern: Pattern = serde_json::from_value(pattern.clone()).unwrap();
+        let pattern: GrantPattern = serde_json::from_value(pattern.clone()).unwrap();
         assert_eq!(pattern.fault(), None);
         for (texts, expected) in [(covered, true), (outside, false)] {
             for text in texts {
@@ -331,13 +331,13 @@ mod tests {
             json!({"each": {"pattern": {"domain": ""}, "max_items": 1}}),
             json!({"each": {"pattern": {"each": {"pattern": {"equal": 1}, "max_items": 1}}, "max_items": 1}}),
         ] {
-            let read: Pattern = serde_json::from_value(pattern.clone()).unwrap();
+            let read: GrantPattern = serde_json::from_value(pattern.clone()).unwrap();
             assert!(read.fault().is_some(), "{pattern}");
         }
         for json in
             [json!({"between": {"min": 1}}), json!({"text": {"max_chars": 1, "x": 2}}), json!({"any": 1})]
         {
-            assert!(serde_json::from_value::<Pattern>(json.clone()).is_err(), "{json}");
+            assert!(serde_json::from_value::<GrantPattern>(json.clone()).is_err(), "{json}");
         }
     }
 }

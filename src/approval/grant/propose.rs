@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 use serde_json::{Number, Value};
 
 use super::address::{domain_of, is_everybodys, origin_of};
-use super::path::Plain;
-use super::pattern::Pattern;
+use super::path::PlainPath;
+use super::pattern::GrantPattern;
 use super::{Grant, MOST_ARGUMENTS};
 use crate::approval::action::Action;
 
@@ -58,10 +58,10 @@ pub(super) fn propose(calls: &[&Action]) -> Option<Grant> {
 }
 
 /// A pattern for all of the values.
-fn of_values(name: &str, values: &[&Value]) -> Option<Pattern> {
+fn of_values(name: &str, values: &[&Value]) -> Option<GrantPattern> {
     let first = *values.first()?;
     if values.iter().all(|value| *value == first) {
-        return Some(Pattern::Equal(first.clone()));
+        return Some(GrantPattern::Equal(first.clone()));
     }
     if let Some(numbers) = values.iter().map(|value| value.as_number()).collect::<Option<Vec<_>>>() {
         return of_numbers(&numbers);
@@ -73,27 +73,29 @@ fn of_values(name: &str, values: &[&Value]) -> Option<Pattern> {
     let max_items = lists.iter().map(|list| list.len()).max()?;
     let items: Vec<&Value> = lists.iter().copied().flatten().collect();
     match of_values(name, &items)? {
-        Pattern::Text { .. } | Pattern::Each { .. } => None,
-        pattern => Some(Pattern::Each { pattern: Box::new(pattern), max_items }),
+        GrantPattern::Text { .. } | GrantPattern::Each { .. } => None,
+        pattern => Some(GrantPattern::Each { pattern: Box::new(pattern), max_items }),
     }
 }
 
-fn of_numbers(numbers: &[&Number]) -> Option<Pattern> {
+fn of_numbers(numbers: &[&Number]) -> Option<GrantPattern> {
     if let Some(counted) = numbers.iter().map(|number| number.as_i64()).collect::<Option<Vec<_>>>()
         && let Some(range) = counter(&counted)
     {
-        return Some(Pattern::Between { min: (*range.start()).into(), max: (*range.end()).into() });
+        return Some(GrantPattern::Between { min: (*range.start()).into(), max: (*range.end()).into() });
     }
     let by_value = |one: &&&Number, other: &&&Number| {
         crate::approval::policy::compare_numbers(one, other).unwrap_or(std::cmp::Ordering::Equal)
     };
-    let (min, max) = (numbers.iter().min_by(by_value)?, numbers.iter().max_by(by_value)?);
-    Some(Pattern::Between { min: (*min).clone(), max: (*max).clone() })
+    let min = numbers.iter().min_by(by_value)?;
+    let max = numbers.iter().max_by(by_value)?;
+    Some(GrantPattern::Between { min: (*min).clone(), max: (*max).clone() })
 }
 
 /// The numbers that a loop goes on to which counts up or down by one.
 fn counter(numbers: &[i64]) -> Option<RangeInclusive<i64>> {
-    let (first, last) = (*numbers.first()?, *numbers.last()?);
+    let first = *numbers.first()?;
+    let last = *numbers.last()?;
     let rest = i64::from(COUNT) - 1;
     let steps_by = |step: i64| numbers.windows(2).all(|pair| pair[0].checked_add(step) == Some(pair[1]));
     if steps_by(1) {
@@ -106,28 +108,29 @@ fn counter(numbers: &[i64]) -> Option<RangeInclusive<i64>> {
 }
 
 /// A pattern of texts that lead to one place, begin in one way, or are prose.
-fn of_texts(name: &str, texts: &[&str]) -> Option<Pattern> {
+fn of_texts(name: &str, texts: &[&str]) -> Option<GrantPattern> {
     if texts.iter().any(|text| text.contains('\0')) {
         return None;
     }
     if let Some(domains) = texts.iter().map(|text| domain_of(text)).collect::<Option<Vec<_>>>() {
         let domain = only(domains)?;
-        return (!is_everybodys(&domain)).then_some(Pattern::Domain(domain));
+        return (!is_everybodys(&domain)).then_some(GrantPattern::Domain(domain));
     }
     if let Some(origins) = texts.iter().map(|text| origin_of(text)).collect::<Option<Vec<_>>>() {
-        return Some(Pattern::Origin(only(origins)?));
+        return Some(GrantPattern::Origin(only(origins)?));
     }
     let is_path =
         |text: &&str| text.starts_with('/') || text.contains('/') && !text.contains(char::is_whitespace);
     if texts.iter().all(is_path) {
-        let paths: Vec<_> = texts.iter().map(|text| Plain::read(text)).collect::<Option<_>>()?;
-        return Plain::common_directory(&paths).map(Pattern::Within);
+        let paths: Vec<_> = texts.iter().map(|text| PlainPath::read(text)).collect::<Option<_>>()?;
+        return PlainPath::common_directory(&paths).map(GrantPattern::Within);
     }
     if texts.iter().all(|text| is_prose(text)) && !is_decisive(name) {
         let longest = texts.iter().map(|text| text.chars().count()).max()?;
-        return (longest > 0 && longest <= MOST_TEXT).then_some(Pattern::Text { max_chars: 2 * longest });
+        return (longest > 0 && longest <= MOST_TEXT)
+            .then_some(GrantPattern::Text { max_chars: 2 * longest });
     }
-    prefix(texts).map(Pattern::Prefix)
+    prefix(texts).map(GrantPattern::Prefix)
 }
 
 fn only(values: Vec<String>) -> Option<String> {

@@ -3,39 +3,39 @@
 use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 
-use super::glob::{self, Globs};
-use super::operator::{Operator, Order, TextReader};
-use super::verdict::Verdict;
+use super::glob::{self, RuleGlobs};
+use super::operator::{LimitOrder, TextReader, ValueOperator};
+use super::verdict::RuleVerdict;
 
 /// A path in the arguments and a condition on the value there.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(try_from = "Entry")]
-pub(super) struct Condition {
+#[serde(try_from = "ConditionEntry")]
+pub(super) struct RuleCondition {
     place: Vec<String>,
-    test: Test,
+    test: ValueTest,
 }
 
 #[derive(Debug, Clone)]
-enum Test {
+enum ValueTest {
     /// Whether a value exists there.
     Present(bool),
     /// A value exists for which the operator holds.
-    Is(Operator),
+    Is(ValueOperator),
     /// A value exists for which the operator fails.
-    IsNot(Operator),
+    IsNot(ValueOperator),
 }
 
 /// A condition as the file contains it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct ConditionEntry {
     pointer: String,
     #[serde(default)]
     not: bool,
     equals: Option<toml::Value>,
     one_of: Option<Vec<toml::Value>>,
     #[serde(default, deserialize_with = "glob::arguments")]
-    glob: Option<Globs>,
+    glob: Option<RuleGlobs>,
     less_than: Option<toml::Value>,
     at_most: Option<toml::Value>,
     greater_than: Option<toml::Value>,
@@ -45,7 +45,7 @@ struct Entry {
 
 /// Why an entry is no condition.
 #[derive(Debug, thiserror::Error)]
-enum Error {
+enum ConditionError {
     #[error(
         "`pointer = {0:?}` is no JSON pointer to an argument: it begins with `/`, and `~` is written `~0`, `/` in a name `~1`"
     )]
@@ -69,49 +69,61 @@ enum Error {
 const OPERATORS: &str =
     "`equals`, `one_of`, `glob`, `less_than`, `at_most`, `greater_than`, `at_least` and `present`";
 
-impl Condition {
+impl RuleCondition {
     /// Whether the condition holds for `arguments`. A missing value fails it, negated or not, except for
     /// `present = false`.
-    pub(super) fn judge(&self, arguments: &Map<String, Value>, reader: TextReader) -> Verdict {
+    pub(super) fn judge(&self, arguments: &Map<String, Value>, reader: TextReader) -> RuleVerdict {
         match (find(&self.place, arguments), &self.test) {
-            (found, Test::Present(present)) => Verdict::of(found.is_some() == *present),
-            (None, _) => Verdict::Fails,
-            (Some(value), Test::Is(operator)) => operator.judge(value, reader),
-            (Some(value), Test::IsNot(operator)) => operator.judge(value, reader).negated(),
+            (found, ValueTest::Present(present)) => RuleVerdict::of(found.is_some() == *present),
+            (None, _) => RuleVerdict::Fails,
+            (Some(value), ValueTest::Is(operator)) => operator.judge(value, reader),
+            (Some(value), ValueTest::IsNot(operator)) => operator.judge(value, reader).negated(),
         }
     }
 }
 
-impl TryFrom<Entry> for Condition {
-    type Error = Error;
+impl TryFrom<ConditionEntry> for RuleCondition {
+    type Error = ConditionError;
 
-    fn try_from(entry: Entry) -> Result<Self, Error> {
-        let Entry { pointer, not, equals, one_of, glob, less_than, at_most, greater_than, at_least, present } =
-            entry;
-        let place = place(&pointer).ok_or_else(|| Error::Pointer(pointer.clone()))?;
+    fn try_from(entry: ConditionEntry) -> Result<Self, ConditionError> {
+        let ConditionEntry {
+            pointer,
+            not,
+            equals,
+            one_of,
+            glob,
+            less_than,
+            at_most,
+            greater_than,
+            at_least,
+            present,
+        } = entry;
+        let place = place(&pointer).ok_or_else(|| ConditionError::Pointer(pointer.clone()))?;
         let limit = |key, order, value: Option<toml::Value>| {
-            value.map(|value| number(key, &value).map(|number| Operator::Number(order, number))).transpose()
+            value
+                .map(|value| number(key, &value).map(|number| ValueOperator::Number(order, number)))
+                .transpose()
         };
         let given = [
-            equals.map(|value| Ok(Operator::OneOf(vec![json(value)?]))).transpose()?,
+            equals.map(|value| Ok(ValueOperator::OneOf(vec![json(value)?]))).transpose()?,
             one_of.map(choice).transpose()?,
-            glob.map(Operator::Glob),
-            limit("less_than", Order::Less, less_than)?,
-            limit("at_most", Order::AtMost, at_most)?,
-            limit("greater_than", Order::Greater, greater_than)?,
-            limit("at_least", Order::AtLeast, at_least)?,
+            glob.map(ValueOperator::Glob),
+            limit("less_than", LimitOrder::Less, less_than)?,
+            limit("at_most", LimitOrder::AtMost, at_most)?,
+            limit("greater_than", LimitOrder::Greater, greater_than)?,
+            limit("at_least", LimitOrder::AtLeast, at_least)?,
         ];
         let mut operators = given.into_iter().flatten();
         let test = match (operators.next(), present) {
-            (None, None) => return Err(Error::NoOperator(pointer)),
-            (Some(_), Some(_)) => return Err(Error::Operators(pointer)),
-            (None, Some(_)) if not => return Err(Error::NotPresent(pointer)),
-            (None, Some(present)) => Test::Present(present),
-            (Some(operator), None) if not => Test::IsNot(operator),
-            (Some(operator), None) => Test::Is(operator),
+            (None, None) => return Err(ConditionError::NoOperator(pointer)),
+            (Some(_), Some(_)) => return Err(ConditionError::Operators(pointer)),
+            (None, Some(_)) if not => return Err(ConditionError::NotPresent(pointer)),
+            (None, Some(present)) => ValueTest::Present(present),
+            (Some(operator), None) if not => ValueTest::IsNot(operator),
+            (Some(operator), None) => ValueTest::Is(operator),
         };
         if operators.next().is_some() {
-            return Err(Error::Operators(pointer));
+            return Err(ConditionError::Operators(pointer));
         }
         Ok(Self { place, test })
     }
@@ -139,23 +151,23 @@ fn index(name: &str) -> Option<usize> {
     if is_index { name.parse().ok() } else { None }
 }
 
-fn choice(values: Vec<toml::Value>) -> Result<Operator, Error> {
+fn choice(values: Vec<toml::Value>) -> Result<ValueOperator, ConditionError> {
     if values.is_empty() {
-        return Err(Error::NoChoice);
+        return Err(ConditionError::NoChoice);
     }
-    values.into_iter().map(json).collect::<Result<_, _>>().map(Operator::OneOf)
+    values.into_iter().map(json).collect::<Result<_, _>>().map(ValueOperator::OneOf)
 }
 
-fn number(key: &'static str, value: &toml::Value) -> Result<Number, Error> {
+fn number(key: &'static str, value: &toml::Value) -> Result<Number, ConditionError> {
     match value {
         toml::Value::Integer(integer) => Some(Number::from(*integer)),
         toml::Value::Float(float) => Number::from_f64(*float),
         _ => None,
     }
-    .ok_or_else(|| Error::NoNumber { key, value: written(value) })
+    .ok_or_else(|| ConditionError::NoNumber { key, value: written(value) })
 }
 
-fn json(value: toml::Value) -> Result<Value, Error> {
+fn json(value: toml::Value) -> Result<Value, ConditionError> {
     Ok(match value {
         toml::Value::String(text) => Value::String(text),
         toml::Value::Integer(integer) => Value::from(integer),
@@ -163,14 +175,16 @@ fn json(value: toml::Value) -> Result<Value, Error> {
         toml::Value::Array(items) => Value::Array(items.into_iter().map(json).collect::<Result<_, _>>()?),
         toml::Value::Table(members) => {
             let members = members.into_iter().map(|(key, value)| Ok((key, json(value)?)));
-            Value::Object(members.collect::<Result<_, Error>>()?)
+            Value::Object(members.collect::<Result<_, ConditionError>>()?)
         }
         toml::Value::Float(float) => {
-            let number =
-                Number::from_f64(float).ok_or_else(|| Error::NotInJson(format!("the number `{float}`")))?;
+            let number = Number::from_f64(float)
+                .ok_or_else(|| ConditionError::NotInJson(format!("the number `{float}`")))?;
             Value::Number(number)
         }
-        toml::Value::Datetime(time) => return Err(Error::NotInJson(format!("the date or time `{time}`"))),
+        toml::Value::Datetime(time) => {
+            return Err(ConditionError::NotInJson(format!("the date or time `{time}`")));
+        }
     })
 }
 
@@ -188,18 +202,18 @@ fn written(value: &toml::Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::verdict::Verdict::{self, Fails, Holds, InDoubt};
+    use super::super::verdict::RuleVerdict::{self, Fails, Holds, InDoubt};
     use super::*;
 
     #[track_caller]
-    fn judged(condition: &str, arguments: &Value, reader: TextReader, expected: Verdict) {
-        let condition: Condition = toml::from_str(condition).unwrap();
+    fn judged(condition: &str, arguments: &Value, reader: TextReader, expected: RuleVerdict) {
+        let condition: RuleCondition = toml::from_str(condition).unwrap();
         let verdict = condition.judge(arguments.as_object().unwrap(), reader);
         assert_eq!(verdict, expected, "{arguments}");
     }
 
     #[track_caller]
-    fn check(condition: &str, value: Value, expected: Verdict) {
+    fn check(condition: &str, value: Value, expected: RuleVerdict) {
         judged(&format!("pointer = '/a'\n{condition}"), &json!({"a": value}), TextReader::Tool, expected);
     }
 
@@ -213,7 +227,7 @@ mod tests {
 
     #[track_caller]
     fn refused(condition: &str, expected: &str) {
-        let error = toml::from_str::<Condition>(condition).unwrap_err();
+        let error = toml::from_str::<RuleCondition>(condition).unwrap_err();
         assert!(error.message().contains(expected), "{error}");
     }
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::rules::{Effect, Policy, Rule};
-use crate::approval::provenance::Labels;
+use super::rules::{ApprovalEffect, ApprovalPolicy, PolicyRule};
+use crate::approval::provenance::ServerLabels;
 use crate::ground::files::small;
 
 /// Why a policy could not be read.
@@ -43,7 +43,7 @@ pub enum PolicyError {
 
 /// A fault of a rule.
 #[derive(Debug, thiserror::Error)]
-enum Problem {
+enum RuleProblem {
     #[error("{0}")]
     Rule(String),
     #[error("`{key}`: {problem}")]
@@ -53,16 +53,16 @@ enum Problem {
 /// The file; its rules are parsed one by one, so that errors can name them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
-    default: Option<Effect>,
+struct PolicyDocument {
+    default: Option<ApprovalEffect>,
     /// The user's labels for the data of servers, by their names.
     #[serde(default)]
-    labels: Labels,
+    labels: ServerLabels,
     #[serde(default)]
     rule: Vec<toml::Table>,
 }
 
-impl Policy {
+impl ApprovalPolicy {
     /// A policy from the text of its file. Actions that no rule decides are asked about, unless `default`
     /// says otherwise.
     ///
@@ -70,10 +70,10 @@ impl Policy {
     /// [`PolicyError`] if anything in it is unknown or invalid: a rule with a misspelt key must not match
     /// more actions than was meant.
     pub fn parse(toml: &str) -> Result<Self, PolicyError> {
-        let document: Document = toml::from_str(toml).map_err(PolicyError::Toml)?;
+        let document: PolicyDocument = toml::from_str(toml).map_err(PolicyError::Toml)?;
         let rules = document.rule.into_iter().enumerate().map(|(index, table)| rule(index + 1, table));
         let rules = rules.collect::<Result<_, _>>()?;
-        Ok(Self::new(rules, document.default.unwrap_or(Effect::Ask), document.labels))
+        Ok(Self::new(rules, document.default.unwrap_or(ApprovalEffect::Ask), document.labels))
     }
 
     /// A policy from a file, a regular one of at most 1 MiB.
@@ -96,17 +96,18 @@ impl Policy {
     }
 }
 
-fn rule(number: usize, table: toml::Table) -> Result<Rule, PolicyError> {
+fn rule(number: usize, table: toml::Table) -> Result<PolicyRule, PolicyError> {
     let words = match table.get("name").and_then(toml::Value::as_str) {
         Some(name) => format!("rule {number} ({name:?})"),
         None => format!("rule {number}"),
     };
     match serde_path_to_error::deserialize(toml::Value::Table(table)) {
-        Ok(entry) => Ok(Rule { words: words.into(), entry }),
+        Ok(entry) => Ok(PolicyRule { words: words.into(), entry }),
         Err(error) => {
             let key = error.path().to_string();
             let problem = error.inner().message().to_owned();
-            let problem = if key == "." { Problem::Rule(problem) } else { Problem::Key { key, problem } };
+            let problem =
+                if key == "." { RuleProblem::Rule(problem) } else { RuleProblem::Key { key, problem } };
             Err(PolicyError::Rule { rule: words, source: Box::new(problem) })
         }
     }
@@ -126,7 +127,7 @@ mod tests {
 
     #[track_caller]
     fn refused(toml: &str, expected: &str) {
-        let words = words(&Policy::parse(toml).unwrap_err());
+        let words = words(&ApprovalPolicy::parse(toml).unwrap_err());
         assert!(words.contains(expected), "{words}");
     }
 
@@ -179,12 +180,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("policy.toml");
         let name = path.display().to_string();
-        assert!(words(&Policy::read(&path).unwrap_err()).contains(&name));
+        assert!(words(&ApprovalPolicy::read(&path).unwrap_err()).contains(&name));
         std::fs::write(&path, "[[rule]]").unwrap();
-        let words = words(&Policy::read(&path).unwrap_err());
+        let words = words(&ApprovalPolicy::read(&path).unwrap_err());
         assert!(words.contains(&name) && words.contains("rule 1"), "{words}");
         std::fs::write(&path, "[[rule]]\neffect = 'deny'").unwrap();
-        Policy::read(&path).unwrap();
+        ApprovalPolicy::read(&path).unwrap();
     }
 
     #[test]
@@ -199,7 +200,7 @@ mod tests {
         assert!(policies[0].len() > 3 && !policies[1].is_empty());
         let policies = policies.concat();
         for policy in policies {
-            if let Err(error) = Policy::parse(policy) {
+            if let Err(error) = ApprovalPolicy::parse(policy) {
                 panic!("{}\n{policy}", words(&error));
             }
         }
@@ -210,7 +211,7 @@ mod tests {
     proptest! {
         #[test]
         fn parsing_never_panics(text in prop_oneof![Just(PIECES).prop_flat_map(|pieces| pieces), ".*"]) {
-            drop(Policy::parse(&text));
+            drop(ApprovalPolicy::parse(&text));
         }
     }
 }

@@ -21,5 +21,5 @@ mod verdict;
 
 pub use self::file::PolicyError;
 pub(super) use self::number::compare as compare_numbers;
-pub(super) use self::rules::Judgement;
-pub use self::rules::{Effect, Policy};
+pub(super) use self::rules::PolicyJudgement;
+pub use self::rules::{ApprovalEffect, ApprovalPolicy};

@@ -4,24 +4,24 @@ use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
-use super::glob::Globs;
-use super::verdict::Verdict;
+use super::glob::RuleGlobs;
+use super::verdict::RuleVerdict;
 use super::{number, text};
 
 /// A comparison with a value that exists.
 #[derive(Debug, Clone)]
-pub(super) enum Operator {
+pub(super) enum ValueOperator {
     /// It is one of these.
     OneOf(Vec<Value>),
     /// It is a text that one of the globs matches.
-    Glob(Globs),
+    Glob(RuleGlobs),
     /// It is a number in this order to the limit.
-    Number(Order, Number),
+    Number(LimitOrder, Number),
 }
 
 /// The order of a number to a limit.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Order {
+pub(super) enum LimitOrder {
     Less,
     AtMost,
     Greater,
@@ -37,22 +37,22 @@ pub(super) enum TextReader {
     Tool,
 }
 
-impl Operator {
+impl ValueOperator {
     /// Whether the operator holds for `value`. A value of another type, such as a text for a number, leaves
     /// doubt, since the tool may convert it; `null` never does.
-    pub(super) fn judge(&self, value: &Value, reader: TextReader) -> Verdict {
+    pub(super) fn judge(&self, value: &Value, reader: TextReader) -> RuleVerdict {
         match (self, value) {
             (Self::OneOf(allowed), _) => is_one_of(value, allowed),
-            (_, Value::Null) => Verdict::Fails,
+            (_, Value::Null) => RuleVerdict::Fails,
             (Self::Glob(globs), Value::String(text)) => is_like(text, globs, reader),
             (Self::Number(order, limit), Value::Number(number)) => number::compare(number, limit)
-                .map_or(Verdict::InDoubt, |ordering| Verdict::of(order.holds(ordering))),
-            _ => Verdict::InDoubt,
+                .map_or(RuleVerdict::InDoubt, |ordering| RuleVerdict::of(order.holds(ordering))),
+            _ => RuleVerdict::InDoubt,
         }
     }
 }
 
-impl Order {
+impl LimitOrder {
     fn holds(self, ordering: Ordering) -> bool {
         match self {
             Self::Less => ordering.is_lt(),
@@ -63,20 +63,20 @@ impl Order {
     }
 }
 
-fn is_one_of(value: &Value, allowed: &[Value]) -> Verdict {
+fn is_one_of(value: &Value, allowed: &[Value]) -> RuleVerdict {
     if allowed.iter().any(|allowed| is_same(value, allowed)) {
-        return Verdict::Holds;
+        return RuleVerdict::Holds;
     }
     let is_comparable = value.is_null() || allowed.iter().any(|allowed| is_same_type(value, allowed));
-    if is_comparable { Verdict::Fails } else { Verdict::InDoubt }
+    if is_comparable { RuleVerdict::Fails } else { RuleVerdict::InDoubt }
 }
 
-fn is_like(value: &str, globs: &Globs, reader: TextReader) -> Verdict {
+fn is_like(value: &str, globs: &RuleGlobs, reader: TextReader) -> RuleVerdict {
     match reader {
-        TextReader::Shell if text::is_plain_command(value) => Verdict::of(globs.is_match(value)),
-        TextReader::Shell => Verdict::InDoubt,
+        TextReader::Shell if text::is_plain_command(value) => RuleVerdict::of(globs.is_match(value)),
+        TextReader::Shell => RuleVerdict::InDoubt,
         TextReader::Tool => {
-            text::plain(value).map_or(Verdict::InDoubt, |plain| Verdict::of(globs.is_match(&plain)))
+            text::plain(value).map_or(RuleVerdict::InDoubt, |plain| RuleVerdict::of(globs.is_match(&plain)))
         }
     }
 }

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::condition::Condition;
-use super::glob::{self, Globs};
+use super::condition::RuleCondition;
+use super::glob::{self, RuleGlobs};
 use super::operator::TextReader;
 use super::text;
-use super::verdict::Verdict;
+use super::verdict::RuleVerdict;
 use crate::approval::action::{Action, Target, ToolAnnotations};
-use crate::approval::provenance::{Label, Labels, Provenance};
+use crate::approval::provenance::{Label, Provenance, ServerLabels};
 
 /// The effect of a rule, in order of strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Effect {
+pub enum ApprovalEffect {
     /// It runs.
     Allow,
     /// A user is asked.
@@ -27,23 +27,23 @@ pub enum Effect {
 
 /// Decides about actions by their names, arguments and annotations: the first rule that holds, else the default.
 #[derive(Debug, Clone)]
-pub struct Policy {
-    rules: Vec<Rule>,
-    default: Effect,
-    labels: Labels,
+pub struct ApprovalPolicy {
+    rules: Vec<PolicyRule>,
+    default: ApprovalEffect,
+    labels: ServerLabels,
 }
 
 /// The policy's decision about one action, and the rule that made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::approval) struct Judgement {
-    pub(in crate::approval) effect: Effect,
+pub(in crate::approval) struct PolicyJudgement {
+    pub(in crate::approval) effect: ApprovalEffect,
     /// The rule in words for a user; `None` if it is the default.
     pub(in crate::approval) rule: Option<Arc<str>>,
 }
 
 /// One rule: all given conditions have to hold; an absent one holds for everything.
 #[derive(Debug, Clone)]
-pub(super) struct Rule {
+pub(super) struct PolicyRule {
     /// The rule in words for a user.
     pub(super) words: Arc<str>,
     pub(super) entry: RuleEntry,
@@ -56,19 +56,19 @@ pub(super) struct RuleEntry {
     #[serde(rename = "name")]
     _name: Option<String>,
     #[serde(default, deserialize_with = "glob::names")]
-    server: Option<Globs>,
+    server: Option<RuleGlobs>,
     #[serde(default, deserialize_with = "glob::names")]
-    tool: Option<Globs>,
+    tool: Option<RuleGlobs>,
     #[serde(default, deserialize_with = "glob::targets")]
-    target: Option<Globs>,
+    target: Option<RuleGlobs>,
     annotations: Option<Hints>,
     #[serde(default)]
-    arguments: Vec<Condition>,
+    arguments: Vec<RuleCondition>,
     /// The session has read data with this label.
     tainted_by: Option<Label>,
     /// An argument has data with this label.
     contains_from: Option<Label>,
-    effect: Effect,
+    effect: ApprovalEffect,
 }
 
 /// The hints that a server must give, with these values.
@@ -81,46 +81,47 @@ struct Hints {
     open_world: Option<bool>,
 }
 
-impl Policy {
+impl ApprovalPolicy {
     /// The same effect for every action.
-    pub fn always(effect: Effect) -> Self {
-        Self::new(Vec::new(), effect, Labels::default())
+    pub fn always(effect: ApprovalEffect) -> Self {
+        Self::new(Vec::new(), effect, ServerLabels::default())
     }
 
-    pub(super) fn new(rules: Vec<Rule>, default: Effect, labels: Labels) -> Self {
+    pub(super) fn new(rules: Vec<PolicyRule>, default: ApprovalEffect, labels: ServerLabels) -> Self {
         Self { rules, default, labels }
     }
 
     /// The labels of servers.
-    pub(in crate::approval) fn labels(&self) -> &Labels {
+    pub(in crate::approval) fn labels(&self) -> &ServerLabels {
         &self.labels
     }
 
     /// Whether it lets everything run, so that nobody needs to know where data comes from.
     pub(in crate::approval) fn is_open(&self) -> bool {
-        self.rules.is_empty() && self.default == Effect::Allow
+        self.rules.is_empty() && self.default == ApprovalEffect::Allow
     }
 
     /// The first rule that holds decides. An earlier rule that is in doubt can only make the result stricter.
-    pub(in crate::approval) fn judge(&self, action: &Action) -> Judgement {
-        let mut decision = Judgement { effect: self.default, rule: None };
-        let mut doubtful: Option<&Rule> = None;
+    pub(in crate::approval) fn judge(&self, action: &Action) -> PolicyJudgement {
+        let mut decision = PolicyJudgement { effect: self.default, rule: None };
+        let mut doubtful: Option<&PolicyRule> = None;
         for rule in &self.rules {
             match rule.entry.judge(action) {
-                Verdict::Fails => {}
-                Verdict::InDoubt => {
+                RuleVerdict::Fails => {}
+                RuleVerdict::InDoubt => {
                     let is_stricter =
                         doubtful.is_none_or(|doubtful| rule.entry.effect > doubtful.entry.effect);
                     doubtful = if is_stricter { Some(rule) } else { doubtful };
                 }
-                Verdict::Holds => {
-                    decision = Judgement { effect: rule.entry.effect, rule: Some(Arc::clone(&rule.words)) };
+                RuleVerdict::Holds => {
+                    decision =
+                        PolicyJudgement { effect: rule.entry.effect, rule: Some(Arc::clone(&rule.words)) };
                     break;
                 }
             }
         }
         match doubtful {
-            Some(rule) if rule.entry.effect > decision.effect => Judgement {
+            Some(rule) if rule.entry.effect > decision.effect => PolicyJudgement {
                 effect: rule.entry.effect,
                 rule: Some(format!("{}, in doubt", rule.words).into()),
             },
@@ -132,18 +133,18 @@ impl Policy {
     pub(in crate::approval) fn reads_provenance(&self, action: &Action) -> bool {
         self.rules.iter().any(|rule| {
             let reads = rule.entry.tainted_by.is_some() || rule.entry.contains_from.is_some();
-            reads && rule.entry.judge(action) != Verdict::Fails
+            reads && rule.entry.judge(action) != RuleVerdict::Fails
         })
     }
 
     /// Whether it takes the arguments of `action` to decide about it.
     pub(in crate::approval) fn reads_arguments(&self, action: &Action) -> bool {
-        let may_hold = |rule: &&Rule| rule.entry.judge_without_arguments(action) != Verdict::Fails;
+        let may_hold = |rule: &&PolicyRule| rule.entry.judge_without_arguments(action) != RuleVerdict::Fails;
         for rule in self.rules.iter().filter(may_hold) {
             if !rule.entry.arguments.is_empty() {
                 return true;
             }
-            if rule.entry.judge_without_arguments(action) == Verdict::Holds {
+            if rule.entry.judge_without_arguments(action) == RuleVerdict::Holds {
                 return false;
             }
         }
@@ -152,21 +153,24 @@ impl Policy {
 }
 
 impl RuleEntry {
-    fn judge(&self, action: &Action) -> Verdict {
+    fn judge(&self, action: &Action) -> RuleVerdict {
         let reader = if action.target == Target::Kernel { TextReader::Shell } else { TextReader::Tool };
         let arguments = self.arguments.iter().map(|condition| condition.judge(&action.tool_args, reader));
         let contains = self.contains_from.map(|label| knows(action, |known| known.contains_from(label)));
-        Verdict::all(std::iter::once(self.judge_without_arguments(action)).chain(arguments).chain(contains))
+        RuleVerdict::all(
+            std::iter::once(self.judge_without_arguments(action)).chain(arguments).chain(contains),
+        )
     }
 
-    fn judge_without_arguments(&self, action: &Action) -> Verdict {
+    fn judge_without_arguments(&self, action: &Action) -> RuleVerdict {
         let names = [(&self.server, &action.server_name), (&self.tool, &action.tool_name)];
-        let names =
-            names.map(|(globs, name)| Verdict::of(globs.as_ref().is_none_or(|globs| globs.is_match(name))));
+        let names = names
+            .map(|(globs, name)| RuleVerdict::of(globs.as_ref().is_none_or(|globs| globs.is_match(name))));
         let target = self.target.as_ref().map(|globs| leads_to(globs, &action.target));
-        let hints = self.annotations.map(|hints| Verdict::of(hints.are_given(action.annotations.as_ref())));
+        let hints =
+            self.annotations.map(|hints| RuleVerdict::of(hints.are_given(action.annotations.as_ref())));
         let tainted = self.tainted_by.map(|label| knows(action, |known| known.is_tainted_by(label)));
-        Verdict::all(names.into_iter().chain(target).chain(hints).chain(tainted))
+        RuleVerdict::all(names.into_iter().chain(target).chain(hints).chain(tainted))
     }
 }
 
@@ -186,19 +190,19 @@ impl Hints {
 }
 
 /// A condition on the origins of an action's data; in doubt if nobody has looked.
-fn knows(action: &Action, holds: impl FnOnce(&Provenance) -> bool) -> Verdict {
-    action.known.as_ref().map_or(Verdict::InDoubt, |known| Verdict::of(holds(known)))
+fn knows(action: &Action, holds: impl FnOnce(&Provenance) -> bool) -> RuleVerdict {
+    action.known.as_ref().map_or(RuleVerdict::InDoubt, |known| RuleVerdict::of(holds(known)))
 }
 
-fn leads_to(globs: &Globs, target: &Target) -> Verdict {
+fn leads_to(globs: &RuleGlobs, target: &Target) -> RuleVerdict {
     match target {
-        Target::Command(line) if text::is_plain_command_line(line) => Verdict::of(globs.is_match(line)),
-        Target::Command(_) => Verdict::InDoubt,
+        Target::Command(line) if text::is_plain_command_line(line) => RuleVerdict::of(globs.is_match(line)),
+        Target::Command(_) => RuleVerdict::InDoubt,
         Target::Url(url) => {
-            text::plain(url).map_or(Verdict::InDoubt, |url| Verdict::of(globs.is_match(&url)))
+            text::plain(url).map_or(RuleVerdict::InDoubt, |url| RuleVerdict::of(globs.is_match(&url)))
         }
         // ipybox itself has no target to match.
-        Target::Kernel | Target::Host => Verdict::Fails,
+        Target::Kernel | Target::Host => RuleVerdict::Fails,
     }
 }
 
@@ -220,20 +224,25 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(policy: &str, action: &Action, effect: Effect, rule: impl Into<Option<&'static str>>) {
-        let judgement = Policy::parse(policy).unwrap().judge(action);
+    fn check(policy: &str, action: &Action, effect: ApprovalEffect, rule: impl Into<Option<&'static str>>) {
+        let judgement = ApprovalPolicy::parse(policy).unwrap().judge(action);
         assert_eq!((judgement.effect, judgement.rule.as_deref()), (effect, rule.into()));
     }
 
     #[test]
     fn what_no_rule_decides_gets_the_default() {
         let other = action("s", "t", json!({}));
-        check("", &other, Effect::Ask, None);
-        check("default = 'deny'", &other, Effect::Deny, None);
-        check("default = 'allow'\n[[rule]]\ntool = 'x'\neffect = 'deny'", &other, Effect::Allow, None);
+        check("", &other, ApprovalEffect::Ask, None);
+        check("default = 'deny'", &other, ApprovalEffect::Deny, None);
+        check(
+            "default = 'allow'\n[[rule]]\ntool = 'x'\neffect = 'deny'",
+            &other,
+            ApprovalEffect::Allow,
+            None,
+        );
         assert_eq!(
-            Policy::always(Effect::Allow).judge(&other),
-            Judgement { effect: Effect::Allow, rule: None }
+            ApprovalPolicy::always(ApprovalEffect::Allow).judge(&other),
+            PolicyJudgement { effect: ApprovalEffect::Allow, rule: None }
         );
     }
 
@@ -250,10 +259,15 @@ mod tests {
             effect = 'deny'
             [[rule]]
             effect = 'allow'";
-        check(policy, &action("github", "list_x", json!({})), Effect::Allow, "rule 1");
-        check(policy, &action("github", "get_delete_x", json!({})), Effect::Allow, "rule 1");
-        check(policy, &action("other", "get_delete_x", json!({})), Effect::Deny, "rule 2 (\"no deletions\")");
-        check(policy, &action("other", "get_x", json!({})), Effect::Allow, "rule 3");
+        check(policy, &action("github", "list_x", json!({})), ApprovalEffect::Allow, "rule 1");
+        check(policy, &action("github", "get_delete_x", json!({})), ApprovalEffect::Allow, "rule 1");
+        check(
+            policy,
+            &action("other", "get_delete_x", json!({})),
+            ApprovalEffect::Deny,
+            "rule 2 (\"no deletions\")",
+        );
+        check(policy, &action("other", "get_x", json!({})), ApprovalEffect::Allow, "rule 3");
     }
 
     #[test]
@@ -263,10 +277,10 @@ mod tests {
             annotations: Some(ToolAnnotations { read_only, open_world, ..ToolAnnotations::default() }),
             ..action("s", "t", json!({}))
         };
-        check(policy, &hinted(Some(true), Some(false)), Effect::Allow, "rule 1");
-        check(policy, &hinted(Some(true), Some(true)), Effect::Ask, None);
-        check(policy, &hinted(Some(true), None), Effect::Ask, None);
-        check(policy, &action("s", "t", json!({})), Effect::Ask, None);
+        check(policy, &hinted(Some(true), Some(false)), ApprovalEffect::Allow, "rule 1");
+        check(policy, &hinted(Some(true), Some(true)), ApprovalEffect::Ask, None);
+        check(policy, &hinted(Some(true), None), ApprovalEffect::Ask, None);
+        check(policy, &action("s", "t", json!({})), ApprovalEffect::Ask, None);
     }
 
     #[test]
@@ -275,9 +289,9 @@ mod tests {
             [[rule]]
             arguments = [{ pointer = '/a', equals = 1 }, { pointer = '/b', present = false }]
             effect = 'allow'";
-        check(policy, &action("s", "t", json!({"a": 1})), Effect::Allow, "rule 1");
-        check(policy, &action("s", "t", json!({"a": 1, "b": 2})), Effect::Ask, None);
-        check(policy, &action("s", "t", json!({})), Effect::Ask, None);
+        check(policy, &action("s", "t", json!({"a": 1})), ApprovalEffect::Allow, "rule 1");
+        check(policy, &action("s", "t", json!({"a": 1, "b": 2})), ApprovalEffect::Ask, None);
+        check(policy, &action("s", "t", json!({})), ApprovalEffect::Ask, None);
     }
 
     #[test]
@@ -286,14 +300,14 @@ mod tests {
         let command = |line: &str| at(Target::Command(line.to_owned()));
         let url = |url: &str| at(Target::Url(url.to_owned()));
         let policy = "[[rule]]\ntarget = ['npx -y files **', 'https://*.a.org/mcp']\neffect = 'allow'";
-        check(policy, &command("npx -y files /tmp"), Effect::Allow, "rule 1");
-        check(policy, &command("npx -y filesx /tmp"), Effect::Ask, None);
-        check(policy, &command("npx -y files /tmp/../etc"), Effect::Ask, None);
-        check(policy, &url("https://x.a.org/mcp"), Effect::Allow, "rule 1");
-        check(policy, &url("https://b.org/x.a.org/mcp"), Effect::Ask, None);
-        check(policy, &url("https://b.org?.a.org/mcp"), Effect::Ask, None);
-        check("[[rule]]\ntarget = '**'\neffect = 'allow'", &at(Target::Kernel), Effect::Ask, None);
-        check("[[rule]]\ntarget = '**'\neffect = 'allow'", &at(Target::Host), Effect::Ask, None);
+        check(policy, &command("npx -y files /tmp"), ApprovalEffect::Allow, "rule 1");
+        check(policy, &command("npx -y filesx /tmp"), ApprovalEffect::Ask, None);
+        check(policy, &command("npx -y files /tmp/../etc"), ApprovalEffect::Ask, None);
+        check(policy, &url("https://x.a.org/mcp"), ApprovalEffect::Allow, "rule 1");
+        check(policy, &url("https://b.org/x.a.org/mcp"), ApprovalEffect::Ask, None);
+        check(policy, &url("https://b.org?.a.org/mcp"), ApprovalEffect::Ask, None);
+        check("[[rule]]\ntarget = '**'\neffect = 'allow'", &at(Target::Kernel), ApprovalEffect::Ask, None);
+        check("[[rule]]\ntarget = '**'\neffect = 'allow'", &at(Target::Host), ApprovalEffect::Ask, None);
     }
 
     #[test]
@@ -305,13 +319,28 @@ mod tests {
         };
         let climbing = action("s", "t", json!({"path": "/home/../etc/passwd"}));
         let in_doubt = "rule 1 (\"etc\"), in doubt";
-        check(&rule("allow"), &climbing, Effect::Ask, None);
-        check(&format!("default = 'allow'\n{}", rule("deny")), &climbing, Effect::Deny, in_doubt);
-        check(&format!("default = 'allow'\n{}", rule("ask")), &climbing, Effect::Ask, in_doubt);
-        check(&format!("default = 'deny'\n{}", rule("ask")), &climbing, Effect::Deny, None);
-        check(&format!("{}[[rule]]\neffect = 'allow'", rule("deny")), &climbing, Effect::Deny, in_doubt);
-        check(&format!("{}[[rule]]\neffect = 'deny'", rule("ask")), &climbing, Effect::Deny, "rule 2");
-        check(&format!("[[rule]]\neffect = 'allow'\n{}", rule("deny")), &climbing, Effect::Allow, "rule 1");
+        check(&rule("allow"), &climbing, ApprovalEffect::Ask, None);
+        check(&format!("default = 'allow'\n{}", rule("deny")), &climbing, ApprovalEffect::Deny, in_doubt);
+        check(&format!("default = 'allow'\n{}", rule("ask")), &climbing, ApprovalEffect::Ask, in_doubt);
+        check(&format!("default = 'deny'\n{}", rule("ask")), &climbing, ApprovalEffect::Deny, None);
+        check(
+            &format!("{}[[rule]]\neffect = 'allow'", rule("deny")),
+            &climbing,
+            ApprovalEffect::Deny,
+            in_doubt,
+        );
+        check(
+            &format!("{}[[rule]]\neffect = 'deny'", rule("ask")),
+            &climbing,
+            ApprovalEffect::Deny,
+            "rule 2",
+        );
+        check(
+            &format!("[[rule]]\neffect = 'allow'\n{}", rule("deny")),
+            &climbing,
+            ApprovalEffect::Allow,
+            "rule 1",
+        );
     }
 
     #[test]
@@ -326,8 +355,8 @@ mod tests {
             target: Target::Kernel,
             ..action("ipybox", "shell", json!({ "cmd": command }))
         };
-        check(policy, &shell("git log --oneline"), Effect::Allow, "rule 1");
-        check(policy, &shell("git log; reboot"), Effect::Ask, None);
+        check(policy, &shell("git log --oneline"), ApprovalEffect::Allow, "rule 1");
+        check(policy, &shell("git log; reboot"), ApprovalEffect::Ask, None);
     }
 
     /// A rule as the reference sees it.
@@ -335,7 +364,7 @@ mod tests {
     struct Simple {
         tool: Option<&'static str>,
         at_most: Option<i64>,
-        effect: Effect,
+        effect: ApprovalEffect,
     }
 
     impl Simple {
@@ -361,8 +390,8 @@ mod tests {
     }
 
     /// The strictest effect over all resolutions of the doubts.
-    fn strictest(rules: &[Simple], action: &Action) -> Effect {
-        let Some((rule, rest)) = rules.split_first() else { return Effect::Ask };
+    fn strictest(rules: &[Simple], action: &Action) -> ApprovalEffect {
+        let Some((rule, rest)) = rules.split_first() else { return ApprovalEffect::Ask };
         match rule.holds(action) {
             Some(true) => rule.effect,
             Some(false) => strictest(rest, action),
@@ -373,7 +402,8 @@ mod tests {
     fn any_rule() -> impl Strategy<Value = Simple> {
         let tool = prop_oneof![Just(None), Just(Some("a")), Just(Some("b"))];
         let at_most = prop_oneof![Just(None), (0..3_i64).prop_map(Some)];
-        let effect = prop_oneof![Just(Effect::Allow), Just(Effect::Ask), Just(Effect::Deny)];
+        let effect =
+            prop_oneof![Just(ApprovalEffect::Allow), Just(ApprovalEffect::Ask), Just(ApprovalEffect::Deny)];
         (tool, at_most, effect).prop_map(|(tool, at_most, effect)| Simple { tool, at_most, effect })
     }
 
@@ -385,7 +415,7 @@ mod tests {
             arguments in prop_oneof![Just(json!({})), (0..4_i64).prop_map(|n| json!({"n": n})), Just(json!({"n": "1"}))],
         ) {
             let action = action("s", tool, arguments);
-            let policy = Policy::parse(&rules.iter().map(Simple::toml).collect::<String>()).unwrap();
+            let policy = ApprovalPolicy::parse(&rules.iter().map(Simple::toml).collect::<String>()).unwrap();
             prop_assert_eq!(policy.judge(&action).effect, strictest(&rules, &action));
         }
     }

@@ -2,13 +2,13 @@
 
 /// Whether a rule or a part of it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RuleVerdict {
     Holds,
     Fails,
     InDoubt,
 }
 
-impl Verdict {
+impl RuleVerdict {
     pub(super) fn of(is_so: bool) -> Self {
         if is_so { Self::Holds } else { Self::Fails }
     }
@@ -37,10 +37,10 @@ impl Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::Verdict::{self, Fails, Holds, InDoubt};
+    use super::RuleVerdict::{self, Fails, Holds, InDoubt};
 
-    fn check<const N: usize>(parts: [Verdict; N], expected: Verdict) {
-        assert_eq!(Verdict::all(parts), expected);
+    fn check<const N: usize>(parts: [RuleVerdict; N], expected: RuleVerdict) {
+        assert_eq!(RuleVerdict::all(parts), expected);
     }
 
     #[test]
@@ -53,6 +53,6 @@ mod tests {
 
     #[test]
     fn negation_removes_no_doubt() {
-        assert_eq!([Holds, Fails, InDoubt].map(Verdict::negated), [Fails, Holds, InDoubt]);
+        assert_eq!([Holds, Fails, InDoubt].map(RuleVerdict::negated), [Fails, Holds, InDoubt]);
     }
 }

@@ -53,7 +53,9 @@ pub(super) fn hashes(letters: &[u8], mut each: impl FnMut(usize, u64)) {
 /// Calls `each` with the hashes that are chosen, each once for its place.
 pub(super) fn winnow(letters: &[u8], mut each: impl FnMut(u64)) {
     let mut window = [u64::MAX; WINDOW];
-    let (mut count, mut smallest, mut chosen) = (0_usize, 0_usize, usize::MAX);
+    let mut count = 0_usize;
+    let mut smallest = 0_usize;
+    let mut chosen = usize::MAX;
     let mut give = |index: usize, hash: u64| {
         if is_distinctive(&letters[index..index + GRAM]) {
             each(hash);

@@ -56,7 +56,7 @@ const OTHERS: &str = "*";
 /// The labels of servers, by the names under which these are registered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "BTreeMap<String, Label>", into = "BTreeMap<String, Label>")]
-pub struct Labels {
+pub struct ServerLabels {
     named: BTreeMap<String, Label>,
     /// That of servers that have none of their own.
     others: Option<Label>,
@@ -67,7 +67,7 @@ pub struct Labels {
 #[error("`{0}` is no name of a server; labels go by names, and `\"*\"` is every server that is not named")]
 pub struct NoName(String);
 
-impl Labels {
+impl ServerLabels {
     /// The servers that have one of their own.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, Label)> {
         self.named.iter().map(|(server, label)| (server.as_str(), *label))
@@ -110,7 +110,7 @@ impl Labels {
     }
 }
 
-impl TryFrom<BTreeMap<String, Label>> for Labels {
+impl TryFrom<BTreeMap<String, Label>> for ServerLabels {
     type Error = NoName;
 
     fn try_from(mut named: BTreeMap<String, Label>) -> Result<Self, NoName> {
@@ -123,8 +123,8 @@ impl TryFrom<BTreeMap<String, Label>> for Labels {
     }
 }
 
-impl From<Labels> for BTreeMap<String, Label> {
-    fn from(Labels { mut named, others }: Labels) -> Self {
+impl From<ServerLabels> for BTreeMap<String, Label> {
+    fn from(ServerLabels { mut named, others }: ServerLabels) -> Self {
         named.extend(others.map(|label| (OTHERS.to_owned(), label)));
         named
     }

@@ -26,7 +26,8 @@ const fn classes() -> [u8; 256] {
 pub(super) fn letters(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut letters = vec![0; bytes.len()];
-    let (mut at, mut count) = (0, 0);
+    let mut at = 0;
+    let mut count = 0;
     while let Some(&byte) = bytes.get(at) {
         let class = CLASSES[usize::from(byte)];
         if class == SPECIAL {

@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 
 use super::decoded::decoded;
 use super::grams::{self, GRAM, WINDOW};
-use super::label::{Label, Labels};
+use super::label::{Label, ServerLabels};
 use super::letters::letters;
 use super::origin::{Found, Origin, Provenance};
-use super::pieces::Pieces;
-use super::sources::{Reading, Sources};
+use super::pieces::PieceWriter;
+use super::sources::{AwaitedSource, CalledTools};
 use super::table::FingerprintTable;
 use super::tokens::tokens;
 
@@ -36,31 +36,33 @@ const DECODED: usize = 2;
 
 /// The record of what a session has read. Sessions that belong together share it.
 #[derive(Debug, Default)]
-pub struct Memory {
-    state: Mutex<State>,
+pub struct ProvenanceMemory {
+    state: Mutex<ReadSources>,
 }
 
 #[derive(Debug)]
-struct State {
-    sources: Sources,
+struct ReadSources {
+    sources: CalledTools,
     grams: FingerprintTable,
     tokens: FingerprintTable,
 }
 
-impl Default for State {
+impl Default for ReadSources {
     fn default() -> Self {
         Self {
-            sources: Sources::default(),
+            sources: CalledTools::default(),
             grams: FingerprintTable::new(GRAM_BYTES),
             tokens: FingerprintTable::new(TOKEN_BYTES),
         }
     }
 }
 
-impl Memory {
+impl ProvenanceMemory {
     /// Nothing has been read. These labels hold for the servers.
-    pub fn new(labels: Labels) -> Self {
-        Self { state: Mutex::new(State { sources: Sources::new(labels), ..State::default() }) }
+    pub fn new(labels: ServerLabels) -> Self {
+        Self {
+            state: Mutex::new(ReadSources { sources: CalledTools::new(labels), ..ReadSources::default() }),
+        }
     }
 
     /// A server has this label from now on, and with it what the session has from it already.
@@ -86,13 +88,13 @@ impl Memory {
     }
 
     /// The session is about to call a tool. The label of its server holds from now on, whatever becomes of the rest.
-    pub(crate) fn begin(&self, server: &str, tool: &str) -> Reading {
+    pub(crate) fn begin(&self, server: &str, tool: &str) -> AwaitedSource {
         self.state.lock().sources.begin(server, tool)
     }
 
     /// The labels of what has been read, with the servers that have them. The label that only the call `own` has brought is
     /// not among them: a call has not read what itself returns.
-    pub(crate) fn read_besides(&self, own: Option<Reading>) -> BTreeMap<Label, BTreeSet<String>> {
+    pub(crate) fn read_besides(&self, own: Option<AwaitedSource>) -> BTreeMap<Label, BTreeSet<String>> {
         self.state.lock().sources.read_besides(own)
     }
 
@@ -107,13 +109,15 @@ impl Memory {
     }
 
     /// Enters what `write` writes: the texts of the result, those that belong together without anything between them.
-    pub(crate) fn enter(&self, reading: Reading, write: impl FnOnce(&mut dyn Write) -> fmt::Result) {
-        let mut pieces = Pieces::new(|piece| {
-            let (mut of_text, mut of_values) = (Vec::new(), Vec::new());
+    pub(crate) fn enter(&self, reading: AwaitedSource, write: impl FnOnce(&mut dyn Write) -> fmt::Result) {
+        let mut pieces = PieceWriter::new(|piece| {
+            let mut of_text = Vec::new();
+            let mut of_values = Vec::new();
             fingerprints(piece, DECODED, &mut of_text, &mut of_values);
             let mut state = self.state.lock();
-            let State { grams, tokens, sources } = &mut *state;
-            let (number, label) = (reading.number, |number: u32| sources.label_of(number));
+            let ReadSources { grams, tokens, sources } = &mut *state;
+            let number = reading.number;
+            let label = |number: u32| sources.label_of(number);
             of_text.iter().for_each(|hash| grams.insert(*hash, number, label));
             of_values.iter().for_each(|hash| tokens.insert(*hash, number, label));
         });
@@ -153,7 +157,7 @@ impl Memory {
     /// The origins of the texts that `write` writes of an argument.
     fn origins(&self, argument: &str, write: impl FnOnce(&mut dyn Write) -> fmt::Result) -> Vec<Origin> {
         let mut found = HashMap::new();
-        let mut pieces = Pieces::new(|piece| self.look_up(piece, &mut found, DECODED));
+        let mut pieces = PieceWriter::new(|piece| self.look_up(piece, &mut found, DECODED));
         // Nothing that takes pieces fails.
         let _infallible = write(&mut pieces);
         pieces.finish();
@@ -282,9 +286,9 @@ mod tests {
     const LETTER: &str = "Dear Ann,\n\nthe merger with Example Ltd. will be announced on Friday; until then \"nobody\" must \
                           know of it, and the price of 4,711,815 stays between us. Call me under your usual name.\n\nBo";
 
-    fn memory() -> Memory {
+    fn memory() -> ProvenanceMemory {
         let labels = serde_json::from_value(json!({"mail": "confidential", "web": "untrusted"})).unwrap();
-        let memory = Memory::new(labels);
+        let memory = ProvenanceMemory::new(labels);
         memory.saw("mail", "read", std::iter::once(LETTER));
         memory.saw(
             "web",
@@ -380,7 +384,7 @@ mod tests {
         let known = known(json!({}));
         assert!(known.is_tainted_by(Label::Untrusted) && known.is_tainted_by(Label::Confidential));
         assert!(!known.is_tainted_by(Label::Trusted));
-        assert!(Memory::default().known(&Map::new()).read.is_empty());
+        assert!(ProvenanceMemory::default().known(&Map::new()).read.is_empty());
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod table;
 mod tests;
 mod tokens;
 
-pub use self::label::{Label, Labels, UnknownLabel};
-pub use self::memory::Memory;
+pub use self::label::{Label, ServerLabels, UnknownLabel};
+pub use self::memory::ProvenanceMemory;
 pub use self::origin::{Found, Origin, Provenance};
-pub(crate) use self::sources::Reading;
+pub(crate) use self::sources::AwaitedSource;

@@ -9,14 +9,14 @@ const PIECE: usize = 64 * 1024;
 const AGAIN: usize = 2 * 1024;
 
 /// Gives what is written to it in pieces. The last one comes when it is finished.
-pub(super) struct Pieces<F: FnMut(&str)> {
+pub(super) struct PieceWriter<F: FnMut(&str)> {
     text: String,
     /// The part of it that an earlier piece had.
     old: usize,
     each: F,
 }
 
-impl<F: FnMut(&str)> Pieces<F> {
+impl<F: FnMut(&str)> PieceWriter<F> {
     pub(super) fn new(each: F) -> Self {
         Self { text: String::new(), old: 0, each }
     }
@@ -28,7 +28,7 @@ impl<F: FnMut(&str)> Pieces<F> {
     }
 }
 
-impl<F: FnMut(&str)> fmt::Write for Pieces<F> {
+impl<F: FnMut(&str)> fmt::Write for PieceWriter<F> {
     fn write_str(&mut self, mut text: &str) -> fmt::Result {
         while !text.is_empty() {
             let room = PIECE.saturating_sub(self.text.len()).max(4);
@@ -55,7 +55,7 @@ mod tests {
     fn every_place_is_in_a_piece_with_what_is_around_it() {
         let text: String = (0..30_000).map(|number| format!("é{number} ")).collect();
         let mut given = Vec::new();
-        let mut pieces = Pieces::new(|piece: &str| given.push(piece.to_owned()));
+        let mut pieces = PieceWriter::new(|piece: &str| given.push(piece.to_owned()));
         let mut rest = text.as_str();
         for length in [0, 1, 3, 70_000, 5, 100_000].into_iter().cycle() {
             if rest.is_empty() {
@@ -76,12 +76,12 @@ mod tests {
     #[test]
     fn nothing_comes_twice_that_ends_with_a_piece() {
         let mut count = 0;
-        let mut pieces = Pieces::new(|_: &str| count += 1);
+        let mut pieces = PieceWriter::new(|_: &str| count += 1);
         pieces.write_str("short").unwrap();
         pieces.finish();
         assert_eq!(count, 1);
         let mut count = 0;
-        Pieces::new(|_: &str| count += 1).finish();
+        PieceWriter::new(|_: &str| count += 1).finish();
         assert_eq!(count, 0);
     }
 }

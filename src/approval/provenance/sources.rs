@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::label::{Label, Labels};
+use super::label::{Label, ServerLabels};
 use super::origin::{Found, Origin};
 use super::table::LAST_SOURCE;
 use crate::ground::text::shortened;
@@ -22,7 +22,7 @@ const OTHERS: &str = "other servers";
 
 /// A tool that has been called.
 #[derive(Debug)]
-struct Source {
+struct CalledTool {
     server: String,
     tool: String,
     label: Option<Label>,
@@ -30,7 +30,7 @@ struct Source {
 
 /// A call whose result is to be entered.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reading {
+pub(crate) struct AwaitedSource {
     /// The number of its tool.
     pub(super) number: u32,
     /// The label that no earlier call had brought, and how often that one was noted then.
@@ -39,10 +39,10 @@ pub(crate) struct Reading {
 
 /// The tools that have been called.
 #[derive(Debug, Default)]
-pub(super) struct Sources {
-    labels: Labels,
+pub(super) struct CalledTools {
+    labels: ServerLabels,
     /// By their numbers, from 1.
-    sources: Vec<Source>,
+    sources: Vec<CalledTool>,
     numbers: HashMap<(String, String), u32>,
     read: BTreeMap<Label, BTreeSet<String>>,
     /// The times that each label was noted.
@@ -53,12 +53,12 @@ pub(super) struct Sources {
     is_restored: bool,
 }
 
-impl Sources {
-    pub(super) fn new(labels: Labels) -> Self {
+impl CalledTools {
+    pub(super) fn new(labels: ServerLabels) -> Self {
         Self { labels, ..Self::default() }
     }
 
-    pub(super) fn labels(&self) -> &Labels {
+    pub(super) fn labels(&self) -> &ServerLabels {
         &self.labels
     }
 
@@ -69,7 +69,7 @@ impl Sources {
     }
 
     /// Servers have these labels from now on; those that are not among them keep theirs.
-    pub(super) fn label_all(&mut self, labels: &Labels) {
+    pub(super) fn label_all(&mut self, labels: &ServerLabels) {
         self.labels = labels.clone().or(std::mem::take(&mut self.labels));
         self.relabel();
     }
@@ -77,7 +77,7 @@ impl Sources {
     fn relabel(&mut self) {
         self.relabelled += 1;
         let mut now = Vec::new();
-        for Source { server, label, .. } in &mut self.sources {
+        for CalledTool { server, label, .. } in &mut self.sources {
             *label = self.labels.named(server).or(*label).or(self.labels.of_others());
             now.extend(label.map(|label| (label, server.clone())));
         }
@@ -88,18 +88,18 @@ impl Sources {
     }
 
     /// A call of a tool that is about to be made.
-    pub(super) fn begin(&mut self, server: &str, tool: &str) -> Reading {
+    pub(super) fn begin(&mut self, server: &str, tool: &str) -> AwaitedSource {
         let label = self.labels.of(server);
         let is_first = label.is_some_and(|label| !self.read.contains_key(&label));
         if let Some(label) = label {
             self.note(label, server);
         }
         let number = self.number(server, tool, label);
-        Reading { number, first: label.filter(|_| is_first).map(|label| (label, self.noted[&label])) }
+        AwaitedSource { number, first: label.filter(|_| is_first).map(|label| (label, self.noted[&label])) }
     }
 
     /// The labels of what has been read, without the one that only this call has brought.
-    pub(super) fn read_besides(&self, own: Option<Reading>) -> BTreeMap<Label, BTreeSet<String>> {
+    pub(super) fn read_besides(&self, own: Option<AwaitedSource>) -> BTreeMap<Label, BTreeSet<String>> {
         let mut read = self.read.clone();
         if let Some((label, noted)) = own.and_then(|own| own.first)
             && self.noted.get(&label) == Some(&noted)
@@ -134,7 +134,7 @@ impl Sources {
     }
 
     pub(super) fn origin(&self, argument: &str, number: u32, found: Found) -> Option<Origin> {
-        let Source { server, tool, label } = self.of(number)?;
+        let CalledTool { server, tool, label } = self.of(number)?;
         Some(Origin {
             argument: shortened(argument, NAME_CHARS),
             server: server.clone(),
@@ -144,7 +144,7 @@ impl Sources {
         })
     }
 
-    fn of(&self, number: u32) -> Option<&Source> {
+    fn of(&self, number: u32) -> Option<&CalledTool> {
         self.sources.get((number as usize).checked_sub(1)?)
     }
 
@@ -170,7 +170,7 @@ impl Sources {
                 return *number;
             }
             if self.sources.len() < most {
-                self.sources.push(Source { server: name.0.clone(), tool: name.1.clone(), label });
+                self.sources.push(CalledTool { server: name.0.clone(), tool: name.1.clone(), label });
                 let number = u32::try_from(self.sources.len()).unwrap_or(LAST_SOURCE);
                 self.numbers.insert(name, number);
                 return number;

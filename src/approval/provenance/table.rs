@@ -20,7 +20,7 @@ pub(super) const LAST_SOURCE: u32 = (1 << SOURCE_BITS) - 1;
 const UNITS: u64 = (1 << TIME_BITS) / 4;
 
 /// A label, or none.
-type Class = Option<Label>;
+type LabelClass = Option<Label>;
 
 /// The number of classes.
 const CLASSES: usize = 1 + Label::ALL.len();
@@ -48,7 +48,7 @@ impl FingerprintTable {
 
     /// Notes that a source has this fingerprint. Of those with the same label the first is kept; one without a label gives
     /// way to one that has any.
-    pub(super) fn insert(&mut self, hash: u64, source: u32, class_of: impl Fn(u32) -> Class) {
+    pub(super) fn insert(&mut self, hash: u64, source: u32, class_of: impl Fn(u32) -> LabelClass) {
         // Those that are chosen of a text are small: as they are they would all be in the first buckets.
         let hash = mixed(hash);
         let source = source.clamp(1, LAST_SOURCE);
@@ -108,13 +108,13 @@ impl FingerprintTable {
     }
 
     /// The time of a class, which goes round.
-    fn now(&self, class: Class) -> u64 {
+    fn now(&self, class: LabelClass) -> u64 {
         let unit = (self.most * WAYS) as u64 / UNITS;
         self.counts[index(class)] / unit.max(1) % (1 << TIME_BITS)
     }
 
     /// Puts an entry into the place of another one in its full bucket, or leaves it out.
-    fn replace(&mut self, entry: u64, class_of: &impl Fn(u32) -> Class) {
+    fn replace(&mut self, entry: u64, class_of: &impl Fn(u32) -> LabelClass) {
         let range = self.range(entry);
         let class_of = |entry: u64| class_of(source_of(entry));
         let mut counts = [0; CLASSES];
@@ -129,7 +129,7 @@ impl FingerprintTable {
     }
 
     /// Grows in its place: twice as much memory would be taken otherwise.
-    fn resize(&mut self, buckets: usize, class_of: &impl Fn(u32) -> Class) {
+    fn resize(&mut self, buckets: usize, class_of: &impl Fn(u32) -> LabelClass) {
         let before = std::mem::replace(&mut self.buckets, buckets);
         self.entries.reserve_exact((buckets - before) * WAYS);
         self.entries.resize(buckets * WAYS, 0);
@@ -156,9 +156,9 @@ impl FingerprintTable {
 ///
 /// The class that gives way. No label, or a trusted one, never displaces the rest, and of that the larger share goes: neither a
 /// flood of numbers from an echo nor one of web pages drives out what is confidential.
-fn leaving(new: Class, counts: &[usize; CLASSES]) -> Option<Class> {
-    const SHARING: [Class; 2] = [Some(Label::Untrusted), Some(Label::Confidential)];
-    let is_there = |class: &Class| counts[index(*class)] > 0;
+fn leaving(new: LabelClass, counts: &[usize; CLASSES]) -> Option<LabelClass> {
+    const SHARING: [LabelClass; 2] = [Some(Label::Untrusted), Some(Label::Confidential)];
+    let is_there = |class: &LabelClass| counts[index(*class)] > 0;
     if let Some(lowest) = [None, Some(Label::Trusted)].into_iter().find(is_there) {
         return Some(lowest).filter(|lowest| *lowest <= new);
     }
@@ -166,7 +166,7 @@ fn leaving(new: Class, counts: &[usize; CLASSES]) -> Option<Class> {
     larger.filter(|_| SHARING.contains(&new))
 }
 
-fn index(class: Class) -> usize {
+fn index(class: LabelClass) -> usize {
     class.map_or(0, |label| 1 + label as usize)
 }
 

@@ -8,15 +8,17 @@ use super::*;
 const LETTER: &str = "Dear Ann, the merger with Example Ltd. will be announced on Friday; until then nobody must know of it, and \
                       the price of 4,711,815 stays between us.";
 
-fn memory() -> Memory {
-    Memory::new(serde_json::from_value(json!({"mail": "confidential", "web": "untrusted"})).unwrap())
+fn memory() -> ProvenanceMemory {
+    ProvenanceMemory::new(
+        serde_json::from_value(json!({"mail": "confidential", "web": "untrusted"})).unwrap(),
+    )
 }
 
-fn saw(memory: &Memory, server: &str, tool: &str, text: &str) {
+fn saw(memory: &ProvenanceMemory, server: &str, tool: &str, text: &str) {
     memory.saw(server, tool, std::iter::once(text));
 }
 
-fn known(memory: &Memory, value: Value) -> Provenance {
+fn known(memory: &ProvenanceMemory, value: Value) -> Provenance {
     memory.known(&Map::from_iter([("body".to_owned(), value)]))
 }
 
@@ -101,7 +103,7 @@ fn millions_of_arguments_have_few_origins() {
 #[test]
 fn servers_without_a_label_have_that_of_all_others() {
     let labels = json!({"mail": "confidential", "*": "untrusted", "notes": "trusted"});
-    let memory = Memory::new(serde_json::from_value(labels.clone()).unwrap());
+    let memory = ProvenanceMemory::new(serde_json::from_value(labels.clone()).unwrap());
     saw(&memory, "notes", "read", "x");
     assert!(!memory.known(&Map::new()).is_tainted_by(Label::Untrusted));
     saw(&memory, "anything", "read", LETTER);
@@ -110,9 +112,9 @@ fn servers_without_a_label_have_that_of_all_others() {
     // What its user says of a server goes before.
     memory.label("anything", Label::Confidential);
     assert!(known(&memory, json!(LETTER)).contains_from(Label::Confidential));
-    let again: Labels = serde_json::from_value(labels.clone()).unwrap();
+    let again: ServerLabels = serde_json::from_value(labels.clone()).unwrap();
     assert_eq!(serde_json::to_value(again).unwrap(), labels);
-    let wrong = serde_json::from_value::<Labels>(json!({"git_*": "trusted"})).unwrap_err().to_string();
+    let wrong = serde_json::from_value::<ServerLabels>(json!({"git_*": "trusted"})).unwrap_err().to_string();
     assert!(wrong.contains("`git_*` is no name of a server"), "{wrong}");
 }
 
@@ -123,12 +125,12 @@ fn what_was_restored_may_have_read_from_servers_that_get_a_label_later() {
     assert!(memory.known(&Map::new()).read.is_empty());
     memory.restored();
     assert!(memory.known(&Map::new()).is_tainted_by(Label::Trusted));
-    let memory = Memory::default();
+    let memory = ProvenanceMemory::default();
     memory.restored();
     assert!(memory.known(&Map::new()).read.is_empty());
     memory.label("notes", Label::Confidential);
     assert!(memory.known(&Map::new()).is_tainted_by(Label::Confidential));
-    let memory = Memory::new(serde_json::from_value(json!({"*": "untrusted"})).unwrap());
+    let memory = ProvenanceMemory::new(serde_json::from_value(json!({"*": "untrusted"})).unwrap());
     memory.restored();
     assert!(memory.known(&Map::new()).is_tainted_by(Label::Untrusted));
 }
@@ -137,7 +139,8 @@ fn what_was_restored_may_have_read_from_servers_that_get_a_label_later() {
 fn sessions_that_share_a_memory_have_the_labels_of_both() {
     let memory = memory();
     saw(&memory, "notes", "read", LETTER);
-    memory.label_as(&Memory::new(serde_json::from_value(json!({"notes": "confidential"})).unwrap()));
+    memory
+        .label_as(&ProvenanceMemory::new(serde_json::from_value(json!({"notes": "confidential"})).unwrap()));
     assert!(known(&memory, json!(LETTER)).contains_from(Label::Confidential));
     saw(&memory, "web", "read", "x");
     assert!(memory.known(&Map::new()).is_tainted_by(Label::Untrusted));

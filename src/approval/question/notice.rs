@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::queue::ApprovalQueue;
-use super::request::{Answer, Response};
+use super::request::{RequestEnd, UserAnswer};
 use crate::approval::action::Action;
 
 /// A question that somebody else is asked, or its end.
 #[derive(Debug, Clone)]
-pub(crate) enum Notice {
+pub(crate) enum QuestionNotice {
     /// A user is asked about this action.
     Asked { question: u64, action: Arc<Action> },
     /// The question is over.
@@ -19,12 +19,12 @@ pub(crate) enum Notice {
 }
 
 /// Gets the notices of a gate.
-pub(crate) type Watcher = Box<dyn Fn(Notice) + Send + Sync>;
+pub(crate) type QuestionWatcher = Box<dyn Fn(QuestionNotice) + Send + Sync>;
 
 /// A question that is under way. Its end is announced when this is dropped.
-pub(in crate::approval) struct Noticed<'a> {
+pub(in crate::approval) struct NoticedQuestion<'a> {
     /// `None` if those who watch are asked themselves.
-    watcher: Option<&'a Watcher>,
+    watcher: Option<&'a QuestionWatcher>,
     question: u64,
     how: &'static str,
 }
@@ -32,31 +32,31 @@ pub(in crate::approval) struct Noticed<'a> {
 /// The number of the next question.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
-impl<'a> Noticed<'a> {
+impl<'a> NoticedQuestion<'a> {
     /// Announces that the user who reads `queue` is asked about `action`.
     pub(in crate::approval) fn begin(
-        watcher: Option<&'a Watcher>,
+        watcher: Option<&'a QuestionWatcher>,
         action: &Arc<Action>,
         queue: &ApprovalQueue,
     ) -> Self {
         let watcher = watcher.filter(|_| !queue.asks_people(action));
         let question = next_question();
         if let Some(watcher) = watcher {
-            watcher(Notice::Asked { question, action: Arc::clone(action) });
+            watcher(QuestionNotice::Asked { question, action: Arc::clone(action) });
         }
         Self { watcher, question, how: "taken back" }
     }
 
     /// Records the decision.
-    pub(in crate::approval) fn decided(&mut self, response: &Response) {
+    pub(in crate::approval) fn decided(&mut self, response: &RequestEnd) {
         self.how = how(response);
     }
 }
 
-impl Drop for Noticed<'_> {
+impl Drop for NoticedQuestion<'_> {
     fn drop(&mut self) {
         if let Some(watcher) = self.watcher {
-            watcher(Notice::Decided { question: self.question, how: self.how });
+            watcher(QuestionNotice::Decided { question: self.question, how: self.how });
         }
     }
 }
@@ -65,11 +65,11 @@ impl Drop for Noticed<'_> {
 pub(crate) const EXPIRED: &str = "not answered in time";
 
 /// The way a question was decided, in words.
-pub(in crate::approval) fn how(response: &Response) -> &'static str {
+pub(in crate::approval) fn how(response: &RequestEnd) -> &'static str {
     match response {
-        Response::Expired => EXPIRED,
-        Response::Dropped => "taken back",
-        Response::Reply(reply) => words(reply.answer),
+        RequestEnd::Expired => EXPIRED,
+        RequestEnd::Dropped => "taken back",
+        RequestEnd::Reply(reply) => words(reply.answer),
     }
 }
 
@@ -79,12 +79,12 @@ pub(crate) fn next_question() -> u64 {
 }
 
 /// An answer in words.
-pub(crate) fn words(answer: Answer) -> &'static str {
+pub(crate) fn words(answer: UserAnswer) -> &'static str {
     match answer {
-        Answer::Once => "allowed once",
-        Answer::Session => "allowed for this session",
-        Answer::Always => "allowed always",
-        Answer::Grant => "allowed by a grant",
-        Answer::No => "denied",
+        UserAnswer::Once => "allowed once",
+        UserAnswer::Session => "allowed for this session",
+        UserAnswer::Always => "allowed always",
+        UserAnswer::Grant => "allowed by a grant",
+        UserAnswer::No => "denied",
     }
 }

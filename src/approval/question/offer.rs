@@ -1,14 +1,14 @@
 //! Grants as part of a request: the one that fits its call alone, and how a question offers one.
 
 use super::request::ApprovalRequest;
-use crate::approval::grant::{Grant, Life, Pattern};
+use crate::approval::grant::{Grant, GrantLife, GrantPattern};
 
 impl Grant {
     /// A grant for calls with exactly the arguments of this request's call, in its cell, the call among them. `count` is
     /// from 1 to 10,000; other numbers count as the nearest of these.
     pub fn of(request: &ApprovalRequest, count: u32) -> Self {
         let fixed =
-            |(name, value): (&String, &serde_json::Value)| (name.clone(), Pattern::Equal(value.clone()));
+            |(name, value): (&String, &serde_json::Value)| (name.clone(), GrantPattern::Equal(value.clone()));
         let arguments = request.tool_args().iter().map(fixed).collect();
         Self::new(request.action(), arguments, count)
     }
@@ -38,7 +38,7 @@ pub(crate) fn offer(request: &ApprovalRequest) -> String {
 
 fn place(grant: &Grant) -> &'static str {
     match grant.life() {
-        Life::Cell => "cell",
-        Life::Session => "session",
+        GrantLife::Cell => "cell",
+        GrantLife::Session => "session",
     }
 }

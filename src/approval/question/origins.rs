@@ -15,7 +15,7 @@ const NAMED: usize = 3;
 const RUNS: usize = 12;
 
 /// An origin of data in one or more calls.
-struct Named<'a> {
+struct NamedOrigin<'a> {
     origin: &'a Origin,
     /// The numbers of the calls, in order.
     rows: Vec<usize>,
@@ -46,8 +46,8 @@ pub(crate) fn provenance(actions: &[&Action], first: Option<usize>) -> String {
 }
 
 /// The origins in the calls, those that matter most first.
-fn named<'a>(actions: &[&'a Action], first: usize) -> Vec<Named<'a>> {
-    let mut all: Vec<Named<'a>> = Vec::new();
+fn named<'a>(actions: &[&'a Action], first: usize) -> Vec<NamedOrigin<'a>> {
+    let mut all: Vec<NamedOrigin<'a>> = Vec::new();
     for (index, action) in actions.iter().enumerate() {
         let origins = action.known.iter().flat_map(|known| &known.origins);
         for origin in origins.filter(|origin| origin.label != Some(Label::Trusted)) {
@@ -58,7 +58,7 @@ fn named<'a>(actions: &[&'a Action], first: usize) -> Vec<Named<'a>> {
             });
             match same {
                 Some(named) => named.add(first + index, origin.found),
-                None => all.push(Named { origin, rows: vec![first + index], found: origin.found }),
+                None => all.push(NamedOrigin { origin, rows: vec![first + index], found: origin.found }),
             }
         }
     }
@@ -67,9 +67,9 @@ fn named<'a>(actions: &[&'a Action], first: usize) -> Vec<Named<'a>> {
 }
 
 /// The origins that a question names: the first, and one of each label that only others have.
-fn selected<'a, 'b>(named: &'b [Named<'a>]) -> Vec<&'b Named<'a>> {
+fn selected<'a, 'b>(named: &'b [NamedOrigin<'a>]) -> Vec<&'b NamedOrigin<'a>> {
     let (first, others) = named.split_at(named.len().min(NAMED));
-    let mut selected: Vec<&Named<'_>> = first.iter().collect();
+    let mut selected: Vec<&NamedOrigin<'_>> = first.iter().collect();
     for other in others {
         let label = other.origin.label;
         if label.is_some() && selected.iter().all(|one| one.origin.label != label) {
@@ -79,7 +79,7 @@ fn selected<'a, 'b>(named: &'b [Named<'a>]) -> Vec<&'b Named<'a>> {
     selected
 }
 
-fn line(Named { origin, rows, found }: &Named<'_>, are_rows: bool) -> String {
+fn line(NamedOrigin { origin, rows, found }: &NamedOrigin<'_>, are_rows: bool) -> String {
     let what = match *found {
         Found::Bytes(bytes) => format!("about {} that came", size(bytes)),
         Found::Values(1) => "a value that came".to_owned(),
@@ -91,7 +91,9 @@ fn line(Named { origin, rows, found }: &Named<'_>, are_rows: bool) -> String {
         _ => (String::new(), what),
     };
     let label = origin.label.map(|label| format!(" ({})", label.word())).unwrap_or_default();
-    let (argument, server, tool) = (&origin.argument, &origin.server, &origin.tool);
+    let argument = &origin.argument;
+    let server = &origin.server;
+    let tool = &origin.tool;
     let argument = match argument.as_str() {
         Origin::TOOL_NAME => "the name of the tool".to_owned(),
         argument => format!("`{}`", as_python::name(argument)),
@@ -99,7 +101,7 @@ fn line(Named { origin, rows, found }: &Named<'_>, are_rows: bool) -> String {
     format!("{place}{argument} has {what} from {}.{}{label}", as_python::name(server), as_python::name(tool))
 }
 
-impl Named<'_> {
+impl NamedOrigin<'_> {
     /// Another call has it too.
     fn add(&mut self, row: usize, found: Found) {
         if self.rows.last() != Some(&row) {

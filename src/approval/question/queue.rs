@@ -38,7 +38,7 @@ impl Approver {
     /// The queue of a user who can be sent to a page.
     pub(crate) fn page_queue(&self) -> Option<&Arc<ApprovalQueue>> {
         match self {
-            Self::User(queue) => Some(queue).filter(|queue| queue.opens_pages),
+            Self::User(queue) => Some(queue),
             _ => None,
         }
     }
@@ -61,8 +61,6 @@ pub(crate) struct ApprovalQueue {
     is_attended: watch::Sender<bool>,
     /// Whether requests are shown in dialogs of bounded size.
     shows_dialogs: bool,
-    /// Whether its reader can send the user to a page.
-    opens_pages: bool,
     /// Whether people read it who may come and go.
     is_of_attached: bool,
     /// Whether those people are asked what other users are asked, too.
@@ -73,7 +71,7 @@ pub(crate) struct ApprovalQueue {
 
 /// Counts a waiting request as long as this lives.
 #[derive(Debug)]
-pub(in crate::approval) struct Counted(Arc<ApprovalQueue>);
+pub(in crate::approval) struct CountedRequest(Arc<ApprovalQueue>);
 
 impl ApprovalQueue {
     /// A queue, and its receiver.
@@ -84,19 +82,16 @@ impl ApprovalQueue {
 
     /// A queue whose requests are shown in dialogs: a request that is too long for one is denied. The readers of `people`
     /// are asked too while they want to be.
-    pub(crate) fn of_dialogs(
-        opens_pages: bool,
-        people: Arc<ApprovalQueue>,
-    ) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
+    pub(crate) fn of_dialogs(people: Arc<ApprovalQueue>) -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
         let (queue, receiver) = Self::make();
-        (Arc::new(Self { shows_dialogs: true, opens_pages, people: Some(people), ..queue }), receiver)
+        (Arc::new(Self { shows_dialogs: true, people: Some(people), ..queue }), receiver)
     }
 
     /// A queue that people read who may come and go. At first nobody is there.
     pub(crate) fn of_attached() -> (Arc<Self>, mpsc::Receiver<ApprovalRequest>) {
         let (queue, receiver) = Self::make();
         queue.attend(false);
-        let queue = Self { shows_dialogs: true, opens_pages: false, is_of_attached: true, ..queue };
+        let queue = Self { shows_dialogs: true, is_of_attached: true, ..queue };
         (Arc::new(queue), receiver)
     }
 
@@ -108,7 +103,6 @@ impl ApprovalQueue {
             expired: AtomicUsize::new(0),
             is_attended: watch::Sender::new(true),
             shows_dialogs: false,
-            opens_pages: true,
             is_of_attached: false,
             asks_people_all: AtomicBool::new(false),
             people: None,
@@ -127,15 +121,10 @@ impl ApprovalQueue {
         self.is_of_attached.then_some(if asks_pages { AnswerVia::Page } else { AnswerVia::Prompt })
     }
 
-    /// Whether its reader can send the user to a page.
-    pub(in crate::approval) fn opens_pages(&self) -> bool {
-        self.opens_pages
-    }
-
     /// Counts a request that waits, or a user who is away on a page.
-    pub(in crate::approval) fn count(self: &Arc<Self>) -> Counted {
+    pub(in crate::approval) fn count(self: &Arc<Self>) -> CountedRequest {
         self.waiting.send_modify(|count| *count += 1);
-        Counted(Arc::clone(self))
+        CountedRequest(Arc::clone(self))
     }
 
     /// The number of requests that wait for an answer.
@@ -189,7 +178,7 @@ impl ApprovalQueue {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedRequest {
     fn drop(&mut self) {
         self.0.waiting.send_modify(|count| *count -= 1);
     }
@@ -200,7 +189,7 @@ mod tests {
     use serde_json::Map;
 
     use super::super::notice::EXPIRED;
-    use super::super::request::Answer;
+    use super::super::request::UserAnswer;
     use super::*;
     use crate::approval::action::{ELICITATION, LOGIN, OURSELVES, Target};
 
@@ -211,7 +200,7 @@ mod tests {
     #[tokio::test]
     async fn people_are_asked_too_and_the_first_answer_counts() {
         let (people, mut asked) = ApprovalQueue::of_attached();
-        let (queue, _requests) = ApprovalQueue::of_dialogs(true, Arc::clone(&people));
+        let (queue, _requests) = ApprovalQueue::of_dialogs(Arc::clone(&people));
         let call = action("s", "t");
         assert!(!queue.asks_people(&call), "nobody wants to be asked");
         people.ask_people_all(true);
@@ -232,7 +221,7 @@ mod tests {
         let of_people = asked.recv().await.unwrap();
         assert!(of_people.is_shared() && !of_client.is_shared());
         assert!(of_people.accept_for_session());
-        assert_eq!(waiting.answer().await.unwrap().answer, Answer::Session);
+        assert_eq!(waiting.answer().await.unwrap().answer, UserAnswer::Session);
         let fate = of_client.fate();
         waiting.decided("allowed for this session");
         drop(waiting);
@@ -243,7 +232,7 @@ mod tests {
         let (of_client, mut waiting) = ask();
         drop(of_client);
         assert!(asked.recv().await.unwrap().reject());
-        assert_eq!(waiting.answer().await.unwrap().answer, Answer::No);
+        assert_eq!(waiting.answer().await.unwrap().answer, UserAnswer::No);
         let (of_client, mut waiting) = ask();
         drop((of_client, asked.recv().await.unwrap()));
         assert!(waiting.answer().await.is_none());
@@ -252,7 +241,7 @@ mod tests {
         let (of_client, mut waiting) = ask();
         assert!(of_client.accept());
         waiting.decided(EXPIRED);
-        assert_eq!(waiting.close().unwrap().answer, Answer::Once);
+        assert_eq!(waiting.close().unwrap().answer, UserAnswer::Once);
         assert!(!asked.recv().await.unwrap().accept());
     }
 }

@@ -9,15 +9,15 @@ use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use crate::approval::action::{Action, Batch, InBatch, Target, ToolAnnotations, as_python};
-use crate::approval::grant::{Grant, Granting, Grants, Outside};
+use crate::approval::action::{Action, ApprovalBatch, InBatch, Target, ToolAnnotations, as_python};
+use crate::approval::grant::{Grant, GrantEffect, OutsideGrant, SessionGrants};
 use crate::approval::provenance::{Label, Provenance};
 
 /// A user's answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(clippy::exhaustive_enums, reason = "there are no other ones")]
-pub enum Answer {
+pub enum UserAnswer {
     /// This one may run.
     Once,
     /// This one, and its like as long as the session lasts.
@@ -51,39 +51,39 @@ impl AnswerVia {
 
 /// An answer, with what the user has filled in.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Reply {
-    pub(crate) answer: Answer,
+pub(crate) struct UserReply {
+    pub(crate) answer: UserAnswer,
     /// The values of a form, by their names.
     pub(crate) content: Option<Map<String, Value>>,
     /// The grant that the answer gives, or uses.
-    pub(in crate::approval) granting: Option<Granting>,
+    pub(in crate::approval) granting: Option<GrantEffect>,
     /// The label for the data of the server that is registered.
     pub(in crate::approval) label: Option<Label>,
     /// By which face for people it was given; `None` by the session's own.
     pub(in crate::approval) via: Option<AnswerVia>,
 }
 
-impl Reply {
-    pub(in crate::approval) fn granting(granting: Granting) -> Self {
-        Self { granting: Some(granting), ..Self::from(Answer::Grant) }
+impl UserReply {
+    pub(in crate::approval) fn granting(granting: GrantEffect) -> Self {
+        Self { granting: Some(granting), ..Self::from(UserAnswer::Grant) }
     }
 
     /// A form that the user has filled in.
     pub(crate) fn filled(content: Map<String, Value>) -> Self {
-        Self { content: Some(content), ..Self::from(Answer::Once) }
+        Self { content: Some(content), ..Self::from(UserAnswer::Once) }
     }
 }
 
-impl From<Answer> for Reply {
-    fn from(answer: Answer) -> Self {
+impl From<UserAnswer> for UserReply {
+    fn from(answer: UserAnswer) -> Self {
         Self { answer, content: None, granting: None, label: None, via: None }
     }
 }
 
 /// The end of an approval request.
-pub(in crate::approval) enum Response {
+pub(in crate::approval) enum RequestEnd {
     /// By a reply.
-    Reply(Reply),
+    Reply(UserReply),
     /// All who were asked have dropped it.
     Dropped,
     /// Nobody has replied in time.
@@ -102,43 +102,47 @@ pub(in crate::approval) enum Response {
 #[must_use = "a request that is dropped is rejected"]
 pub struct ApprovalRequest {
     action: Arc<Action>,
-    answer: oneshot::Sender<Reply>,
+    answer: oneshot::Sender<UserReply>,
     handed_out: watch::Sender<Option<Instant>>,
     /// `None` for a request of another process.
-    grants: Option<Arc<Grants>>,
+    grants: Option<Arc<SessionGrants>>,
     /// The proposal that somebody saw first: the answer is about that.
     proposed: OnceLock<Option<Grant>>,
     /// Whether the user of a client is asked the same.
     is_shared: bool,
     /// The decision, for those whose answer did not count.
-    fate: Fate,
+    fate: RequestFate,
     /// By which face for people it is answered.
     via: Option<AnswerVia>,
 }
 
 /// The decision about a request, in words, once there is one.
-pub(crate) type Fate = Arc<OnceLock<&'static str>>;
+pub(crate) type RequestFate = Arc<OnceLock<&'static str>>;
 
 /// The gate's side of an [`ApprovalRequest`].
 pub(in crate::approval) struct PendingRequest {
     /// One for each of those who are asked. The first answer counts.
-    answers: Vec<oneshot::Receiver<Reply>>,
+    answers: Vec<oneshot::Receiver<UserReply>>,
     /// Whether somebody has it.
     pub(in crate::approval) handed_out: watch::Receiver<Option<Instant>>,
-    fate: Fate,
+    fate: RequestFate,
 }
 
 impl ApprovalRequest {
-    pub(in crate::approval) fn new(action: Arc<Action>, grants: Arc<Grants>) -> (Self, PendingRequest) {
+    pub(in crate::approval) fn new(
+        action: Arc<Action>,
+        grants: Arc<SessionGrants>,
+    ) -> (Self, PendingRequest) {
         let (answer, answer_receiver) = oneshot::channel();
         let (handed_out, handed_out_receiver) = watch::channel(None);
-        let fate = Fate::default();
+        let fate = RequestFate::default();
         let waiting = PendingRequest {
             answers: vec![answer_receiver],
             handed_out: handed_out_receiver,
             fate: Arc::clone(&fate),
         };
-        let (grants, proposed) = (Some(grants), OnceLock::new());
+        let grants = Some(grants);
+        let proposed = OnceLock::new();
         (Self { action, answer, handed_out, grants, proposed, is_shared: false, fate, via: None }, waiting)
     }
 
@@ -146,8 +150,10 @@ impl ApprovalRequest {
     pub(in crate::approval) fn beside(&self, waiting: &mut PendingRequest) -> Self {
         let (answer, receiver) = oneshot::channel();
         waiting.answers.push(receiver);
-        let (action, handed_out) = (Arc::clone(&self.action), self.handed_out.clone());
-        let (grants, proposed) = (self.grants.clone(), OnceLock::new());
+        let action = Arc::clone(&self.action);
+        let handed_out = self.handed_out.clone();
+        let grants = self.grants.clone();
+        let proposed = OnceLock::new();
         let fate = Arc::clone(&self.fate);
         Self { action, answer, handed_out, grants, proposed, is_shared: true, fate, via: None }
     }
@@ -161,10 +167,13 @@ impl ApprovalRequest {
     }
 
     /// A request of another process, and the receiver of its answer.
-    pub(crate) fn of_another_process(action: Action) -> (Self, oneshot::Receiver<Reply>) {
+    pub(crate) fn of_another_process(action: Action) -> (Self, oneshot::Receiver<UserReply>) {
         let (answer, receiver) = oneshot::channel();
-        let (action, handed_out) = (Arc::new(action), watch::Sender::new(None));
-        let (grants, proposed, fate) = (None, OnceLock::new(), Arc::default());
+        let action = Arc::new(action);
+        let handed_out = watch::Sender::new(None);
+        let grants = None;
+        let proposed = OnceLock::new();
+        let fate = Arc::default();
         (Self { action, answer, handed_out, grants, proposed, is_shared: false, fate, via: None }, receiver)
     }
 
@@ -211,7 +220,7 @@ impl ApprovalRequest {
     }
 
     /// The batch in which its code has announced it, with others.
-    pub fn batch(&self) -> Option<&Batch> {
+    pub fn batch(&self) -> Option<&ApprovalBatch> {
         self.shared_batch().map(|batch| &**batch)
     }
 
@@ -220,7 +229,7 @@ impl ApprovalRequest {
         self.action.known.as_deref()
     }
 
-    pub(crate) fn shared_batch(&self) -> Option<&Arc<Batch>> {
+    pub(crate) fn shared_batch(&self) -> Option<&Arc<ApprovalBatch>> {
         self.action.batch.as_ref().map(InBatch::batch)
     }
 
@@ -246,7 +255,7 @@ impl ApprovalRequest {
     }
 
     /// The decision, if it was not by this one's answer.
-    pub(crate) fn fate(&self) -> Fate {
+    pub(crate) fn fate(&self) -> RequestFate {
         Arc::clone(&self.fate)
     }
 
@@ -257,31 +266,31 @@ impl ApprovalRequest {
 
     /// Lets the call run. Returns whether the answer came in time.
     pub fn accept(self) -> bool {
-        self.answer(Answer::Once)
+        self.answer(UserAnswer::Once)
     }
 
     /// Lets the call run, and its like as long as the session lasts: every call of the same tool of the same
     /// server, whatever its arguments, as long as the server's name refers to the same target; of a shell
     /// command, the same command. Returns whether the answer came in time.
     pub fn accept_for_session(self) -> bool {
-        self.answer(Answer::Session)
+        self.answer(UserAnswer::Session)
     }
 
     /// As [`accept_for_session`](Self::accept_for_session), and in later sessions in the same workspace too: the answer is
     /// saved in the state directory.
     pub fn accept_always(self) -> bool {
-        self.answer(Answer::Always)
+        self.answer(UserAnswer::Always)
     }
 
     /// Makes the call fail with `ApprovalRejectedError`. Returns whether the answer came in time.
     pub fn reject(self) -> bool {
-        self.answer(Answer::No)
+        self.answer(UserAnswer::No)
     }
 
     /// Answers a question of a server (`elicitation/create`) with the values that its `requestedSchema` asks for, by their
     /// names; those that have defaults may be left out. Returns whether the answer came in time.
     pub fn accept_with(self, content: Map<String, Value>) -> bool {
-        self.reply(Reply::filled(content))
+        self.reply(UserReply::filled(content))
     }
 
     /// Lets the call run, and those that `grant` covers: as many as it says, this one among them. The grant needs not be the
@@ -289,18 +298,18 @@ impl ApprovalRequest {
     ///
     /// # Errors
     /// The grant does not cover this call, or cannot be given. Then the call is rejected.
-    pub fn grant(self, grant: Grant) -> Result<bool, Outside> {
+    pub fn grant(self, grant: Grant) -> Result<bool, OutsideGrant> {
         if self.grants.is_none() {
-            return Err(Outside::of_another_process());
+            return Err(OutsideGrant::of_another_process());
         }
         grant.check(&self.action)?;
-        Ok(self.reply(Reply::granting(Granting::New(Box::new(grant)))))
+        Ok(self.reply(UserReply::granting(GrantEffect::New(Box::new(grant)))))
     }
 
-    /// Answers. Without a proposed grant [`Answer::Grant`] is a no.
-    pub(crate) fn answer(self, answer: Answer) -> bool {
+    /// Answers. Without a proposed grant [`UserAnswer::Grant`] is a no.
+    pub(crate) fn answer(self, answer: UserAnswer) -> bool {
         match answer {
-            Answer::Grant => match self.proposed_grant().cloned() {
+            UserAnswer::Grant => match self.proposed_grant().cloned() {
                 Some(grant) => self.grant(grant).unwrap_or(false),
                 None => self.reject(),
             },
@@ -309,9 +318,9 @@ impl ApprovalRequest {
     }
 
     /// Answers a registration; the data of the server has this label, if there is one, from now on.
-    pub(crate) fn answer_with_label(self, answer: Answer, label: Option<Label>) -> bool {
+    pub(crate) fn answer_with_label(self, answer: UserAnswer, label: Option<Label>) -> bool {
         match label {
-            Some(_) => self.reply(Reply { label, ..Reply::from(answer) }),
+            Some(_) => self.reply(UserReply { label, ..UserReply::from(answer) }),
             None => self.answer(answer),
         }
     }
@@ -321,8 +330,8 @@ impl ApprovalRequest {
         Self { via: Some(via), ..self }
     }
 
-    pub(crate) fn reply(self, reply: Reply) -> bool {
-        self.answer.send(Reply { via: self.via, ..reply }).is_ok()
+    pub(crate) fn reply(self, reply: UserReply) -> bool {
+        self.answer.send(UserReply { via: self.via, ..reply }).is_ok()
     }
 
     /// Whether an answer would be too late.
@@ -355,7 +364,7 @@ impl std::fmt::Debug for ApprovalRequest {
 
 impl PendingRequest {
     /// The first answer; `None` once all who were asked have dropped the request. Cancellation safe.
-    pub(in crate::approval) async fn answer(&mut self) -> Option<Reply> {
+    pub(in crate::approval) async fn answer(&mut self) -> Option<UserReply> {
         while !self.answers.is_empty() {
             let (answer, index, _) = futures::future::select_all(self.answers.iter_mut()).await;
             match answer {
@@ -373,7 +382,7 @@ impl PendingRequest {
     }
 
     /// Takes no further answer. Returns one that was accepted at the last moment.
-    pub(in crate::approval) fn close(&mut self) -> Option<Reply> {
+    pub(in crate::approval) fn close(&mut self) -> Option<UserReply> {
         self.answers.iter_mut().for_each(oneshot::Receiver::close);
         self.answers.iter_mut().find_map(|answer| answer.try_recv().ok())
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::approval::action::Action;
 use crate::approval::action::as_python::{TooLong, is_identifier, literal};
-use crate::ground::text::visible::Name;
+use crate::ground::text::visible::QuotedName;
 
 /// The greatest length of a table, in characters. Those of more calls are asked in several questions.
 const MOST_CHARS: usize = 32_000;
@@ -76,7 +76,7 @@ fn names<'a>(actions: &[&'a Action]) -> Vec<&'a str> {
 
 /// A name as it is written in a call; quoted if it could be misread.
 fn shown_name(name: &str) -> String {
-    if is_identifier(name) { name.to_owned() } else { Name(name).to_string() }
+    if is_identifier(name) { name.to_owned() } else { QuotedName(name).to_string() }
 }
 
 /// A value as Python would write it; a dash for none. No value looks like a dash or a line between columns, since texts are

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::ground::text::visible::{Literal, Use, line};
+use crate::ground::text::visible::{PythonLiteral, TextUse, line};
 
 /// The number of characters of an argument that are shown.
 const VALUE: usize = 60;
@@ -47,7 +47,7 @@ pub(super) fn shortened(text: &str, limit: usize) -> String {
 
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => Literal(&cut(text, VALUE), Use::Part).to_string(),
+        Value::String(text) => PythonLiteral(&cut(text, VALUE), TextUse::Part).to_string(),
         other => shortened(&other.to_string(), VALUE),
     }
 }

@@ -21,7 +21,7 @@ pub(super) enum BreakKind {
 
 /// A place at which a chain is broken.
 #[derive(Debug)]
-pub(super) struct Break {
+pub(super) struct ChainBreak {
     /// `None`: the log as a whole.
     pub(super) place: Option<LinePlace>,
     pub(super) kind: BreakKind,
@@ -30,8 +30,8 @@ pub(super) struct Break {
 
 /// The first breaks, and how many there are.
 #[derive(Debug, Default)]
-pub(super) struct Breaks {
-    pub(super) first: Vec<Break>,
+pub(super) struct ChainBreaks {
+    pub(super) first: Vec<ChainBreak>,
     pub(super) count: u64,
 }
 
@@ -53,19 +53,19 @@ impl BreakKind {
     }
 }
 
-impl Breaks {
+impl ChainBreaks {
     /// The number of breaks that are kept.
     pub(super) const MOST: usize = 100;
 
     pub(super) fn add(&mut self, place: LinePlace, kind: BreakKind, words: impl Into<String>) {
-        self.push(Break { place: Some(place), kind, words: words.into() });
+        self.push(ChainBreak { place: Some(place), kind, words: words.into() });
     }
 
     pub(super) fn add_to_all(&mut self, kind: BreakKind, words: String) {
-        self.push(Break { place: None, kind, words });
+        self.push(ChainBreak { place: None, kind, words });
     }
 
-    fn push(&mut self, found: Break) {
+    fn push(&mut self, found: ChainBreak) {
         self.count += 1;
         if self.first.len() < Self::MOST {
             self.first.push(found);

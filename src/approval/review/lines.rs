@@ -8,7 +8,7 @@ use crate::approval::audit::chain::TAIL;
 const LONGEST: usize = 8 * 1024 * 1024;
 
 /// A line without its newline.
-pub(super) struct Line<'a> {
+pub(super) struct AuditLine<'a> {
     /// The line, or if it is longer than any record, its end.
     pub(super) bytes: &'a [u8],
     pub(super) is_too_long: bool,
@@ -27,9 +27,11 @@ impl<R: BufRead> LineReader<R> {
         Self { input, buffer: Vec::new() }
     }
 
-    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<AuditLine<'_>>> {
         self.buffer.clear();
-        let (mut is_ended, mut is_too_long, mut is_at_end) = (false, false, true);
+        let mut is_ended = false;
+        let mut is_too_long = false;
+        let mut is_at_end = true;
         while !is_ended {
             let available = match self.input.fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -49,7 +51,7 @@ impl<R: BufRead> LineReader<R> {
                 self.buffer.drain(..self.buffer.len() - TAIL);
             }
         }
-        Ok((!is_at_end).then_some(Line { bytes: &self.buffer, is_too_long, is_ended }))
+        Ok((!is_at_end).then_some(AuditLine { bytes: &self.buffer, is_too_long, is_ended }))
     }
 }
 

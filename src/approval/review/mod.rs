@@ -27,13 +27,13 @@ use chrono::{DateTime, Utc};
 
 use self::breaks::LinePlace;
 use self::lines::LineReader;
-use self::replay::Replay;
+use self::replay::PolicyReplay;
 pub use self::report::AuditReport;
-use self::tally::Tally;
-use self::verify::Verifier;
+use self::tally::AuditTally;
+use self::verify::ChainVerifier;
 use crate::approval::audit::AuditRecord;
-use crate::approval::audit::chain::Head;
-use crate::approval::policy::Policy;
+use crate::approval::audit::chain::ChainHead;
+use crate::approval::policy::ApprovalPolicy;
 
 /// Which records are counted and replayed. The chain is verified with all of them.
 #[derive(Debug, Clone, Default)]
@@ -51,12 +51,12 @@ pub struct AuditFilter {
 
 /// Reads the files of a log in their order, the oldest first.
 #[derive(Debug)]
-pub struct Review {
+pub struct AuditReview {
     filter: AuditFilter,
     names: Vec<String>,
-    verifier: Verifier,
-    tally: Tally,
-    replay: Option<Replay>,
+    verifier: ChainVerifier,
+    tally: AuditTally,
+    replay: Option<PolicyReplay>,
 }
 
 /// A text is no hash of a record.
@@ -64,19 +64,24 @@ pub struct Review {
 #[error("use `{0}` as a head: it is 64 hexadecimal digits, as `ipybox audit` prints them")]
 pub struct NoHead(String);
 
-impl Review {
+impl AuditReview {
     /// Begins a review. Records with the hashes `heads` have to be in the log.
     ///
     /// # Errors
     /// A head is no hash.
-    pub fn new(filter: AuditFilter, policy: Option<Policy>, heads: &[String]) -> Result<Self, NoHead> {
+    pub fn new(
+        filter: AuditFilter,
+        policy: Option<ApprovalPolicy>,
+        heads: &[String],
+    ) -> Result<Self, NoHead> {
         let head = |text: &String| {
-            Head::parse(text.to_ascii_lowercase().as_bytes())
+            ChainHead::parse(text.to_ascii_lowercase().as_bytes())
                 .ok_or_else(|| NoHead(arguments::shortened(text, 80)))
         };
         let heads = heads.iter().map(head).collect::<Result<_, _>>()?;
-        let (verifier, replay) = (Verifier::new(heads), policy.map(Replay::new));
-        Ok(Self { filter, names: Vec::new(), verifier, tally: Tally::default(), replay })
+        let verifier = ChainVerifier::new(heads);
+        let replay = policy.map(PolicyReplay::new);
+        Ok(Self { filter, names: Vec::new(), verifier, tally: AuditTally::default(), replay })
     }
 
     /// Reads the next file, which is called `name` in the report.
@@ -87,7 +92,8 @@ impl Review {
         let part = self.names.len();
         self.names.push(arguments::shortened(name, 1000));
         self.verifier.next_part();
-        let (mut lines, mut number) = (LineReader::new(input), 0);
+        let mut lines = LineReader::new(input);
+        let mut number = 0;
         while let Some(line) = lines.next()? {
             number += 1;
             let record = if line.is_too_long { None } else { AuditRecord::read(line.bytes) };

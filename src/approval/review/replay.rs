@@ -9,29 +9,29 @@ use super::tally::{by, name, time};
 use super::{AuditFilter, arguments};
 use crate::approval::action::{Action, ELICITATION, OURSELVES, Target};
 use crate::approval::audit::AuditRecord;
-use crate::approval::policy::{Effect, Policy};
+use crate::approval::policy::{ApprovalEffect, ApprovalPolicy};
 
 /// The number of differences that are listed.
 const LISTED: usize = 1_000;
 
 /// The result of replaying calls through a policy.
 #[derive(Debug, Serialize)]
-pub(super) struct Replay {
+pub(super) struct PolicyReplay {
     #[serde(skip)]
-    policy: Policy,
+    policy: ApprovalPolicy,
     /// Decisions that the policy would have made too.
     pub(super) same: u64,
     /// Decisions that it would have made otherwise.
     pub(super) different: u64,
     /// Calls that it would have decided about by arguments which the log has not whole.
     pub(super) unknown: u64,
-    pub(super) differences: Vec<Difference>,
-    pub(super) unknowns: Vec<Unknown>,
+    pub(super) differences: Vec<ReplayDifference>,
+    pub(super) unknowns: Vec<UnknownCall>,
 }
 
 /// A decision that the policy would have made otherwise.
 #[derive(Debug, Serialize)]
-pub(super) struct Difference {
+pub(super) struct ReplayDifference {
     #[serde(flatten)]
     pub(super) call: LoggedCall,
     /// `permitted` or `denied`.
@@ -44,7 +44,7 @@ pub(super) struct Difference {
 
 /// A call about which the log does not say enough.
 #[derive(Debug, Serialize)]
-pub(super) struct Unknown {
+pub(super) struct UnknownCall {
     #[serde(flatten)]
     pub(super) call: LoggedCall,
     pub(super) why: &'static str,
@@ -63,9 +63,10 @@ pub(super) struct LoggedCall {
 /// The log is of an earlier version, or of a session in which nobody needed to know.
 const UNREAD: &str = "the log does not say what the session had read";
 
-impl Replay {
-    pub(super) fn new(policy: Policy) -> Self {
-        let (differences, unknowns) = (Vec::new(), Vec::new());
+impl PolicyReplay {
+    pub(super) fn new(policy: ApprovalPolicy) -> Self {
+        let differences = Vec::new();
+        let unknowns = Vec::new();
         Self { policy, same: 0, different: 0, unknown: 0, differences, unknowns }
     }
 
@@ -80,14 +81,14 @@ impl Replay {
         if let Some(why) = gap.or(is_unread.then_some(UNREAD)) {
             self.unknown += 1;
             if self.unknowns.len() < LISTED {
-                self.unknowns.push(Unknown { call: call(record), why });
+                self.unknowns.push(UnknownCall { call: call(record), why });
             }
             return;
         }
         let judgement = self.policy.judge(&action);
         let would = match judgement.effect {
             // A policy can only deny what the user alone can do.
-            Effect::Allow if action.is_of_client() => Effect::Ask,
+            ApprovalEffect::Allow if action.is_of_client() => ApprovalEffect::Ask,
             effect => effect,
         };
         if would == effect(record) {
@@ -96,7 +97,7 @@ impl Replay {
         }
         self.different += 1;
         if self.differences.len() < LISTED {
-            self.differences.push(Difference {
+            self.differences.push(ReplayDifference {
                 call: call(record),
                 was: if record.is_accepted() { "permitted" } else { "denied" },
                 by: by(record),
@@ -108,26 +109,27 @@ impl Replay {
 }
 
 /// The effect of the policy of that time: only policies decide without a question.
-fn effect(record: &AuditRecord) -> Effect {
+fn effect(record: &AuditRecord) -> ApprovalEffect {
     match (record.by.as_deref(), record.is_accepted()) {
-        (Some("policy" | "rule"), true) => Effect::Allow,
-        (Some("policy" | "rule"), false) => Effect::Deny,
-        _ => Effect::Ask,
+        (Some("policy" | "rule"), true) => ApprovalEffect::Allow,
+        (Some("policy" | "rule"), false) => ApprovalEffect::Deny,
+        _ => ApprovalEffect::Ask,
     }
 }
 
-fn word(effect: Effect) -> &'static str {
+fn word(effect: ApprovalEffect) -> &'static str {
     match effect {
-        Effect::Allow => "allow",
-        Effect::Ask => "ask",
-        Effect::Deny => "deny",
+        ApprovalEffect::Allow => "allow",
+        ApprovalEffect::Ask => "ask",
+        ApprovalEffect::Deny => "deny",
     }
 }
 
 /// The action that was decided about, and what is not known of its arguments.
 fn action(record: &AuditRecord) -> (Action, Option<&'static str>) {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let (server_name, tool_name) = (text(&record.server), text(&record.tool));
+    let server_name = text(&record.server);
+    let tool_name = text(&record.tool);
     let (tool_args, gap) = match &record.arguments {
         Some(Value::Object(arguments)) => {
             let is_redacted = arguments.iter().any(|(name, value)| has_placeholder(name, value));

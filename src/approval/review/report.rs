@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::breaks::Break;
-use super::replay::Replay;
-use super::tally::{SessionTally, Tally};
-use super::verify::{Findings, Verifier};
+use super::breaks::ChainBreak;
+use super::replay::PolicyReplay;
+use super::tally::{AuditTally, SessionTally};
+use super::verify::{AuditFindings, ChainVerifier};
 use crate::ground::text::visible;
 
 /// The number of open sessions that are named.
@@ -15,16 +15,16 @@ const NAMED_SESSIONS: usize = 20;
 #[derive(Debug)]
 pub struct AuditReport {
     pub(super) names: Vec<String>,
-    pub(super) findings: Findings,
-    pub(super) breaks: Vec<Break>,
+    pub(super) findings: AuditFindings,
+    pub(super) breaks: Vec<ChainBreak>,
     pub(super) break_count: u64,
-    pub(super) tally: Tally,
-    pub(super) replay: Option<Replay>,
+    pub(super) tally: AuditTally,
+    pub(super) replay: Option<PolicyReplay>,
 }
 
 /// The report as JSON, whose keys do not change.
 #[derive(Serialize)]
-struct Document<'a> {
+struct ReportDocument<'a> {
     whole: bool,
     complete: bool,
     records: u64,
@@ -39,7 +39,7 @@ struct Document<'a> {
     sessions: Vec<DocumentSession<'a>>,
     records_not_counted: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    policy: Option<&'a Replay>,
+    policy: Option<&'a PolicyReplay>,
 }
 
 #[derive(Serialize)]
@@ -58,9 +58,15 @@ struct DocumentSession<'a> {
 }
 
 impl AuditReport {
-    pub(super) fn new(names: Vec<String>, verifier: Verifier, tally: Tally, replay: Option<Replay>) -> Self {
-        let Verifier { findings, breaks, .. } = verifier;
-        let (breaks, break_count) = (breaks.first, breaks.count);
+    pub(super) fn new(
+        names: Vec<String>,
+        verifier: ChainVerifier,
+        tally: AuditTally,
+        replay: Option<PolicyReplay>,
+    ) -> Self {
+        let ChainVerifier { findings, breaks, .. } = verifier;
+        let break_count = breaks.count;
+        let breaks = breaks.first;
         Self { names, findings, breaks, break_count, tally, replay }
     }
 
@@ -95,7 +101,7 @@ impl AuditReport {
             message: &found.words,
         });
         let sessions = self.tally.sessions.iter();
-        let document = Document {
+        let document = ReportDocument {
             whole: self.is_whole(),
             complete: self.is_complete(),
             records: findings.records,

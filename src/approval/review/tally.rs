@@ -27,17 +27,17 @@ const OPEN_CALLS: usize = 100_000;
 const WORDS: usize = 32;
 
 /// Counts by a word of the log.
-type Counts = BTreeMap<String, u64>;
+type WordCounts = BTreeMap<String, u64>;
 
 /// The sums over sessions.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct AuditTally {
     pub(super) sessions: IndexMap<String, SessionTally>,
     /// Records that were not counted, since there are too many sessions or tools.
     pub(super) not_counted: u64,
     tools: usize,
     shown: usize,
-    open: HashMap<String, OpenCall>,
+    open: HashMap<String, TalliedCall>,
 }
 
 /// The sums of a session.
@@ -50,10 +50,10 @@ pub(super) struct SessionTally {
     pub(super) version: Option<String>,
     pub(super) workspace: Option<String>,
     pub(super) cells: u64,
-    pub(super) cell_ends: Counts,
+    pub(super) cell_ends: WordCounts,
     pub(super) events_lost: u64,
     /// The deciding parties, in words.
-    pub(super) decisions: Counts,
+    pub(super) decisions: WordCounts,
     #[serde(serialize_with = "as_list")]
     pub(super) tools: IndexMap<(String, String), ToolTally>,
 }
@@ -67,16 +67,16 @@ pub(super) struct ToolTally {
     pub(super) succeeded: u64,
     pub(super) failed: u64,
     pub(super) cancelled: u64,
-    pub(super) decisions: Counts,
+    pub(super) decisions: WordCounts,
     /// Permitted calls of a tool that is not known to be read-only.
     pub(super) may_have_written: u64,
     /// The first of these.
-    pub(super) writes: Vec<Write>,
+    pub(super) writes: Vec<TalliedWrite>,
 }
 
 /// A call that may have written something.
 #[derive(Debug, Serialize)]
-pub(super) struct Write {
+pub(super) struct TalliedWrite {
     pub(super) time: String,
     pub(super) cell: Option<u64>,
     pub(super) target: String,
@@ -86,13 +86,13 @@ pub(super) struct Write {
 }
 
 #[derive(Debug, Clone)]
-struct OpenCall {
+struct TalliedCall {
     session: usize,
     tool: usize,
     write: Option<usize>,
 }
 
-impl Tally {
+impl AuditTally {
     pub(super) fn add(&mut self, record: &AuditRecord, filter: &AuditFilter) {
         // The end of a call counts if its decision does.
         if record.event == "call_ended" {
@@ -154,7 +154,7 @@ impl Tally {
         let is_shown = !is_read_only && tool.writes.len() < SHOWN_CALLS && self.shown < SHOWN_IN_ALL;
         if is_shown {
             self.shown += 1;
-            tool.writes.push(Write {
+            tool.writes.push(TalliedWrite {
                 time: time(record),
                 cell: record.cell,
                 target: arguments::shortened(record.target.as_deref().unwrap_or_default(), 200),
@@ -167,7 +167,7 @@ impl Tally {
         if let Some(call) = record.call.as_ref().filter(|call| call.len() <= 64)
             && self.open.len() < OPEN_CALLS
         {
-            self.open.insert(call.clone(), OpenCall { session: index, tool: place, write });
+            self.open.insert(call.clone(), TalliedCall { session: index, tool: place, write });
         }
     }
 
@@ -218,7 +218,7 @@ pub(super) fn name(name: &Option<String>) -> String {
     arguments::shortened(name.as_deref().unwrap_or("?"), 100)
 }
 
-fn count(counts: &mut Counts, word: &str) {
+fn count(counts: &mut WordCounts, word: &str) {
     let word = arguments::shortened(word, 100);
     let word = if counts.len() < WORDS || counts.contains_key(&word) { word } else { "other".to_owned() };
     *counts.entry(word).or_default() += 1;
@@ -229,11 +229,11 @@ fn as_list<S: serde::Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    struct Tool<'a> {
+    struct ToolRow<'a> {
         server: &'a str,
         tool: &'a str,
         #[serde(flatten)]
         tally: &'a ToolTally,
     }
-    serializer.collect_seq(tools.iter().map(|((server, tool), tally)| Tool { server, tool, tally }))
+    serializer.collect_seq(tools.iter().map(|((server, tool), tally)| ToolRow { server, tool, tally }))
 }

@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::approval::AuditContents;
 use crate::approval::action::{Action, Target};
-use crate::approval::audit::{Audit, CellOutput, Face, LogSettings, chain};
+use crate::approval::audit::{Audit, CellOutput, LogSettings, SessionFace, chain};
 use crate::approval::gate::Gate;
-use crate::approval::policy::Effect;
+use crate::approval::policy::ApprovalEffect;
 use crate::approval::question::Approver;
-use crate::approval::standing::Standing;
+use crate::approval::standing::StandingAnswers;
 use crate::ground::env::Variables;
 
 /// A log of two sessions side by side, each with a cell and a call; both have ended.
@@ -26,14 +26,18 @@ async fn log() -> Vec<String> {
             max_bytes: 1_000_000,
             kept_files: 1,
             workspace: directory.path().join("workspace"),
-            face: Face::Mcp,
+            face: SessionFace::Mcp,
         };
         Audit::open(settings, Variables::default().redactor().clone()).unwrap()
     };
     let audits = [open(), open()];
     for (audit, text) in audits.iter().zip(["one", "two"]) {
-        let gate =
-            Gate::new(Policy::always(Effect::Allow), Standing::default(), Duration::ZERO, audit.clone());
+        let gate = Gate::new(
+            ApprovalPolicy::always(ApprovalEffect::Allow),
+            StandingAnswers::default(),
+            Duration::ZERO,
+            audit.clone(),
+        );
         let cell = audit.cell_started("1");
         let mut tool_args = Map::new();
         tool_args.insert("text".to_owned(), text.into());
@@ -50,8 +54,8 @@ async fn log() -> Vec<String> {
 }
 
 fn review_of(parts: &[&[u8]], filter: AuditFilter, policy: Option<&str>, heads: &[String]) -> AuditReport {
-    let policy = policy.map(|policy| Policy::parse(policy).unwrap());
-    let mut review = Review::new(filter, policy, heads).unwrap();
+    let policy = policy.map(|policy| ApprovalPolicy::parse(policy).unwrap());
+    let mut review = AuditReview::new(filter, policy, heads).unwrap();
     for (number, part) in parts.iter().enumerate() {
         review.read(&format!("part{number}"), *part).unwrap();
     }
@@ -80,7 +84,7 @@ fn check<T: AsRef<str>>(lines: &[T], expected: &[(&str, u64)]) {
 }
 
 /// Links records anew, as somebody would who knows how.
-fn relinked(lines: &[String], mut previous: chain::Head) -> Vec<String> {
+fn relinked(lines: &[String], mut previous: chain::ChainHead) -> Vec<String> {
     let records = lines.iter().map(|line| {
         let mut value: Map<String, Value> = serde_json::from_str(line).unwrap();
         let number = value.remove("number").unwrap().as_u64().unwrap();
@@ -93,9 +97,9 @@ fn relinked(lines: &[String], mut previous: chain::Head) -> Vec<String> {
     records.collect()
 }
 
-fn head_before(line: &str) -> chain::Head {
+fn head_before(line: &str) -> chain::ChainHead {
     let value: Value = serde_json::from_str(line).unwrap();
-    chain::Head::parse(value["previous"].as_str().unwrap().as_bytes()).unwrap()
+    chain::ChainHead::parse(value["previous"].as_str().unwrap().as_bytes()).unwrap()
 }
 
 #[tokio::test]
@@ -191,7 +195,7 @@ async fn removed_records_are_found_if_all_others_are_linked_anew() {
     for index in 1..log.len() - 1 {
         let mut left = log.clone();
         left.remove(index);
-        let report = review(joined(&relinked(&left, chain::Head::BEGINNING)).as_bytes());
+        let report = review(joined(&relinked(&left, chain::ChainHead::BEGINNING)).as_bytes());
         assert!(!report.is_complete(), "{index}: {report}");
     }
 }
@@ -264,13 +268,13 @@ async fn heads_that_were_seen_are_found_again() {
     let log = log().await;
     let text = joined(&log);
     for line in &log {
-        let head = chain::Head::after(line.as_bytes()).to_string();
+        let head = chain::ChainHead::after(line.as_bytes()).to_string();
         assert!(review_of(&[text.as_bytes()], AuditFilter::default(), None, &[head]).is_complete());
     }
     let other = "0123456789abcdef".repeat(4);
     let report = review_of(&[text.as_bytes()], AuditFilter::default(), None, &[other]);
     assert!(!report.is_whole(), "{report}");
-    assert!(Review::new(AuditFilter::default(), None, &["\u{1b}no".to_owned()]).is_err());
+    assert!(AuditReview::new(AuditFilter::default(), None, &["\u{1b}no".to_owned()]).is_err());
 }
 
 #[tokio::test]
@@ -292,7 +296,7 @@ async fn logs_of_earlier_versions_are_read_and_cannot_be_verified() {
     );
     assert!(report.is_complete() && text.contains("server\n    write: 1 permitted"), "{text}");
     // A new version goes on with it; then the old end is protected too.
-    let head = chain::Head::after(old[11].as_bytes());
+    let head = chain::ChainHead::after(old[11].as_bytes());
     let new = relinked(&log, head);
     let both: Vec<String> = old.iter().chain(&new).cloned().collect();
     check(&both, &[]);
@@ -305,8 +309,11 @@ async fn logs_of_earlier_versions_are_read_and_cannot_be_verified() {
 async fn half_a_line_of_a_killed_process_is_no_break() {
     let log = log().await;
     let torn = &log[3][..40];
-    let (line, _) =
-        chain::link(r#"{"session":"z","event":"session_ended"}"#, 1, chain::Head::after(torn.as_bytes()));
+    let (line, _) = chain::link(
+        r#"{"session":"z","event":"session_ended"}"#,
+        1,
+        chain::ChainHead::after(torn.as_bytes()),
+    );
     let text = joined(&log) + torn + "\n" + std::str::from_utf8(&line).unwrap();
     let report = review(text.as_bytes());
     assert!(report.is_whole() && report.to_string().contains("1 line is no whole record"), "{report}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::replay::{LoggedCall, Replay};
+use super::replay::{LoggedCall, PolicyReplay};
 use super::report::{AuditReport, records};
 use super::tally::{SessionTally, ToolTally};
 use crate::ground::text::Emphasis;
@@ -58,7 +58,8 @@ fn show_session(formatter: &mut fmt::Formatter<'_>, id: &str, session: &SessionT
     let end = if session.has_ended { "ended" } else { "no end" };
     writeln!(formatter, "  {} to {} ({end})", or_unknown(&session.begun), or_unknown(&session.last))?;
     if let Some(face) = &session.face {
-        let (version, workspace) = (or_unknown(&session.version), or_unknown(&session.workspace));
+        let version = or_unknown(&session.version);
+        let workspace = or_unknown(&session.workspace);
         writeln!(formatter, "  ipybox {version}, {face}, in {workspace}")?;
     }
     if session.cells > 0 {
@@ -110,8 +111,8 @@ fn show_tool(formatter: &mut fmt::Formatter<'_>, tool: &str, tally: &ToolTally) 
     }
 }
 
-fn show_replay(formatter: &mut fmt::Formatter<'_>, replay: &Replay) -> fmt::Result {
-    let Replay { same, different, unknown, differences, unknowns, .. } = replay;
+fn show_replay(formatter: &mut fmt::Formatter<'_>, replay: &PolicyReplay) -> fmt::Result {
+    let PolicyReplay { same, different, unknown, differences, unknowns, .. } = replay;
     writeln!(
         formatter,
         "\nthe policy would have decided {different} otherwise, {same} alike, {unknown} unknown"

@@ -5,10 +5,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::breaks::{BreakKind, Breaks, LinePlace};
-use super::lines::Line;
+use super::breaks::{BreakKind, ChainBreaks, LinePlace};
+use super::lines::AuditLine;
 use crate::approval::audit::AuditRecord;
-use crate::approval::audit::chain::{self, Head};
+use crate::approval::audit::chain::{self, ChainHead};
 
 /// The distance at which a record is looked for that another one says it follows.
 const WINDOW: usize = 4096;
@@ -18,17 +18,17 @@ const SESSIONS: usize = 50_000;
 
 /// Verifies a log.
 #[derive(Debug, Default)]
-pub(super) struct Verifier {
+pub(super) struct ChainVerifier {
     /// After the last line.
-    head: Head,
+    head: ChainHead,
     /// After the last record with a hash, if there is one.
-    linked: Option<Head>,
+    linked: Option<ChainHead>,
     /// Lines without a hash since then.
     between: Between,
     /// The last records: hash, place, number of the line.
-    window: VecDeque<(Head, LinePlace, u64)>,
+    window: VecDeque<(ChainHead, LinePlace, u64)>,
     /// Records that follow one that has not come yet.
-    pending: Vec<Pending>,
+    pending: Vec<PendingGap>,
     /// Lines of records that came too late.
     moved: Vec<u64>,
     sessions: HashMap<String, Numbers>,
@@ -40,13 +40,13 @@ pub(super) struct Verifier {
     /// The last line: its place, and whether it is cut.
     last: Option<(LinePlace, bool)>,
     part_has_records: bool,
-    pub(super) findings: Findings,
-    pub(super) breaks: Breaks,
+    pub(super) findings: AuditFindings,
+    pub(super) breaks: ChainBreaks,
 }
 
 /// The remarks on a log beside breaks.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
+pub(super) struct AuditFindings {
     /// Records with a hash.
     pub(super) records: u64,
     /// Records without one: of an earlier version, or stripped.
@@ -54,13 +54,13 @@ pub(super) struct Findings {
     /// Lines that are no records, and that the next record vouches for.
     pub(super) torn: u64,
     /// The state before the first record, unless that begins a log.
-    pub(super) begins_after: Option<Head>,
+    pub(super) begins_after: Option<ChainHead>,
     /// Files that begin a chain of their own after others.
     pub(super) begun_anew: Vec<usize>,
     /// The state at the end.
-    pub(super) head: Option<Head>,
+    pub(super) head: Option<ChainHead>,
     /// Wanted heads that were not found yet.
-    pub(super) wanted: Vec<Head>,
+    pub(super) wanted: Vec<ChainHead>,
     /// Sessions without a last record.
     pub(super) open: Vec<String>,
     pub(super) sessions: usize,
@@ -74,8 +74,8 @@ struct Between {
 }
 
 #[derive(Debug)]
-struct Pending {
-    missing: Head,
+struct PendingGap {
+    missing: ChainHead,
     place: LinePlace,
     before: Option<LinePlace>,
     line: u64,
@@ -89,10 +89,10 @@ struct Numbers {
     has_ended: bool,
 }
 
-impl Verifier {
+impl ChainVerifier {
     /// Records with the hashes `wanted` have to be in the log.
-    pub(super) fn new(wanted: Vec<Head>) -> Self {
-        Self { findings: Findings { wanted, ..Findings::default() }, ..Self::default() }
+    pub(super) fn new(wanted: Vec<ChainHead>) -> Self {
+        Self { findings: AuditFindings { wanted, ..AuditFindings::default() }, ..Self::default() }
     }
 
     /// The next file begins.
@@ -101,7 +101,7 @@ impl Verifier {
     }
 
     /// Looks at a line; `record` is what could be read of it.
-    pub(super) fn line(&mut self, place: LinePlace, line: &Line<'_>, record: Option<&AuditRecord>) {
+    pub(super) fn line(&mut self, place: LinePlace, line: &AuditLine<'_>, record: Option<&AuditRecord>) {
         self.line += 1;
         let split = if line.is_too_long { None } else { chain::split(line.bytes) };
         let is_old = record.is_some() && self.linked.is_none() && split.is_none();
@@ -119,15 +119,15 @@ impl Verifier {
                     record.is_some() && (self.between.are_records || self.between.count == 0);
                 self.between.first.get_or_insert(place);
                 self.between.count += 1;
-                self.head = Head::after(line.bytes);
+                self.head = ChainHead::after(line.bytes);
             }
         }
     }
 
-    fn linked(&mut self, place: LinePlace, is_intact: bool, hash: Head, record: Option<&AuditRecord>) {
+    fn linked(&mut self, place: LinePlace, is_intact: bool, hash: ChainHead, record: Option<&AuditRecord>) {
         self.findings.records += 1;
         let fields = record.and_then(|record| {
-            Some((record, record.number?, Head::parse(record.previous.as_ref()?.as_bytes())?))
+            Some((record, record.number?, ChainHead::parse(record.previous.as_ref()?.as_bytes())?))
         });
         if is_intact && let Some((record, number, previous)) = fields {
             self.follows(place, previous, hash);
@@ -154,7 +154,7 @@ impl Verifier {
     }
 
     /// Checks that a record follows the line before it.
-    fn follows(&mut self, place: LinePlace, previous: Head, hash: Head) {
+    fn follows(&mut self, place: LinePlace, previous: ChainHead, hash: ChainHead) {
         if previous == self.head {
             if self.linked.is_some() && !self.between.are_records {
                 self.findings.torn += self.between.count;
@@ -162,7 +162,7 @@ impl Verifier {
         } else if self.linked.is_none() && self.between.count == 0 {
             self.findings.begins_after = Some(previous);
             self.gaps_before = self.line;
-        } else if !self.part_has_records && previous == Head::BEGINNING {
+        } else if !self.part_has_records && previous == ChainHead::BEGINNING {
             self.findings.begun_anew.push(place.part);
             self.gaps_before = self.line;
         } else if let Some((_, copied)) = self.earlier(hash) {
@@ -191,15 +191,15 @@ impl Verifier {
                     self.window.iter().find(|(_, _, at)| *at > line).map_or(place, |(_, place, _)| *place);
                 self.breaks.add(first, BreakKind::Inserted, words);
             }
-        } else if self.pending.len() < Breaks::MOST {
+        } else if self.pending.len() < ChainBreaks::MOST {
             let before = self.window.back().map(|(_, place, _)| *place);
-            self.pending.push(Pending { missing: previous, place, before, line: self.line, gap: 0 });
+            self.pending.push(PendingGap { missing: previous, place, before, line: self.line, gap: 0 });
         } else {
             self.breaks.add(place, BreakKind::Removed, "it does not follow the record before it");
         }
     }
 
-    fn earlier(&self, head: Head) -> Option<(u64, LinePlace)> {
+    fn earlier(&self, head: ChainHead) -> Option<(u64, LinePlace)> {
         self.window.iter().rev().find(|(hash, ..)| *hash == head).map(|(_, place, line)| (*line, *place))
     }
 

@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 
 use self::saved::SavedAnswers;
-use crate::approval::action::{Action, Like};
-use crate::approval::provenance::{Label, Labels};
-use crate::approval::question::Answer;
+use crate::approval::action::{Action, AlikeActions};
+use crate::approval::provenance::{Label, ServerLabels};
+use crate::approval::question::UserAnswer;
 
 /// The answers of this session, and those that hold for good.
 #[derive(Debug, Default)]
-pub(crate) struct Standing {
-    session: Mutex<Vec<Like>>,
+pub(crate) struct StandingAnswers {
+    session: Mutex<Vec<AlikeActions>>,
     /// Without it, answers that hold for good hold for the session.
     saved: Option<SavedAnswers>,
 }
 
-impl Standing {
+impl StandingAnswers {
     /// Answers that hold for good are saved in the file at `path`, where its owner may remove them; its
     /// directory must exist.
     pub(crate) fn new(path: PathBuf) -> Self {
@@ -33,32 +33,33 @@ impl Standing {
     }
 
     /// The standing answer for `action`, if there is one. An unusable file counts as empty. Blocks.
-    pub(super) fn find(&self, action: &Action) -> Option<Answer> {
-        let like = Like::of(action);
+    pub(super) fn find(&self, action: &Action) -> Option<UserAnswer> {
+        let like = AlikeActions::of(action);
         if self.session.lock().contains(&like) {
-            return Some(Answer::Session);
+            return Some(UserAnswer::Session);
         }
         let is_saved = self.saved.as_ref()?.contains(&like).unwrap_or_else(|error| {
             tracing::warn!(%error, "earlier approvals are unknown, so everything is asked");
             false
         });
-        is_saved.then_some(Answer::Always)
+        is_saved.then_some(UserAnswer::Always)
     }
 
     /// Whether there was a standing answer for the tool as it was defined earlier. Blocks.
     pub(super) fn had_earlier(&self, action: &Action) -> bool {
-        let now = Like::of(action);
+        let now = AlikeActions::of(action);
         let session = self.session.lock();
         session.iter().any(|like| like.is_of_earlier(&now))
             || self.saved.as_ref().is_some_and(|saved| saved.has_earlier(&now).unwrap_or_default())
     }
 
     /// The user's labels for the data of servers. An unusable file has none. Blocks.
-    pub(crate) fn labels(&self) -> Labels {
-        let labels = self.saved.as_ref().map(SavedAnswers::labels).unwrap_or_else(|| Ok(Labels::default()));
+    pub(crate) fn labels(&self) -> ServerLabels {
+        let labels =
+            self.saved.as_ref().map(SavedAnswers::labels).unwrap_or_else(|| Ok(ServerLabels::default()));
         labels.unwrap_or_else(|error| {
             tracing::warn!(%error, "the labels that were given to servers are unknown");
-            Labels::default()
+            ServerLabels::default()
         })
     }
 
@@ -74,12 +75,12 @@ impl Standing {
     ///
     /// # Errors
     /// An answer that was to hold for good cannot be saved. It has no effect then.
-    pub(super) fn remember(&self, action: &Action, answer: Answer) -> io::Result<()> {
+    pub(super) fn remember(&self, action: &Action, answer: UserAnswer) -> io::Result<()> {
         match (answer, &self.saved) {
-            (Answer::Once | Answer::Grant | Answer::No, _) => {}
-            (Answer::Always, Some(saved)) => saved.add(action)?,
-            (Answer::Always, None) | (Answer::Session, _) => {
-                let like = Like::of(action);
+            (UserAnswer::Once | UserAnswer::Grant | UserAnswer::No, _) => {}
+            (UserAnswer::Always, Some(saved)) => saved.add(action)?,
+            (UserAnswer::Always, None) | (UserAnswer::Session, _) => {
+                let like = AlikeActions::of(action);
                 let mut session = self.session.lock();
                 if !session.contains(&like) {
                     session.push(like);
@@ -91,7 +92,7 @@ impl Standing {
 }
 
 #[cfg(test)]
-impl Standing {
+impl StandingAnswers {
     /// As if another session had begun.
     fn forget_session(&self) {
         self.session.lock().clear();
@@ -116,12 +117,12 @@ mod tests {
         Action { target: Target::Kernel, tool_args, ..call("ipybox") }
     }
 
-    fn at(directory: &Path) -> Standing {
-        Standing::new(directory.join("approvals.json"))
+    fn at(directory: &Path) -> StandingAnswers {
+        StandingAnswers::new(directory.join("approvals.json"))
     }
 
     #[track_caller]
-    fn check(standing: &Standing, action: &Action, expected: impl Into<Option<Answer>>) {
+    fn check(standing: &StandingAnswers, action: &Action, expected: impl Into<Option<UserAnswer>>) {
         assert_eq!(standing.find(action), expected.into());
     }
 
@@ -129,8 +130,8 @@ mod tests {
     fn an_answer_for_the_session_ends_with_it() {
         let directory = tempfile::tempdir().unwrap();
         let standing = at(directory.path());
-        standing.remember(&call("a"), Answer::Session).unwrap();
-        check(&standing, &call("a"), Answer::Session);
+        standing.remember(&call("a"), UserAnswer::Session).unwrap();
+        check(&standing, &call("a"), UserAnswer::Session);
         check(&standing, &call("b"), None);
         check(&at(directory.path()), &call("a"), None);
         standing.forget_session();
@@ -141,13 +142,13 @@ mod tests {
     fn an_answer_for_good_holds_in_other_processes() {
         let directory = tempfile::tempdir().unwrap();
         let (standing, other) = (at(directory.path()), at(directory.path()));
-        standing.remember(&call("a"), Answer::Always).unwrap();
-        other.remember(&shell("ls"), Answer::Always).unwrap();
-        other.remember(&shell("ls"), Answer::Always).unwrap();
+        standing.remember(&call("a"), UserAnswer::Always).unwrap();
+        other.remember(&shell("ls"), UserAnswer::Always).unwrap();
+        other.remember(&shell("ls"), UserAnswer::Always).unwrap();
         standing.forget_session();
         for standing in [&standing, &other] {
-            check(standing, &call("a"), Answer::Always);
-            check(standing, &shell("ls"), Answer::Always);
+            check(standing, &call("a"), UserAnswer::Always);
+            check(standing, &shell("ls"), UserAnswer::Always);
             check(standing, &shell("rm"), None);
         }
         let hinted = Action { annotations: Some(ToolAnnotations::default()), ..call("a") };
@@ -158,15 +159,15 @@ mod tests {
 
     #[test]
     fn without_a_file_an_answer_for_good_holds_for_the_session() {
-        let standing = Standing::default();
-        standing.remember(&call("a"), Answer::Always).unwrap();
-        check(&standing, &call("a"), Answer::Session);
+        let standing = StandingAnswers::default();
+        standing.remember(&call("a"), UserAnswer::Always).unwrap();
+        check(&standing, &call("a"), UserAnswer::Session);
     }
 
     #[test]
     fn answers_to_one_question_are_not_remembered() {
-        let standing = Standing::default();
-        for answer in [Answer::Once, Answer::No] {
+        let standing = StandingAnswers::default();
+        for answer in [UserAnswer::Once, UserAnswer::No] {
             standing.remember(&call("a"), answer).unwrap();
         }
         check(&standing, &call("a"), None);
@@ -177,8 +178,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let standing = at(directory.path());
         let hinted = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
-        standing.remember(&Action { annotations: Some(hinted), ..call("a") }, Answer::Always).unwrap();
-        standing.remember(&shell("ls"), Answer::Always).unwrap();
+        standing.remember(&Action { annotations: Some(hinted), ..call("a") }, UserAnswer::Always).unwrap();
+        standing.remember(&shell("ls"), UserAnswer::Always).unwrap();
         let text = std::fs::read_to_string(directory.path().join("approvals.json")).unwrap();
         insta::assert_snapshot!(text, @r#"
         {
@@ -214,7 +215,7 @@ mod tests {
             std::fs::write(&path, damage).unwrap();
             let standing = at(directory.path());
             check(&standing, &call("a"), None);
-            let error = standing.remember(&call("a"), Answer::Always).unwrap_err();
+            let error = standing.remember(&call("a"), UserAnswer::Always).unwrap_err();
             assert!(error.to_string().contains("approvals.json"), "{error}");
             check(&standing, &call("a"), None);
             assert_eq!(std::fs::read_to_string(&path).unwrap(), damage);
@@ -227,11 +228,11 @@ mod tests {
         std::thread::scope(|scope| {
             for name in ["a", "b", "c", "d"] {
                 let standing = at(directory.path());
-                scope.spawn(move || standing.remember(&call(name), Answer::Always).unwrap());
+                scope.spawn(move || standing.remember(&call(name), UserAnswer::Always).unwrap());
             }
         });
         for name in ["a", "b", "c", "d"] {
-            check(&at(directory.path()), &call(name), Answer::Always);
+            check(&at(directory.path()), &call(name), UserAnswer::Always);
         }
     }
 }

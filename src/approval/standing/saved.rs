@@ -6,26 +6,26 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::approval::action::{Action, Like, as_python};
-use crate::approval::provenance::{Label, Labels};
+use crate::approval::action::{Action, AlikeActions, as_python};
+use crate::approval::provenance::{Label, ServerLabels};
 use crate::ground::files::StateFile;
 
 /// The number of characters of a call that are saved for readers of the file; scripts may be long.
 const SHOWN_CHARS: usize = 500;
 
 #[derive(Default, Serialize, Deserialize)]
-struct Document {
+struct AnswersDocument {
     #[serde(default)]
-    approvals: Vec<Approval>,
+    approvals: Vec<SavedApproval>,
     /// The user's labels for the data of servers.
-    #[serde(default, skip_serializing_if = "Labels::is_empty")]
-    labels: Labels,
+    #[serde(default, skip_serializing_if = "ServerLabels::is_empty")]
+    labels: ServerLabels,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Approval {
+struct SavedApproval {
     #[serde(flatten)]
-    like: Like,
+    like: AlikeActions,
     /// The call, if its arguments are compared; for readers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shown: Option<String>,
@@ -41,14 +41,14 @@ impl SavedAnswers {
     }
 
     /// Whether alike actions are always allowed. Reads the file: another process may have written it. Blocks.
-    pub(in crate::approval) fn contains(&self, like: &Like) -> io::Result<bool> {
-        let document: Document = self.0.read()?;
+    pub(in crate::approval) fn contains(&self, like: &AlikeActions) -> io::Result<bool> {
+        let document: AnswersDocument = self.0.read()?;
         Ok(document.approvals.iter().any(|approval| approval.like == *like))
     }
 
     /// The labels of servers. Blocks.
-    pub(in crate::approval) fn labels(&self) -> io::Result<Labels> {
-        Ok(self.0.read::<Document>()?.labels)
+    pub(in crate::approval) fn labels(&self) -> io::Result<ServerLabels> {
+        Ok(self.0.read::<AnswersDocument>()?.labels)
     }
 
     /// Gives a server a label, or takes it away; an error leaves the file unchanged. Blocks.
@@ -56,25 +56,25 @@ impl SavedAnswers {
         if label.is_none() && self.labels()?.of(server).is_none() {
             return Ok(());
         }
-        self.0.change(|document: &mut Document| document.labels.set(server, label))
+        self.0.change(|document: &mut AnswersDocument| document.labels.set(server, label))
     }
 
     /// Whether the same tool was always allowed as it was defined earlier. Blocks.
-    pub(super) fn has_earlier(&self, now: &Like) -> io::Result<bool> {
-        let document: Document = self.0.read()?;
+    pub(super) fn has_earlier(&self, now: &AlikeActions) -> io::Result<bool> {
+        let document: AnswersDocument = self.0.read()?;
         Ok(document.approvals.iter().any(|approval| approval.like.is_of_earlier(now)))
     }
 
     /// Always allows actions like `action` from now on; an error leaves the file unchanged. Blocks.
     pub(in crate::approval) fn add(&self, action: &Action) -> io::Result<()> {
-        let like = Like::of(action);
+        let like = AlikeActions::of(action);
         let shown = like.has_arguments().then(|| {
             let call = std::fmt::from_fn(|formatter| as_python::call(action, formatter)).to_string();
             call.chars().take(SHOWN_CHARS).collect()
         });
-        self.0.change(|document: &mut Document| {
+        self.0.change(|document: &mut AnswersDocument| {
             if !document.approvals.iter().any(|approval| approval.like == like) {
-                document.approvals.push(Approval { like, shown });
+                document.approvals.push(SavedApproval { like, shown });
             }
         })
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ipybox::lasting::{Heard, Said};
+use ipybox::lasting::{PersonMessage, SessionMessage};
 use rustyline::completion::Completer;
 use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::Hinter;
@@ -51,11 +51,11 @@ fn indentation_after(code: &str) -> Option<String> {
     }
     let first = words.split(|char: char| !char.is_alphabetic()).next().unwrap_or_default();
     let is_last = ["return", "raise", "pass", "break", "continue"].contains(&first);
-    match words.is_empty() || indentation.is_empty() {
-        true => None,
-        false if is_last => Some(indentation.strip_suffix(INDENTATION).unwrap_or_default().to_owned()),
-        false => Some(indentation.to_owned()),
+    if words.is_empty() || indentation.is_empty() {
+        return None;
     }
+    let next = if is_last { indentation.strip_suffix(INDENTATION).unwrap_or_default() } else { indentation };
+    Some(next.to_owned())
 }
 
 impl Helper for PromptHelper {}
@@ -77,8 +77,8 @@ impl Completer for PromptHelper {
             return Ok((position, vec![INDENTATION.to_owned()]));
         }
         let code = line.to_owned();
-        match self.shared.ask(|id| Said::Complete { id, code, cursor: position }) {
-            Some(Heard::Completions { matches, before: chars, .. }) => {
+        match self.shared.ask(|id| PersonMessage::Complete { id, code, cursor: position }) {
+            Some(SessionMessage::Completions { matches, before: chars, .. }) => {
                 let start =
                     before.char_indices().rev().take(chars).last().map_or(position, |(start, _)| start);
                 Ok((start, matches))
@@ -94,9 +94,9 @@ impl Validator for PromptHelper {
         if self.is_answering() || code.trim().is_empty() {
             return Ok(ValidationResult::Valid(None));
         }
-        let checked = self.shared.ask(|id| Said::Check { id, code: code.to_owned() });
+        let checked = self.shared.ask(|id| PersonMessage::Check { id, code: code.to_owned() });
         let is_complete = match checked {
-            Some(Heard::Checked { is_complete: Some(is_complete), .. }) => is_complete,
+            Some(SessionMessage::Checked { is_complete: Some(is_complete), .. }) => is_complete,
             _ => looks_complete(code),
         };
         Ok(if is_complete { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })

@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use ipybox::Label;
-use ipybox::lasting::{Joined, PromptAnswer, named_rows};
+use ipybox::lasting::{JoinedKernel, JoinedSession, PromptAnswer, named_rows};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{ColorMode, CompletionType, Config, Editor, EventHandler, KeyCode, KeyEvent, Modifiers};
 
 use super::helper::{Indenter, PromptHelper};
 use super::questions::{AttachAsked, AttachQuestion, QuestionTable};
-use super::shared::{Due, SharedPrompt};
+use super::said;
+use super::shared::{PromptStep, SharedPrompt};
 use crate::cli::single_threaded;
 
 /// The number of cells that the history keeps.
@@ -48,13 +49,15 @@ enum Edited {
 }
 
 /// Shows the prompt until the person leaves.
-pub(super) fn run(joined: Joined, has_colours: bool) -> anyhow::Result<()> {
-    let Joined { id, workspace, history, says, hears, .. } = joined;
+pub(super) fn run(joined: JoinedSession, has_colours: bool) -> anyhow::Result<()> {
+    let JoinedSession { id, kernel, workspace, history, says, hears, .. } = joined;
     let shared = SharedPrompt::new(says, has_colours);
     watch_interrupts(&shared)?;
     let mut editor = editor(&shared, &history)?;
     let mut printer = editor.create_external_printer().context("use the terminal")?;
-    let (ringing, breaking, hearing) = (Arc::clone(&shared), Arc::clone(&shared), Arc::clone(&shared));
+    let ringing = Arc::clone(&shared);
+    let breaking = Arc::clone(&shared);
+    let hearing = Arc::clone(&shared);
     // They end with the process.
     std::thread::spawn(move || ringing.screen.ring(&mut printer));
     std::thread::spawn(move || breaking.break_when_due());
@@ -64,11 +67,16 @@ pub(super) fn run(joined: Joined, has_colours: bool) -> anyhow::Result<()> {
         .chars()
         .map(|char| if char.is_control() { '?' } else { char })
         .collect();
-    shared.screen.show_line(&format!(
-        "The kernel of session {id} ({workspace}), which the agent uses too. Ctrl-D leaves, and the session goes on."
-    ));
+    shared.screen.show_line(&match kernel {
+        JoinedKernel::Shared => format!(
+            "The kernel of session {id} ({workspace}), which the agent uses too. Ctrl-D leaves, and the session goes on."
+        ),
+        JoinedKernel::Copy => format!(
+            "A copy of the kernel of session {id} ({workspace}), for you alone. Ctrl-D leaves, and the copy ends."
+        ),
+    });
     std::thread::spawn(move || hearing.hear(hears));
-    let mut prompt = Prompt { editor, shared, history: &history };
+    let mut prompt = AttachPrompt { editor, shared, history: &history };
     match prompt.serve()? {
         Ended::Left => Ok(()),
         Ended::Session => anyhow::bail!("go on: the session `{id}` has ended"),
@@ -81,27 +89,27 @@ enum Ended {
     Session,
 }
 
-struct Prompt<'a> {
+struct AttachPrompt<'a> {
     editor: PromptEditor,
     shared: Arc<SharedPrompt>,
     history: &'a Path,
 }
 
-impl Prompt<'_> {
+impl AttachPrompt<'_> {
     fn serve(&mut self) -> anyhow::Result<Ended> {
         let mut begun = (String::new(), 0);
         loop {
             match self.shared.due() {
-                Due::End => return Ok(Ended::Session),
-                Due::Question(AttachAsked::One(question)) => {
+                PromptStep::End => return Ok(Ended::Session),
+                PromptStep::Question(AttachAsked::One(question)) => {
                     self.ask(&question)?;
                     continue;
                 }
-                Due::Question(AttachAsked::Several(table)) => {
+                PromptStep::Question(AttachAsked::Several(table)) => {
                     self.ask_together(&table)?;
                     continue;
                 }
-                Due::Cell => {}
+                PromptStep::Cell => {}
             }
             let prompt = self.shared.prompt();
             let (line, position) = std::mem::take(&mut begun);
@@ -113,7 +121,7 @@ impl Prompt<'_> {
                 Edited::Line(code) if code.trim().is_empty() => {}
                 Edited::Line(code) => {
                     self.remember(&code);
-                    if self.shared.run(code).is_err() {
+                    if self.shared.run(&said(code)).is_err() {
                         return Ok(Ended::Session);
                     }
                 }
@@ -273,7 +281,8 @@ fn editor(shared: &Arc<SharedPrompt>, history: &Path) -> anyhow::Result<PromptEd
         .color_mode(ColorMode::Forced)
         .build();
     let mut editor = PromptEditor::with_config(config).context("use the terminal")?;
-    let (shared, is_answering) = (Arc::clone(shared), Arc::new(AtomicBool::new(false)));
+    let shared = Arc::clone(shared);
+    let is_answering = Arc::new(AtomicBool::new(false));
     let indenter = Indenter { is_answering: Arc::clone(&is_answering) };
     editor.bind_sequence(
         KeyEvent(KeyCode::Enter, Modifiers::NONE),
@@ -294,7 +303,8 @@ fn watch_interrupts(shared: &Arc<SharedPrompt>) -> anyhow::Result<()> {
         let _in_runtime = runtime.enter();
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())
     };
-    let (mut signals, shared) = (signals.context("handle signals")?, Arc::clone(shared));
+    let mut signals = signals.context("handle signals")?;
+    let shared = Arc::clone(shared);
     std::thread::spawn(move || {
         runtime.block_on(async {
             while signals.recv().await.is_some() {

@@ -43,7 +43,7 @@ pub(super) enum AttachAsked {
 }
 
 /// Whose question was decided.
-pub(super) enum Decided {
+pub(super) enum DecidedFor {
     /// One that this prompt has answered: how they were decided, once all of them are.
     Own(Option<String>),
     /// Another one.
@@ -118,7 +118,7 @@ impl AttachQuestions {
     }
 
     /// A question is decided.
-    pub(super) fn decide(&mut self, number: u64, how: &str) -> Decided {
+    pub(super) fn decide(&mut self, number: u64, how: &str) -> DecidedFor {
         let is_other = |other: &u64| *other != number;
         for table in &mut self.tables {
             table.missing.retain(is_other);
@@ -126,7 +126,7 @@ impl AttachQuestions {
         if self.answered.contains(&number) {
             self.answered.retain(is_other);
             *self.decided.entry(how.to_owned()).or_default() += 1;
-            return Decided::Own(self.answered.is_empty().then(|| {
+            return DecidedFor::Own(self.answered.is_empty().then(|| {
                 let decided = std::mem::take(&mut self.decided);
                 let only_one = decided.values().sum::<usize>() == 1;
                 let words = decided
@@ -137,7 +137,7 @@ impl AttachQuestions {
         }
         self.waiting.retain(|question| question.number != number);
         self.asking.retain(is_other);
-        Decided::Other
+        DecidedFor::Other
     }
 }
 
@@ -166,18 +166,18 @@ mod tests {
         questions.add(question(3));
         assert_eq!(asked(&mut questions), "1");
         assert_eq!(questions.answer(), [1]);
-        assert!(matches!(questions.decide(1, "denied"), Decided::Own(Some(how)) if how == "denied"));
+        assert!(matches!(questions.decide(1, "denied"), DecidedFor::Own(Some(how)) if how == "denied"));
         assert!(!questions.is_due());
         questions.add(question(4));
         assert!(questions.is_waiting());
         assert_eq!(asked(&mut questions), "2 to 4");
         // Somebody else answers one, and this prompt the others.
-        assert!(matches!(questions.decide(3, "denied"), Decided::Other));
+        assert!(matches!(questions.decide(3, "denied"), DecidedFor::Other));
         assert!(questions.is_asking());
         assert_eq!(questions.answer(), [2, 4]);
-        assert!(matches!(questions.decide(2, "allowed once"), Decided::Own(None)));
+        assert!(matches!(questions.decide(2, "allowed once"), DecidedFor::Own(None)));
         assert!(
-            matches!(questions.decide(4, "allowed once"), Decided::Own(Some(how)) if how == "2 allowed once")
+            matches!(questions.decide(4, "allowed once"), DecidedFor::Own(Some(how)) if how == "2 allowed once")
         );
         assert_eq!(asked(&mut questions), "nothing");
     }

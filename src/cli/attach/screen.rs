@@ -21,13 +21,13 @@ const BELL: &str = "\u{1b}[1A\n";
 /// The terminal.
 #[derive(Default)]
 pub(super) struct Screen {
-    state: Mutex<State>,
+    state: Mutex<ScreenState>,
     changed: Condvar,
     has_colours: bool,
 }
 
 #[derive(Default)]
-struct State {
+struct ScreenState {
     is_editing: bool,
     waiting: String,
     left_out: usize,
@@ -107,7 +107,7 @@ impl Screen {
         loop {
             {
                 let is_quiet =
-                    |state: &mut State| !state.is_editing || state.has_rung || state.waiting.is_empty();
+                    |state: &mut ScreenState| !state.is_editing || state.has_rung || state.waiting.is_empty();
                 let mut state = self.state.lock();
                 self.changed.wait_while(&mut state, is_quiet);
                 if !state.waiting.ends_with('\n') {
@@ -123,7 +123,7 @@ impl Screen {
     }
 }
 
-impl State {
+impl ScreenState {
     fn write(&mut self, text: &str) {
         if text.is_empty() {
             return;

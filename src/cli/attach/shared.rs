@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ipybox::Label;
-use ipybox::lasting::{CellAuthor, Heard, Hears, PromptAnswer, Said, Says};
+use ipybox::lasting::{
+    CellAuthor, PersonMessage, PromptAnswer, SessionMessage, SessionReader, SessionWriter,
+};
 use parking_lot::{Condvar, Mutex};
 
 use super::end_of;
-use super::questions::{AttachAsked, AttachQuestion, AttachQuestions, Decided};
+use super::questions::{AttachAsked, AttachQuestion, AttachQuestions, DecidedFor};
 use super::screen::{Screen, left_out_note};
 
 /// The time that the prompt waits for what the kernel says of its code.
@@ -26,9 +28,9 @@ const GREEN: &str = "32";
 const YELLOW: &str = "33";
 
 pub(super) struct SharedPrompt {
-    pub(super) says: Says,
+    pub(super) says: SessionWriter,
     pub(super) screen: Screen,
-    state: Mutex<State>,
+    state: Mutex<PromptState>,
     changed: Condvar,
     ids: AtomicU64,
     /// Whether the next SIGINT is our own, which stops the editor.
@@ -36,7 +38,7 @@ pub(super) struct SharedPrompt {
 }
 
 #[derive(Default)]
-struct State {
+struct PromptState {
     /// The number of the last cell.
     number: u64,
     /// The person's cell.
@@ -47,7 +49,7 @@ struct State {
     was_left_out: bool,
     is_running: bool,
     questions: AttachQuestions,
-    answers: HashMap<u64, Heard>,
+    answers: HashMap<u64, SessionMessage>,
     is_editing: bool,
     /// Whether the line is the answer to a question.
     is_answering: bool,
@@ -57,7 +59,7 @@ struct State {
 }
 
 /// The next step of the prompt.
-pub(super) enum Due {
+pub(super) enum PromptStep {
     /// Ask this.
     Question(AttachAsked),
     /// Nothing: the person's cell is over.
@@ -67,12 +69,12 @@ pub(super) enum Due {
 }
 
 impl SharedPrompt {
-    pub(super) fn new(says: Says, has_colours: bool) -> Arc<Self> {
+    pub(super) fn new(says: SessionWriter, has_colours: bool) -> Arc<Self> {
         Arc::new(Self {
             says,
             screen: Screen::new(has_colours),
             // Until the session is ready.
-            state: Mutex::new(State { is_running: true, ..State::default() }),
+            state: Mutex::new(PromptState { is_running: true, ..PromptState::default() }),
             changed: Condvar::new(),
             ids: AtomicU64::new(1),
             is_breaking: AtomicBool::new(false),
@@ -84,29 +86,30 @@ impl SharedPrompt {
         format!("In [{}]: ", self.state.lock().number + 1)
     }
 
-    /// Runs a cell of the person's.
-    pub(super) fn run(&self, code: String) -> io::Result<()> {
+    /// Runs a cell of the person's, or undoes some.
+    pub(super) fn run(&self, said: &PersonMessage) -> io::Result<()> {
         {
             let mut state = self.state.lock();
             (state.is_running, state.own, state.was_left_out) = (true, None, false);
         }
-        self.says.say(&Said::Run { code })
+        self.says.say(said)
     }
 
     /// Waits until the prompt has something to do.
-    pub(super) fn due(&self) -> Due {
-        let is_quiet = |state: &mut State| !state.has_ended && state.is_running && !state.questions.is_due();
+    pub(super) fn due(&self) -> PromptStep {
+        let is_quiet =
+            |state: &mut PromptState| !state.has_ended && state.is_running && !state.questions.is_due();
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, is_quiet);
         if state.has_ended {
-            return Due::End;
+            return PromptStep::End;
         }
         match state.questions.next() {
             Some(asked) => {
                 state.is_answering = true;
-                Due::Question(asked)
+                PromptStep::Question(asked)
             }
-            None => Due::Cell,
+            None => PromptStep::Cell,
         }
     }
 
@@ -130,7 +133,7 @@ impl SharedPrompt {
         };
         for question in answered {
             let (answer, label) = answer(question);
-            self.says.say(&Said::Answer { question, answer, label })?;
+            self.says.say(&PersonMessage::Answer { question, answer, label })?;
         }
         Ok(())
     }
@@ -143,10 +146,10 @@ impl SharedPrompt {
     }
 
     /// Says something that has an answer, and waits for that.
-    pub(super) fn ask(&self, said: impl FnOnce(u64) -> Said) -> Option<Heard> {
+    pub(super) fn ask(&self, said: impl FnOnce(u64) -> PersonMessage) -> Option<SessionMessage> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         self.says.say(&said(id)).ok()?;
-        let is_missing = |state: &mut State| !state.has_ended && !state.answers.contains_key(&id);
+        let is_missing = |state: &mut PromptState| !state.has_ended && !state.answers.contains_key(&id);
         let mut state = self.state.lock();
         self.changed.wait_while_for(&mut state, is_missing, ANSWER_TIME);
         let answer = state.answers.remove(&id);
@@ -188,7 +191,7 @@ impl SharedPrompt {
     /// Stops the editor whenever there is something else to do. Never returns.
     pub(super) fn break_when_due(&self) {
         loop {
-            let is_quiet = |state: &mut State| !state.is_editing || !state.has_to_stop();
+            let is_quiet = |state: &mut PromptState| !state.is_editing || !state.has_to_stop();
             self.changed.wait_while(&mut self.state.lock(), is_quiet);
             self.is_breaking.store(true, Ordering::SeqCst);
             if let Err(error) =
@@ -205,7 +208,7 @@ impl SharedPrompt {
         if self.was_broken() {
             return;
         }
-        if self.state.lock().is_running && self.says.say(&Said::Interrupt).is_err() {
+        if self.state.lock().is_running && self.says.say(&PersonMessage::Interrupt).is_err() {
             self.end();
         }
     }
@@ -213,7 +216,7 @@ impl SharedPrompt {
     // The session
 
     /// Hears the session to its end.
-    pub(super) fn hear(&self, mut hears: Hears) {
+    pub(super) fn hear(&self, mut hears: SessionReader) {
         loop {
             match hears.hear() {
                 Ok(Some(heard)) => self.take(heard),
@@ -232,20 +235,20 @@ impl SharedPrompt {
         self.changed.notify_all();
     }
 
-    fn take(&self, heard: Heard) {
+    fn take(&self, heard: SessionMessage) {
         match heard {
-            Heard::Ready { number } => {
+            SessionMessage::Ready { number } => {
                 let mut state = self.state.lock();
                 (state.number, state.is_running) = (number, false);
                 self.changed.notify_all();
             }
-            Heard::Began { cell, number, by, code } => self.began(cell, number, by, &code),
-            Heard::Text { text, .. } => self.screen.show(&text),
-            Heard::LeftOut { bytes, .. } => {
+            SessionMessage::Began { cell, number, by, code } => self.began(cell, number, by, &code),
+            SessionMessage::Text { text, .. } => self.screen.show(&text),
+            SessionMessage::LeftOut { bytes, .. } => {
                 self.state.lock().was_left_out = true;
                 self.screen.show_line(&left_out_note(bytes));
             }
-            Heard::Ended { cell, error, words, images, files, file } => {
+            SessionMessage::Ended { cell, error, words, images, files, file } => {
                 let error = error.map(|error| self.traceback(&error));
                 let mut text = end_of(error.as_deref(), &words, &images, &files);
                 let mut state = self.state.lock();
@@ -261,24 +264,29 @@ impl SharedPrompt {
                     self.screen.show_line(&self.screen.styled(&format!("{mark}ended"), DIM));
                 }
             }
-            Heard::Done { notes, .. } => {
+            SessionMessage::Done { notes, number, .. } => {
                 notes.iter().for_each(|note| self.screen.show_line(&self.screen.styled(note, YELLOW)));
-                self.state.lock().is_running = false;
+                let mut state = self.state.lock();
+                state.is_running = false;
+                state.number = number.unwrap_or(state.number);
+                drop(state);
                 self.changed.notify_all();
             }
-            Heard::Question { question: number, text, grant, call, .. } => {
+            SessionMessage::Question { question: number, text, grant, call, .. } => {
                 let grant = grant.map(|offer| offer.choice);
                 let question = AttachQuestion { number, text, grant, takes_label: call.takes_label() };
                 self.state.lock().questions.add(question);
                 self.changed.notify_all();
             }
-            Heard::Together { questions, text } => self.state.lock().questions.announce(questions, text),
-            Heard::Asked { text, .. } => {
+            SessionMessage::Together { questions, text } => {
+                self.state.lock().questions.announce(questions, text)
+            }
+            SessionMessage::Asked { text, .. } => {
                 self.screen
                     .show_line(&self.screen.styled(&format!("the agent's user is asked: {text}"), DIM));
             }
-            Heard::Decided { question, how } => self.decided(question, &how),
-            Heard::Completions { id, .. } | Heard::Checked { id, .. } => {
+            SessionMessage::Decided { question, how } => self.decided(question, &how),
+            SessionMessage::Completions { id, .. } | SessionMessage::Checked { id, .. } => {
                 self.state.lock().answers.insert(id, heard);
                 self.changed.notify_all();
             }
@@ -311,10 +319,10 @@ impl SharedPrompt {
         let decided = self.state.lock().questions.decide(question, how);
         self.changed.notify_all();
         let words = match decided {
-            Decided::Own(None) => return,
+            DecidedFor::Own(None) => return,
             // If this prompt's answer was not the first, the one that counts is shown.
-            Decided::Own(Some(how)) => format!("decided: {how}"),
-            Decided::Other => format!("decided without you: {how}"),
+            DecidedFor::Own(Some(how)) => format!("decided: {how}"),
+            DecidedFor::Other => format!("decided without you: {how}"),
         };
         self.screen.show_line(&self.screen.styled(&words, DIM));
     }
@@ -331,7 +339,7 @@ impl SharedPrompt {
     }
 }
 
-impl State {
+impl PromptState {
     /// Whether the prompt has something else to do than to edit this line.
     fn has_to_stop(&self) -> bool {
         // While a question is asked, others wait; but not once it is decided by others.

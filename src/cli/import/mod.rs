@@ -15,9 +15,9 @@ use ipybox::{Import, ImportEvent, ImportServer, ImportState, Importer, SandboxSe
 use parking_lot::Mutex;
 
 pub(super) use self::args::ImportArgs;
-use self::progress::{ImportProgress, Results};
+use self::progress::{ImportProgress, ImportResults};
 use self::show::ImportOutcome;
-use super::signals::Signals;
+use super::signals::EndSignals;
 use super::{multi_threaded, print_message};
 
 /// The exit code of a program that SIGINT has ended.
@@ -121,7 +121,7 @@ fn register(args: &ImportArgs, servers: &[ImportServer]) -> anyhow::Result<BTree
     });
     let importer = Importer::new(settings)?;
     let runtime = multi_threaded()?;
-    let results = if args.json { Results::AtTheEnd } else { Results::AsTheyCome };
+    let results = if args.json { ImportResults::AtTheEnd } else { ImportResults::AsTheyCome };
     let state = Mutex::new((ImportProgress::new(results), BTreeMap::new()));
     let report = |server: &ImportServer, event: ImportEvent<'_>| {
         let mut state = state.lock();
@@ -131,7 +131,7 @@ fn register(args: &ImportArgs, servers: &[ImportServer]) -> anyhow::Result<BTree
         }
     };
     runtime.block_on(async {
-        let mut signals = Signals::new().context("handle signals")?;
+        let mut signals = EndSignals::new().context("handle signals")?;
         tokio::select! {
             _failed = importer.register(servers, &report) => {}
             () = signals.next() => {

@@ -4,14 +4,14 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use anstream::{AutoStream, ColorChoice};
-use ipybox::{Emphasis, ImportEvent, printed};
+use ipybox::{Emphasis, ImportEvent, one_line, printed};
 
-use super::show::{ImportOutcome, count, one_line};
+use super::show::{ImportOutcome, count};
 use crate::cli::print_message;
 
 /// The places for results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Results {
+pub(super) enum ImportResults {
     /// Each to stdout, as it comes.
     AsTheyCome,
     /// Together in one object, at the end.
@@ -20,14 +20,14 @@ pub(super) enum Results {
 
 /// The servers that are being registered.
 pub(super) struct ImportProgress {
-    results: Results,
+    results: ImportResults,
     is_living: bool,
     /// Names and what happens to them, in lines that are on the screen.
     underway: Vec<(String, String)>,
 }
 
 impl ImportProgress {
-    pub(super) fn new(results: Results) -> Self {
+    pub(super) fn new(results: ImportResults) -> Self {
         let stderr = io::stderr();
         let takes_sequences = AutoStream::choice(&stderr) != ColorChoice::Never;
         Self { results, is_living: takes_sequences && stderr.is_terminal(), underway: Vec::new() }
@@ -81,7 +81,7 @@ impl ImportProgress {
         let before = self.underway.len();
         self.underway.retain(|(other, _)| other != name);
         self.write(&erased(if self.is_living { before } else { 0 }));
-        if self.results == Results::AsTheyCome {
+        if self.results == ImportResults::AsTheyCome {
             let mut stdout = crate::cli::stdout();
             // Whoever closed stdout does not want to know.
             writeln!(stdout, "{line}").and_then(|()| stdout.flush()).ok();

@@ -140,8 +140,3 @@ pub(super) fn json(import: &Import, outcomes: &BTreeMap<String, ImportOutcome>) 
 pub(super) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
-
-/// A text as a part of a line.
-pub(super) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}

@@ -16,6 +16,8 @@
 //! failure     why there is no answer, in words
 //! parameters  how a server is reached, as its user wrote it
 //! ```
+//!
+//! Reasons: `docs/decisions/mcp_client.md`.
 
 mod client;
 mod connection;
@@ -31,13 +33,13 @@ mod transport;
 
 pub(crate) use rmcp::model::{Prompt, Resource, ResourceTemplate, Tool as ServerTool};
 
-pub(crate) use self::client::{Asker, ElicitationQuestion, NotAnswered};
-pub(crate) use self::connection::{CallError, Connection, ListKind, Received};
+pub(crate) use self::client::{ElicitationQuestion, NotAnswered, UserAsker};
+pub(crate) use self::connection::{CallError, Connection, ListKind, ReceivedResult};
 pub(crate) use self::connector::{Connector, DEFAULT_CONNECT_TIMEOUT, LoginError, StartProgress};
 pub(crate) use self::failure::{AccessRefusal, Error};
 pub(crate) use self::parameters::{
-    HttpParameters, HttpTransport, ParametersError, Reach, ServerParameters, StdioParameters,
+    HttpParameters, HttpTransport, ParametersError, ServerParameters, ServerReach, StdioParameters,
     TRUST_WORKSPACE, WORKSPACE, kind, wrong_type,
 };
 pub(crate) use self::results::{ResourceBody, ToolContent, ToolOutput};
-pub(crate) use self::transport::{Guard, chosen_arguments};
+pub(crate) use self::transport::{StartGuard, chosen_arguments};

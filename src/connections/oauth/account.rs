@@ -14,10 +14,10 @@ use tokio_util::task::TaskTracker;
 
 use super::published::is_same_issuer;
 use super::server::{KeptClient, ProtectedServer};
-use super::store::{LoginStore, RefusedAccess, Secret, blocking};
+use super::store::{LoginSecrets, LoginStore, RefusedAccess, blocking};
 use super::token::AccessToken;
 use super::{Error, OauthSettings, foreign, machine, registration, with_causes};
-use crate::ground::files::Stamp;
+use crate::ground::files::FileStamp;
 use crate::ground::text::Redactor;
 use crate::ground::web::bare;
 
@@ -52,7 +52,7 @@ struct Current {
     /// Whether it was looked for: if there is none then, a user has to log in.
     is_known: bool,
     /// Of which version of the store it is.
-    version: Option<Stamp>,
+    version: Option<FileStamp>,
     /// When there was no token, and why: calls that have waited for it do not try the same once more.
     failed: Option<(Instant, String)>,
 }
@@ -60,7 +60,7 @@ struct Current {
 /// A token that was got, and of which version of the store it is.
 struct Got {
     token: AccessToken,
-    version: Option<Stamp>,
+    version: Option<FileStamp>,
 }
 
 impl From<AccessToken> for Got {
@@ -270,7 +270,8 @@ impl Account {
 
     /// Renews a token in a task of its own: a call that is cancelled meanwhile does not lose the new one.
     async fn renew(self: &Arc<Self>, stale: &AccessToken) -> Result<Got, Error> {
-        let (account, stale) = (Arc::clone(self), stale.clone());
+        let account = Arc::clone(self);
+        let stale = stale.clone();
         let renewing = self.tasks.spawn(async move { account.renew_now(&stale).await });
         renewing.await.unwrap_or_else(|error| Err(Error::Unavailable(error.to_string())))
     }
@@ -295,12 +296,13 @@ impl Account {
         renewed.map(|token| Got { token, version: self.server.store.stamp() })
     }
 
-    async fn refreshed(&self, secret: Secret) -> Result<AccessToken, Error> {
-        let Secret { credentials, client_secret, method, token_endpoint } = secret;
+    async fn refreshed(&self, secret: LoginSecrets) -> Result<AccessToken, Error> {
+        let LoginSecrets { credentials, client_secret, method, token_endpoint } = secret;
         if credentials.token_response.as_ref().and_then(|tokens| tokens.refresh_token()).is_none() {
             return Err(ended("the token has expired or was revoked, and there is none to renew it with"));
         }
-        let (secret, way) = (client_secret.clone(), method.clone());
+        let secret = client_secret.clone();
+        let way = method.clone();
         let kept = KeptClient { client_secret: secret, method: way, issuer: credentials.issuer.clone() };
         let (mut manager, found) = self.server.discover(None, kept).await?;
         // Tokens of one authorization server, and the client's secret, are not shown to another.
@@ -318,6 +320,10 @@ impl Account {
         let mut client = OAuthClientConfig::new(credentials.client_id.clone(), self.server.url.as_str());
         client.client_secret = client_secret.or_else(|| self.server.settings.client_secret());
         registration::authenticate_by(method.as_deref(), &found, &mut manager);
+        if self.server.settings.omits_resource {
+            // Without `resource` the scopes name it: Microsoft Entra wants them. Others take it that nothing changes.
+            manager.set_refresh_scopes(credentials.granted_scopes.clone());
+        }
         manager.configure_client(client).map_err(|error| Error::Unavailable(with_causes(&error)))?;
         let renewed = manager.refresh_token().await.map_err(|error| match error {
             AuthError::TokenRefreshRejected(why) => Error::Ended(foreign(&why)),
@@ -334,7 +340,7 @@ impl Account {
 }
 
 /// The token that is kept. The version comes first: should another process write in between, the next call looks again.
-fn kept_token(store: &LoginStore) -> std::io::Result<(Option<Stamp>, Option<AccessToken>)> {
+fn kept_token(store: &LoginStore) -> std::io::Result<(Option<FileStamp>, Option<AccessToken>)> {
     let version = store.stamp();
     let secret = store.load()?;
     Ok((version, secret.and_then(|secret| AccessToken::of(&secret.credentials))))

@@ -16,7 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::{Error, foreign};
-use crate::ground::web::listener::{self, Busy, ListenerLimits};
+use crate::ground::web::listener::{self, BusyRequest, ListenerLimits};
 
 /// The attempts to find a free port: it has to be free for both addresses of `localhost`.
 const PORTS: usize = 16;
@@ -42,7 +42,7 @@ pub(super) struct ArrivedCallback {
 }
 
 /// Listens while it lives.
-pub(super) struct Callback {
+pub(super) struct LoginCallback {
     /// The redirect URI, with its port.
     pub(super) uri: String,
     arriving: mpsc::Receiver<ArrivedCallback>,
@@ -52,14 +52,14 @@ pub(super) struct Callback {
 }
 
 #[derive(Clone)]
-struct Page {
+struct CallbackPage {
     hosts: Arc<Vec<String>>,
     path: Arc<str>,
     expected: Arc<std::sync::OnceLock<String>>,
     arrived: mpsc::Sender<ArrivedCallback>,
 }
 
-impl Callback {
+impl LoginCallback {
     /// Listens on the redirect URI that the client was registered with, or on a free port.
     pub(super) async fn listen(redirect_uri: Option<&str>) -> Result<Self, Error> {
         let uri = redirect_uri.unwrap_or("http://localhost/callback");
@@ -74,9 +74,11 @@ impl Callback {
         let expected = Arc::default();
         let hosts = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{port}"));
         let path = Arc::from(url.path());
-        let page = Page { hosts: Arc::new(hosts.to_vec()), path, expected: Arc::clone(&expected), arrived };
+        let page =
+            CallbackPage { hosts: Arc::new(hosts.to_vec()), path, expected: Arc::clone(&expected), arrived };
         let router = Router::new().fallback(answered).with_state(page);
-        let (stop, listening) = (CancellationToken::new(), TaskTracker::new());
+        let stop = CancellationToken::new();
+        let listening = TaskTracker::new();
         // Both addresses share their connections.
         let limits = ListenerLimits::of_browsers("listener for a login", LAST_PAGE_TIMEOUT);
         for listener in listeners {
@@ -163,7 +165,7 @@ pub(super) fn read(query: &str, expected: &str) -> Result<CallbackAnswer, Option
     }
 }
 
-async fn answered(State(page): State<Page>, request: Request) -> Response {
+async fn answered(State(page): State<CallbackPage>, request: Request) -> Response {
     if request.method() != Method::GET || request.uri().path() != &*page.path {
         return shown(StatusCode::NOT_FOUND, "There is nothing here.");
     }
@@ -182,12 +184,12 @@ async fn answered(State(page): State<Page>, request: Request) -> Response {
         Ok(answer) => Ok(answer),
     };
     // Only the authorization server's answer has the state.
-    let busy = Busy::begin(request.extensions());
+    let busy = BusyRequest::begin(request.extensions());
     busy.until_written(outcome(&page, answer).await)
 }
 
 /// Passes the answer on, and waits for the page that says how the login has ended.
-async fn outcome(page: &Page, answer: Result<CallbackAnswer, Error>) -> Response {
+async fn outcome(page: &CallbackPage, answer: Result<CallbackAnswer, Error>) -> Response {
     let (sender, outcome) = oneshot::channel();
     if page.arrived.send(ArrivedCallback { answer, page: sender }).await.is_err() {
         return shown(StatusCode::GONE, "This login is over.");
@@ -247,7 +249,7 @@ mod tests {
 
     #[tokio::test]
     async fn half_requests_keep_no_answer_out_and_end_with_the_login() {
-        let mut callback = Callback::listen(None).await.unwrap();
+        let mut callback = LoginCallback::listen(None).await.unwrap();
         callback.expect("s");
         let address = format!("127.0.0.1:{}", Url::parse(&callback.uri).unwrap().port().unwrap());
         let connect = async |text: &str| {
@@ -292,11 +294,11 @@ mod tests {
             "http://u@localhost:1/c",
             "x",
         ] {
-            assert!(Callback::listen(Some(uri)).await.is_err(), "{uri}");
+            assert!(LoginCallback::listen(Some(uri)).await.is_err(), "{uri}");
         }
-        let free = Callback::listen(None).await.unwrap();
+        let free = LoginCallback::listen(None).await.unwrap();
         assert!(free.uri.starts_with("http://localhost:") && free.uri.ends_with("/callback"), "{}", free.uri);
-        let error = Callback::listen(Some(&free.uri)).await.err().unwrap().to_string();
+        let error = LoginCallback::listen(Some(&free.uri)).await.err().unwrap().to_string();
         assert!(error.contains(&free.uri), "{error}");
     }
 }

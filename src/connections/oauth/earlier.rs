@@ -4,14 +4,14 @@
 use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationMetadata};
 
-use super::http::Http;
+use super::http::OauthHttp;
 
 /// The metadata of such a server, in place of `error`, which rmcp has for any issuer that is not the root.
 ///
 /// # Errors
 /// `error`, if the server is none of them.
 pub(super) async fn metadata(
-    http: &Http,
+    http: &OauthHttp,
     server: &Url,
     challenge: Option<&str>,
     error: AuthError,
@@ -38,7 +38,7 @@ pub(super) async fn metadata(
 }
 
 /// The document at the path of the server, if there is one.
-pub(super) async fn get(http: &Http, server: &Url, path: &str) -> Option<Vec<u8>> {
+pub(super) async fn get(http: &OauthHttp, server: &Url, path: &str) -> Option<Vec<u8>> {
     let url = server.join(path).ok()?;
     let request = http::Request::get(url.as_str()).body(Vec::new()).ok()?;
     let answer = http.send(request).await.ok()?;

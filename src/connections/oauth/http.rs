@@ -9,11 +9,11 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Url, redirect};
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest};
 
-use super::published::{self, Published};
+use super::published::{self, PublishedServers};
 use super::token_request::TokenRequest;
 use super::{Error, foreign, with_causes};
 use crate::ground::text::Redactor;
-use crate::ground::web::{self, ClosedAddress, Proxies, closed, literal};
+use crate::ground::web::{self, ClosedAddress, RequestProxies, closed, literal};
 
 /// The timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -23,12 +23,12 @@ const LONGEST_ANSWER: usize = 1024 * 1024;
 /// Which addresses the metadata of a server may lead to: those of the internet, and of the kind that the server's own
 /// URL names. The rest is what a hostile server would have us ask for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reachable {
+pub(super) struct ReachableAddresses {
     loopback: bool,
     private: bool,
 }
 
-impl Reachable {
+impl ReachableAddresses {
     pub(super) fn from(server: &Url, private_addresses: bool) -> Self {
         let is_private =
             literal(server).is_some_and(|address| closed(address) == Some(ClosedAddress::Private));
@@ -96,20 +96,20 @@ pub(super) fn shown(url: &Url) -> String {
 }
 
 /// Sends the requests of one conversation with a server and its authorization server.
-pub(super) struct Http {
-    clients: Clients,
-    reachable: Reachable,
+pub(super) struct OauthHttp {
+    clients: OauthClients,
+    reachable: ReachableAddresses,
     redactor: Redactor,
     failure: Mutex<Option<String>>,
     /// The documents of metadata.
-    pub(super) published: Published,
+    pub(super) published: PublishedServers,
     /// Whether requests for tokens leave out the parameter `resource`.
     omits_resource: bool,
 }
 
 /// The clients of one server.
 #[derive(Clone)]
-pub(super) struct Clients {
+pub(super) struct OauthClients {
     encrypted: Client,
     /// Reaches this machine and private networks alone, and through no proxy, which would resolve names by itself.
     unencrypted: Client,
@@ -128,9 +128,9 @@ enum Unsent {
     Silent,
 }
 
-impl Clients {
+impl OauthClients {
     /// Clients for requests that `server` leads to.
-    pub(super) fn new(server: &Url, reachable: Reachable) -> Result<Self, Error> {
+    pub(super) fn new(server: &Url, reachable: ReachableAddresses) -> Result<Self, Error> {
         let client = |proxies, is_encrypted| {
             let client = web::client(proxies, |builder| {
                 let builder = if is_encrypted { builder } else { builder.tls_certs_only([]) };
@@ -139,13 +139,16 @@ impl Clients {
             });
             client.map_err(Error::Unavailable)
         };
-        Ok(Self { encrypted: client(Proxies::to(server), true)?, unencrypted: client(Proxies::None, false)? })
+        Ok(Self {
+            encrypted: client(RequestProxies::to(server), true)?,
+            unencrypted: client(RequestProxies::None, false)?,
+        })
     }
 }
 
-impl Http {
-    pub(super) fn new(clients: Clients, reachable: Reachable, redactor: Redactor) -> Self {
-        let published = Published::default();
+impl OauthHttp {
+    pub(super) fn new(clients: OauthClients, reachable: ReachableAddresses, redactor: Redactor) -> Self {
+        let published = PublishedServers::default();
         Self { clients, reachable, redactor, failure: Mutex::default(), published, omits_resource: false }
     }
 
@@ -171,7 +174,7 @@ impl Http {
         Ok(url)
     }
 
-    pub(super) fn reachable(&self) -> Reachable {
+    pub(super) fn reachable(&self) -> ReachableAddresses {
         self.reachable
     }
 
@@ -251,7 +254,7 @@ impl Http {
             return Err(Unsent::Address { url: shown(request.url()), why }.into());
         }
         let answering = async {
-            let Clients { encrypted, unencrypted } = &self.clients;
+            let OauthClients { encrypted, unencrypted } = &self.clients;
             let client = if request.url().scheme() == "http" { unencrypted } else { encrypted };
             let mut response = client.execute(request).await.map_err(reqwest::Error::without_url)?;
             let mut answer = http::Response::builder().status(response.status());
@@ -273,7 +276,7 @@ impl Http {
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-impl OAuthHttpClient for Http {
+impl OAuthHttpClient for OauthHttp {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         // No redirect is followed: the protocol needs none, and each is a way to another server.
         if request.request.method() == http::Method::GET {
@@ -285,13 +288,14 @@ impl OAuthHttpClient for Http {
 
 /// Resolves names to addresses that may be reached.
 struct Guarded {
-    reachable: Reachable,
+    reachable: ReachableAddresses,
     is_encrypted: bool,
 }
 
 impl Resolve for Guarded {
     fn resolve(&self, name: Name) -> Resolving {
-        let (reachable, is_encrypted) = (self.reachable, self.is_encrypted);
+        let reachable = self.reachable;
+        let is_encrypted = self.is_encrypted;
         let allows = move |address| {
             if is_encrypted { reachable.allows(address) } else { reachable.allows_unencrypted(address) }
         };
@@ -312,7 +316,7 @@ mod tests {
     use super::*;
 
     fn check(server: &str, private: bool, url: &str, expected: bool) {
-        let reachable = Reachable::from(&Url::parse(server).unwrap(), private);
+        let reachable = ReachableAddresses::from(&Url::parse(server).unwrap(), private);
         assert_eq!(reachable.check("it", url).is_ok(), expected, "{server} {private} → {url}");
     }
 
@@ -362,7 +366,7 @@ mod tests {
     }
 
     async fn resolved(host: &str, is_encrypted: bool) -> bool {
-        let reachable = Reachable { loopback: false, private: true };
+        let reachable = ReachableAddresses { loopback: false, private: true };
         let guarded = Guarded { reachable, is_encrypted };
         guarded.resolve(host.parse().unwrap()).await.is_ok()
     }
@@ -373,9 +377,10 @@ mod tests {
         assert!(resolved("10.0.0.1", false).await && resolved("10.0.0.1", true).await);
         assert!(!resolved("93.184.216.34", false).await && resolved("93.184.216.34", true).await);
         assert!(!resolved("127.0.0.1", false).await && !resolved("127.0.0.1", true).await);
-        let reachable = Reachable { loopback: false, private: true };
+        let reachable = ReachableAddresses { loopback: false, private: true };
         let server = Url::parse("https://mcp.corp/mcp").unwrap();
-        let http = Http::new(Clients::new(&server, reachable).unwrap(), reachable, Redactor::default());
+        let http =
+            OauthHttp::new(OauthClients::new(&server, reachable).unwrap(), reachable, Redactor::default());
         assert!(http.check_page("it", "http://10.0.0.1/authorize").await.is_ok());
         assert!(http.check_page("it", "http://no-such-name.invalid/authorize").await.is_err());
     }
@@ -393,8 +398,9 @@ mod tests {
             tokio::time::pause();
             std::future::pending::<()>().await;
         });
-        let reachable = Reachable::from(&url, false);
-        let http = Http::new(Clients::new(&url, reachable).unwrap(), reachable, Redactor::default());
+        let reachable = ReachableAddresses::from(&url, false);
+        let http =
+            OauthHttp::new(OauthClients::new(&url, reachable).unwrap(), reachable, Redactor::default());
         let request = Request::post(url.as_str()).body(Vec::new()).unwrap();
         assert_eq!(http.send(request).await.unwrap_err().to_string(), "no answer within 30 s");
         assert_eq!(http.why("Request failed"), "no answer within 30 s");

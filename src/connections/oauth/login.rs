@@ -11,7 +11,7 @@ use rmcp::transport::auth::{AuthError, AuthorizationManager, OAuthClientConfig};
 use serde_json::json;
 
 use super::account::Account;
-use super::callback::{self, ArrivedCallback, Callback, CallbackAnswer};
+use super::callback::{self, ArrivedCallback, CallbackAnswer, LoginCallback};
 use super::published::is_same_issuer;
 use super::registration::{self, CLIENT_NAME};
 use super::server::{AuthorizationServer, KeptClient};
@@ -24,12 +24,12 @@ use crate::ground::text::describe;
 const LONGEST_SCOPES: usize = 16 * 1024;
 
 /// Sends a user to a page.
-pub(crate) trait Opener: Send + Sync {
+pub(crate) trait LoginOpener: Send + Sync {
     /// Has the user visit the authorization URL. The login goes on after it, until the browser has brought its answer.
     ///
     /// # Errors
     /// The user was not sent there; the error is a text.
-    fn open<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Visited, String>>;
+    fn open<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<VisitedPage, String>>;
 }
 
 /// A request that the server has refused for want of a login.
@@ -43,7 +43,7 @@ pub(crate) struct RefusedRequest<'a> {
 
 /// The result of a visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Visited {
+pub(crate) enum VisitedPage {
     /// The user was sent there, and the browser brings the answer.
     Opened,
     /// The user has brought the redirect URI with the answer.
@@ -64,7 +64,7 @@ impl Account {
         self: &Arc<Self>,
         refused: Option<RefusedRequest<'_>>,
         scopes: &[String],
-        opener: &dyn Opener,
+        opener: &dyn LoginOpener,
         timeout: Duration,
     ) -> Result<(), Error> {
         let challenge = refused.and_then(|refused| refused.challenge);
@@ -92,7 +92,7 @@ impl Account {
         let page = &resolved.metadata.authorization_endpoint;
         resolved.http.check_page("its authorization endpoint", page).await?;
         let scopes = self.scopes(&manager, &resolved, scopes).await?;
-        let mut callback = Callback::listen(redirect_uri.as_deref()).await?;
+        let mut callback = LoginCallback::listen(redirect_uri.as_deref()).await?;
         let document = client_metadata_url.as_deref().filter(|_| takes_documents(&resolved));
         let client = client.clone().or_else(|| document.map(|url| (url.to_owned(), None)));
         self.configure(&mut manager, &resolved, client, &callback.uri, &scopes).await?;
@@ -149,9 +149,9 @@ impl Account {
         &self,
         manager: &AuthorizationManager,
         resolved: &AuthorizationServer,
-        callback: &mut Callback,
+        callback: &mut LoginCallback,
         url: &Url,
-        opener: &dyn Opener,
+        opener: &dyn LoginOpener,
     ) -> Result<(), Error> {
         let mut opening = Some(opener.open(url.as_str()));
         loop {
@@ -167,11 +167,11 @@ impl Account {
                     None => return Err(Error::Answer("the listener for it has ended".to_owned())),
                 },
                 opened = opened => match opened.map_err(Error::NotOpened)? {
-                    Visited::Opened => {
+                    VisitedPage::Opened => {
                         opening = None;
                         continue;
                     }
-                    Visited::Pasted(pasted) => (pasted_answer(&pasted, &parameter(url, "state")), None),
+                    VisitedPage::Pasted(pasted) => (pasted_answer(&pasted, &parameter(url, "state")), None),
                 },
             };
             let outcome = match answer {

@@ -10,7 +10,7 @@ use rmcp::transport::auth::{AuthorizationManager, ClientCredentialsConfig, OAuth
 use serde_json::Value;
 use url::form_urlencoded;
 
-use super::http::Http;
+use super::http::OauthHttp;
 use super::server::{AuthorizationServer, KeptClient, ProtectedServer};
 use super::token::{AccessToken, now};
 use super::{Error, IdentityProvider, MachineClient, TokenGrant, foreign, jwt, with_causes};
@@ -50,7 +50,7 @@ pub(super) async fn token(server: &ProtectedServer, challenge: Option<&str>) -> 
 
 async fn by_secret(
     manager: &mut AuthorizationManager,
-    http: &Http,
+    http: &OauthHttp,
     config: ClientCredentialsConfig,
 ) -> Result<AccessToken, Error> {
     // The tokens of a client are not kept: it can have new ones at any time.
@@ -110,7 +110,8 @@ async fn by_provider(
     provider: &IdentityProvider,
     scopes: Vec<String>,
 ) -> Result<AccessToken, Error> {
-    let (http, metadata) = (&*resolved.http, &resolved.metadata);
+    let http = &*resolved.http;
+    let metadata = &resolved.metadata;
     let authentication = |secret: &Option<String>, methods: Option<&Value>| match secret {
         None => EmaClientAuthentication::None,
         Some(secret) => {

@@ -9,6 +9,8 @@
 //! rmcp knows the protocol: metadata, PKCE, resource indicators, issuers, refreshing. Ours are the addresses that it may
 //! reach, the loopback callback, the store, the lock across processes, and the messages for users. A token leaves this
 //! room only for a request to its server.
+//!
+//! Reasons: `docs/decisions/oauth.md`.
 
 mod account;
 mod callback;
@@ -33,7 +35,7 @@ use std::time::Duration;
 
 pub(crate) use self::account::{Account, Accounts};
 pub(crate) use self::callback::check_redirect_uri;
-pub(crate) use self::login::{Opener, RefusedRequest, Visited};
+pub(crate) use self::login::{LoginOpener, RefusedRequest, VisitedPage};
 pub(crate) use self::settings::{
     CLIENT_METADATA_URL, IdentityProvider, MachineClient, OauthSettings, SigningAlgorithm, TokenGrant,
 };

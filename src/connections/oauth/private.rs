@@ -5,13 +5,13 @@ use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationMetadata};
 
 use super::earlier::get;
-use super::http::Http;
+use super::http::OauthHttp;
 
 /// The metadata of such a server, in place of `error`, which rmcp has if it passed over all that the resource names.
 ///
 /// # Errors
 /// `error`, if there are none.
-pub(super) async fn metadata(http: &Http, error: AuthError) -> Result<AuthorizationMetadata, AuthError> {
+pub(super) async fn metadata(http: &OauthHttp, error: AuthError) -> Result<AuthorizationMetadata, AuthError> {
     let AuthError::AuthorizationServersUnavailable { authorization_servers, .. } = &error else {
         return Err(error);
     };
@@ -54,7 +54,7 @@ mod tests {
     use axum::routing::get;
     use serde_json::json;
 
-    use super::super::http::{Clients, Reachable};
+    use super::super::http::{OauthClients, ReachableAddresses};
     use super::*;
     use crate::ground::text::Redactor;
     use crate::ground::web::{ClosedAddress, closed};
@@ -71,8 +71,9 @@ mod tests {
 
     async fn found(server: &str, private: bool, issuer: &str) -> Option<String> {
         let server = Url::parse(server).unwrap();
-        let reachable = Reachable::from(&server, private);
-        let http = Http::new(Clients::new(&server, reachable).unwrap(), reachable, Redactor::default());
+        let reachable = ReachableAddresses::from(&server, private);
+        let http =
+            OauthHttp::new(OauthClients::new(&server, reachable).unwrap(), reachable, Redactor::default());
         let error = AuthError::AuthorizationServersUnavailable {
             resource_metadata_url: server,
             authorization_servers: vec!["https://as.invalid/".to_owned(), issuer.to_owned()],

@@ -12,7 +12,7 @@ const SERVER_METADATA: &str = "/.well-known/oauth-authorization-server/";
 
 /// Which authorization servers a resource has named, and what came of them.
 #[derive(Default)]
-pub(super) struct Published {
+pub(super) struct PublishedServers {
     servers: Mutex<Vec<Url>>,
     /// The one that is taken if the resource names it.
     preferred: Mutex<Option<String>>,
@@ -21,7 +21,7 @@ pub(super) struct Published {
     failures: Mutex<Vec<String>>,
 }
 
-impl Published {
+impl PublishedServers {
     /// From now on the authorization server with this issuer is taken, whichever others the resource names.
     pub(super) fn prefer(&self, issuer: Option<String>) {
         *self.preferred.lock() = issuer;
@@ -157,7 +157,7 @@ mod tests {
                 "https://as/u/",
             ),
         ] {
-            let published = Published::default();
+            let published = PublishedServers::default();
             published.read("https://mcp/x", answer(json!({"authorization_servers": [named]})));
             let read =
                 published.read(url, answer(json!({"issuer": issuer, "token_endpoint": "https://as/token"})));
@@ -175,7 +175,7 @@ mod tests {
             (Some("https://three"), json!(["https://one", "https://two/"])),
             (None, json!(["https://one", "https://two/"])),
         ] {
-            let published = Published::default();
+            let published = PublishedServers::default();
             published.prefer(preferred.map(str::to_owned));
             let named = json!({"resource": "r", "authorization_servers": ["https://one", "https://two/"]});
             let read = published.read("https://mcp/x", answer(named));
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_passed_over_if_there_is_another_server() {
-        let published = Published::default();
+        let published = PublishedServers::default();
         published.read("https://mcp/x", answer(json!({"authorization_servers": ["https://one/"]})));
         assert!(published.passed_over("https://one/.well-known/x", "away").is_none());
         published.read("https://mcp/x", answer(json!({"authorization_servers": ["https://two/"]})));

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 
-use super::http::{Clients, Http, Reachable};
+use super::http::{OauthClients, OauthHttp, ReachableAddresses};
 use super::published::is_same_issuer;
 use super::store::{ForClient, LoginStore, blocking};
 use super::{Error, OauthSettings, earlier, foreign, private, with_causes};
@@ -24,7 +24,7 @@ pub(super) struct ProtectedServer {
     pub(super) store: Arc<LoginStore>,
     redactor: Redactor,
     /// Made at the first request: reading the machine's certificates takes some milliseconds.
-    clients: Mutex<Option<Clients>>,
+    clients: Mutex<Option<OauthClients>>,
 }
 
 /// The authorization server of an MCP server.
@@ -33,7 +33,7 @@ pub(super) struct AuthorizationServer {
     /// Whether it was published, rather than guessed as servers of revision 2025-03-26 have it.
     pub(super) is_published: bool,
     /// Sends the requests to it.
-    pub(super) http: Arc<Http>,
+    pub(super) http: Arc<OauthHttp>,
 }
 
 /// The client that is kept with a login, and the server whose tokens they are.
@@ -126,21 +126,21 @@ impl ProtectedServer {
     }
 
     /// For one conversation.
-    pub(super) fn http(&self) -> Result<Arc<Http>, Error> {
-        let reachable = Reachable::from(&self.url, self.settings.private_addresses);
+    pub(super) fn http(&self) -> Result<Arc<OauthHttp>, Error> {
+        let reachable = ReachableAddresses::from(&self.url, self.settings.private_addresses);
         let mut clients = self.clients.lock();
         let made = match &*clients {
             Some(clients) => clients.clone(),
-            None => Clients::new(&self.url, reachable)?,
+            None => OauthClients::new(&self.url, reachable)?,
         };
         *clients = Some(made.clone());
-        let http = Http::new(made, reachable, self.redactor.clone());
+        let http = OauthHttp::new(made, reachable, self.redactor.clone());
         Ok(Arc::new(http.omitting_resource(self.settings.omits_resource)))
     }
 }
 
 /// Why there are no metadata, with what the servers have answered that were passed over.
-fn told(error: &AuthError, http: &Http) -> String {
+fn told(error: &AuthError, http: &OauthHttp) -> String {
     match (with_causes(error), http.published.failures()) {
         (error, failures) if failures.is_empty() => error,
         (error, failures) => format!("{error} ({failures})"),

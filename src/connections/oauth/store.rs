@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use super::Error;
 use super::token::expires_at;
 use crate::ground::env::vault::Vault;
-use crate::ground::files::{Journal, JournalNote, Stamp, StateFile, create_private_directory, lock};
+use crate::ground::files::{FileStamp, Journal, JournalNote, StateFile, create_private_directory, lock};
 use crate::ground::web::bare;
 
 /// The time to wait for another process that renews the same token.
@@ -27,7 +27,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The secrets of a login.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct Secret {
+pub(super) struct LoginSecrets {
     /// The tokens, and for which client and issuer.
     pub(super) credentials: StoredCredentials,
     /// The client's secret, if it was given one when it was registered.
@@ -82,7 +82,7 @@ pub(crate) struct RefusedAccess {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Document {
+struct LoginDocument {
     logins: BTreeMap<String, KnownLogin>,
 }
 
@@ -96,30 +96,32 @@ struct LoginChange {
 pub(crate) struct LoginStore {
     key: String,
     server: String,
-    place: Place,
+    place: LoginPlace,
 }
 
-enum Place {
+enum LoginPlace {
     Directory(PathBuf),
-    Memory(Mutex<Option<Box<Secret>>>),
+    Memory(Mutex<Option<Box<LoginSecrets>>>),
 }
 
 impl LoginStore {
     pub(super) fn new(key: String, server: String, directory: Option<&Path>) -> Self {
-        let place = directory
-            .map_or_else(|| Place::Memory(Mutex::default()), |path| Place::Directory(path.to_owned()));
+        let place = directory.map_or_else(
+            || LoginPlace::Memory(Mutex::default()),
+            |path| LoginPlace::Directory(path.to_owned()),
+        );
         Self { key, server, place }
     }
 
     /// All logins of a state directory, and requests refused for want of one.
     pub(crate) fn known(directory: &Path) -> io::Result<Vec<KnownLogin>> {
-        Ok(file_of(directory).read::<Document>()?.logins.into_values().collect())
+        Ok(file_of(directory).read::<LoginDocument>()?.logins.into_values().collect())
     }
 
     /// The secrets, if there is a login. The keyring is not asked otherwise: it may ask the user for a password.
-    pub(super) fn load(&self) -> io::Result<Option<Secret>> {
+    pub(super) fn load(&self) -> io::Result<Option<LoginSecrets>> {
         match &self.place {
-            Place::Directory(directory) => {
+            LoginPlace::Directory(directory) => {
                 if !self.look()?.is_some_and(|login| login.is_logged_in) {
                     return Ok(None);
                 }
@@ -127,13 +129,13 @@ impl LoginStore {
                 // What an earlier version has left there is as good as none.
                 Ok(serde_json::from_str(&text).ok())
             }
-            Place::Memory(secret) => Ok(secret.lock().as_deref().cloned()),
+            LoginPlace::Memory(secret) => Ok(secret.lock().as_deref().cloned()),
         }
     }
 
-    pub(super) fn save(&self, secret: Secret) -> io::Result<()> {
+    pub(super) fn save(&self, secret: LoginSecrets) -> io::Result<()> {
         match &self.place {
-            Place::Directory(directory) => {
+            LoginPlace::Directory(directory) => {
                 create_private_directory(directory)?;
                 let is_first = !self.look()?.is_some_and(|login| login.is_logged_in);
                 let note = is_first.then(|| self.note_change(directory)).transpose()?;
@@ -142,7 +144,7 @@ impl LoginStore {
                 note.into_iter().for_each(JournalNote::remove);
                 Ok(())
             }
-            Place::Memory(place) => {
+            LoginPlace::Memory(place) => {
                 *place.lock() = Some(Box::new(secret));
                 Ok(())
             }
@@ -152,35 +154,35 @@ impl LoginStore {
     /// Forgets the login. Returns whether there was one.
     pub(super) fn clear(&self) -> io::Result<bool> {
         match &self.place {
-            Place::Directory(directory) => {
+            LoginPlace::Directory(directory) => {
                 let note = self.note_change(directory)?;
                 file_of(directory)
-                    .change(|document: &mut Document| drop(document.logins.remove(&self.key)))?;
+                    .change(|document: &mut LoginDocument| drop(document.logins.remove(&self.key)))?;
                 let was_there = Vault::in_directory(directory).remove(&self.entry())?;
                 note.remove();
                 Ok(was_there)
             }
-            Place::Memory(place) => Ok(place.lock().take().is_some()),
+            LoginPlace::Memory(place) => Ok(place.lock().take().is_some()),
         }
     }
 
     /// Forgets tokens that are of no use any more, and keeps for whom they were.
     pub(super) fn end(&self) -> io::Result<()> {
         match &self.place {
-            Place::Directory(directory) => {
+            LoginPlace::Directory(directory) => {
                 let note = self.note_change(directory)?;
                 self.change(directory, |login| login.is_logged_in = false)?;
                 Vault::in_directory(directory).remove(&self.entry())?;
                 note.remove();
                 Ok(())
             }
-            Place::Memory(_) => self.clear().map(drop),
+            LoginPlace::Memory(_) => self.clear().map(drop),
         }
     }
 
     /// Notes the authorization server that has the client's secret.
     pub(super) fn pin(&self, issuer: String) -> io::Result<()> {
-        let Place::Directory(directory) = &self.place else { return Ok(()) };
+        let LoginPlace::Directory(directory) = &self.place else { return Ok(()) };
         if self.look()?.is_some_and(|login| login.issuer.as_ref() == Some(&issuer)) {
             return Ok(());
         }
@@ -190,33 +192,33 @@ impl LoginStore {
 
     /// Checks that what is kept can be read, and changed.
     pub(super) fn check(&self) -> io::Result<()> {
-        let Place::Directory(directory) = &self.place else { return Ok(()) };
+        let LoginPlace::Directory(directory) = &self.place else { return Ok(()) };
         create_private_directory(directory)?;
         self.load()?;
         self.change(directory, |_| {})
     }
 
     /// The version of what is kept: another process may have logged in or out.
-    pub(super) fn stamp(&self) -> Option<Stamp> {
+    pub(super) fn stamp(&self) -> Option<FileStamp> {
         match &self.place {
-            Place::Directory(directory) => file_of(directory).stamp().ok().flatten(),
-            Place::Memory(_) => None,
+            LoginPlace::Directory(directory) => file_of(directory).stamp().ok().flatten(),
+            LoginPlace::Memory(_) => None,
         }
     }
 
     /// Reads the description of the login.
     pub(super) fn look(&self) -> io::Result<Option<KnownLogin>> {
         match &self.place {
-            Place::Directory(directory) => {
-                Ok(file_of(directory).read::<Document>()?.logins.remove(&self.key))
+            LoginPlace::Directory(directory) => {
+                Ok(file_of(directory).read::<LoginDocument>()?.logins.remove(&self.key))
             }
-            Place::Memory(_) => Ok(None),
+            LoginPlace::Memory(_) => Ok(None),
         }
     }
 
     /// Notes what the server has refused, for `ipybox login` in another process.
     pub(super) fn note(&self, refused: RefusedAccess) -> io::Result<()> {
-        let Place::Directory(directory) = &self.place else { return Ok(()) };
+        let LoginPlace::Directory(directory) = &self.place else { return Ok(()) };
         let is_known = self.look()?.and_then(|login| login.refused).as_ref() == Some(&refused);
         if is_known {
             return Ok(());
@@ -227,12 +229,12 @@ impl LoginStore {
 
     /// Waits for other processes that renew the token.
     pub(super) fn lock(&self) -> io::Result<Option<File>> {
-        let Place::Directory(directory) = &self.place else { return Ok(None) };
+        let LoginPlace::Directory(directory) = &self.place else { return Ok(None) };
         lock(&directory.join(format!("login-{}.lock", self.key)), LOCK_TIMEOUT).map(Some)
     }
 
     fn change(&self, directory: &Path, change: impl FnOnce(&mut KnownLogin)) -> io::Result<()> {
-        file_of(directory).change(|document: &mut Document| {
+        file_of(directory).change(|document: &mut LoginDocument| {
             let login = document.logins.entry(self.key.clone()).or_default();
             login.server.clone_from(&self.server);
             change(login);
@@ -272,7 +274,7 @@ impl KnownLogin {
         parsed || url.split(['?', '#']).next() == Some(&self.server)
     }
 
-    fn has(&mut self, secret: &Secret) {
+    fn has(&mut self, secret: &LoginSecrets) {
         let tokens = secret.credentials.token_response.as_ref();
         self.is_logged_in = tokens.is_some();
         self.is_renewed = tokens.is_some_and(|tokens| tokens.refresh_token().is_some());
@@ -308,7 +310,7 @@ impl CredentialStore for ForClient {
         let save = |store: &LoginStore| {
             let before = || store.load().ok().flatten().and_then(|secret| secret.token_endpoint);
             let token_endpoint = token_endpoint.or_else(before);
-            store.save(Secret { credentials, client_secret, method, token_endpoint })
+            store.save(LoginSecrets { credentials, client_secret, method, token_endpoint })
         };
         blocking(&self.store, save).await.map_err(failed)
     }
@@ -336,7 +338,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 mod tests {
     use super::*;
 
-    fn secret() -> Secret {
+    fn secret() -> LoginSecrets {
         let tokens = serde_json::json!({"access_token": "t1", "token_type": "bearer"});
         let credentials = StoredCredentials::new(
             "client".to_owned(),
@@ -344,7 +346,7 @@ mod tests {
             Vec::new(),
             None,
         );
-        Secret { credentials, client_secret: None, method: None, token_endpoint: None }
+        LoginSecrets { credentials, client_secret: None, method: None, token_endpoint: None }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use reqwest::Url;
 use serde_json::{Value, json};
 
-use super::{Account, Accounts, OauthSettings, Opener, Visited};
+use super::{Account, Accounts, LoginOpener, OauthSettings, VisitedPage};
 use crate::ground::text::Redactor;
 
 /// What the endpoints for tokens and registrations are asked: the members of the body, and the header `Authorization`.
@@ -66,6 +66,13 @@ fn json_answer(status: u16, body: Value) -> Answer {
 
 fn token_of(_: &Asked) -> Answer {
     json_answer(200, json!({"access_token": "t", "token_type": "Bearer", "refresh_token": "r"}))
+}
+
+fn scoped_token(_: &Asked) -> Answer {
+    json_answer(
+        200,
+        json!({"access_token": "t", "token_type": "Bearer", "refresh_token": "r", "scope": "notes"}),
+    )
 }
 
 impl Default for Habits {
@@ -173,13 +180,13 @@ fn redirected(provider: &Provider, query: &str) -> Response {
 /// A browser whose user agrees to everything.
 struct Browser;
 
-impl Opener for Browser {
-    fn open<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Visited, String>> {
+impl LoginOpener for Browser {
+    fn open<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<VisitedPage, String>> {
         Box::pin(async move {
             let policy = reqwest::redirect::Policy::none();
             let client = reqwest::Client::builder().no_proxy().redirect(policy).build().unwrap();
             let page = client.get(url).send().await.unwrap();
-            Ok(Visited::Pasted(page.headers()[LOCATION].to_str().unwrap().to_owned()))
+            Ok(VisitedPage::Pasted(page.headers()[LOCATION].to_str().unwrap().to_owned()))
         })
     }
 }
@@ -301,7 +308,7 @@ async fn a_client_authenticates_in_the_way_for_which_it_is_registered() {
 #[tokio::test]
 async fn the_parameter_resource_can_be_left_out_and_the_error_says_so() {
     let token: Endpoint = |asked| match asked.get("resource") {
-        "" => token_of(asked),
+        "" => scoped_token(asked),
         _ => {
             let text = "AADSTS901002: The 'resource' request parameter is not supported.";
             json_answer(400, json!({"error": "invalid_request", "error_description": text}))
@@ -320,6 +327,21 @@ async fn the_parameter_resource_can_be_left_out_and_the_error_says_so() {
     assert_eq!(asked.len(), 3);
     assert!(asked.iter().all(|asked| asked.get("resource").is_empty()));
     assert!(!asked[0].get("code_challenge").is_empty() && !asked[1].get("code_verifier").is_empty());
+    // The scopes are all that names the resource then.
+    assert_eq!((asked[2].get("grant_type"), asked[2].get("scope")), ("refresh_token", "notes"));
+}
+
+#[tokio::test]
+async fn a_token_is_renewed_without_naming_its_scopes_again() {
+    let token: Endpoint = |asked| match (asked.get("grant_type"), asked.get("scope")) {
+        ("refresh_token", scope) if !scope.is_empty() => json_answer(400, json!({"error": "invalid_scope"})),
+        _ => scoped_token(asked),
+    };
+    let provider = Provider::start(Habits { token, ..Habits::default() }).await;
+    let account = provider.account(OauthSettings::default());
+    assert_eq!(provider.login(&account).await.as_deref(), Ok("Bearer t"));
+    let token = account.token().await.unwrap();
+    account.another(token.as_ref(), "").await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -42,12 +42,12 @@ const LONGEST: usize = 64 * 1024;
 
 /// A request for a token. It has no `Debug`: it holds secrets.
 pub(super) struct TokenRequest {
-    secrets: Vec<Secret>,
+    secrets: Vec<TokenSecret>,
     /// Whether it asks an identity provider for an assertion, which is no token for a server.
     is_for_assertion: bool,
 }
 
-struct Secret {
+struct TokenSecret {
     name: String,
     value: String,
 }
@@ -100,14 +100,14 @@ impl TokenRequest {
         let fields = || form_urlencoded::parse(request.body());
         let is_for_assertion = fields().any(|(name, value)| name == "grant_type" && value == TOKEN_EXCHANGE);
         let secrets = fields().filter(|(name, _)| !PUBLIC.contains(&name.as_ref()));
-        let secrets = secrets.map(|(name, value)| Secret::new(&name, &value));
+        let secrets = secrets.map(|(name, value)| TokenSecret::new(&name, &value));
         let secrets = secrets.chain(credentials(request.headers())).collect();
         Some(Self { secrets, is_for_assertion })
     }
 
     /// Lets the redactor know the secrets.
     pub(super) fn note(&self, redactor: &Redactor) {
-        for Secret { name, value } in
+        for TokenSecret { name, value } in
             self.secrets.iter().filter(|secret| secret.value.len() >= SHORTEST_NOTED)
         {
             redactor.note(name, value);
@@ -225,7 +225,7 @@ impl TokenRequest {
     }
 }
 
-impl Secret {
+impl TokenSecret {
     fn new(name: &str, value: &str) -> Self {
         Self { name: name.replace('_', " "), value: value.to_owned() }
     }
@@ -254,11 +254,11 @@ fn form(fields: impl IntoIterator<Item = (String, String)>) -> Vec<u8> {
 }
 
 /// The secrets in the header `Authorization`: its value, and the client's secret in it.
-fn credentials(headers: &HeaderMap) -> Vec<Secret> {
+fn credentials(headers: &HeaderMap) -> Vec<TokenSecret> {
     let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let Some((_, encoded)) = value.and_then(|value| value.split_once(' ')) else { return Vec::new() };
-    let secret = basic_pair(headers).map(|(_, secret)| Secret::new("client secret", &secret));
-    std::iter::once(Secret::new("credentials", encoded)).chain(secret).collect()
+    let secret = basic_pair(headers).map(|(_, secret)| TokenSecret::new("client secret", &secret));
+    std::iter::once(TokenSecret::new("credentials", encoded)).chain(secret).collect()
 }
 
 /// The client's name and secret in the header `Authorization`, which are escaped there (RFC 6749 §2.3.1).

@@ -7,10 +7,10 @@ use super::{earlier, places};
 use crate::config::{self, Settings};
 use crate::ground::env::Variables;
 use crate::ground::text::describe;
-use crate::kernels::environment::{self, Outlook};
-use crate::kernels::sandbox::check::{Finding, Remedy};
+use crate::kernels::environment::{self, PythonOutlook};
+use crate::kernels::sandbox::check::{CheckFinding, CheckRemedy};
 
-pub(super) async fn examine(settings: &Settings, variables: &Variables) -> Vec<Finding> {
+pub(super) async fn examine(settings: &Settings, variables: &Variables) -> Vec<CheckFinding> {
     let (workspace, state_dir) = directories(settings, variables);
     let python = python(settings, variables, state_dir.as_ref().ok().cloned(), workspace.clone()).await;
     let state = match &state_dir {
@@ -48,7 +48,7 @@ async fn python(
     variables: &Variables,
     state_dir: Option<PathBuf>,
     workspace: PathBuf,
-) -> Finding {
+) -> CheckFinding {
     let settings = environment::EnvironmentSettings {
         is_sandboxed: false,
         python: settings.kernel.python.clone(),
@@ -58,26 +58,28 @@ async fn python(
         variables: Arc::new(variables.clone()),
     };
     match environment::examine(&settings).await {
-        Ok(Outlook::Ready { words, is_untested: true }) => Finding::warning(
+        Ok(PythonOutlook::Ready { words, is_untested: true }) => CheckFinding::warning(
             "python",
             words,
             "ipybox is not tested with a Python so new",
-            Remedy::Advice("name an older one by `--python` if it makes trouble".to_owned()),
+            CheckRemedy::Advice("name an older one by `--python` if it makes trouble".to_owned()),
         ),
-        Ok(Outlook::Ready { words, .. } | Outlook::ToBeMade { words }) => Finding::ok("python", words),
+        Ok(PythonOutlook::Ready { words, .. } | PythonOutlook::ToBeMade { words }) => {
+            CheckFinding::ok("python", words)
+        }
         Err(error) => failed("python", &describe(&error), "no code can be run"),
     }
 }
 
 /// An error and its hint as a finding.
-fn failed(name: &'static str, text: &str, consequence: &str) -> Finding {
+fn failed(name: &'static str, text: &str, consequence: &str) -> CheckFinding {
     let (found, hint) = text.split_once("\nhint: ").unwrap_or((text, "see `ipybox --help`"));
     let command = hint.strip_prefix("run `").and_then(|rest| rest.strip_suffix('`'));
     let remedy = match command {
-        Some(command) if !command.contains('`') => Remedy::Command(command.to_owned()),
-        _ => Remedy::Advice(hint.to_owned()),
+        Some(command) if !command.contains('`') => CheckRemedy::Command(command.to_owned()),
+        _ => CheckRemedy::Advice(hint.to_owned()),
     };
-    Finding::failed(name, format!("cannot {found}"), consequence, remedy)
+    CheckFinding::failed(name, format!("cannot {found}"), consequence, remedy)
 }
 
 #[cfg(test)]
@@ -87,8 +89,8 @@ mod tests {
     #[test]
     fn a_hint_that_is_one_command_can_be_typed() {
         let check = |text: &str| failed("python", text, "").remedy.unwrap();
-        assert_eq!(check("use x\nhint: run `a b`"), Remedy::Command("a b".to_owned()));
-        assert_eq!(check("use x\nhint: run `a`, or `b`"), Remedy::Advice("run `a`, or `b`".to_owned()));
+        assert_eq!(check("use x\nhint: run `a b`"), CheckRemedy::Command("a b".to_owned()));
+        assert_eq!(check("use x\nhint: run `a`, or `b`"), CheckRemedy::Advice("run `a`, or `b`".to_owned()));
         assert_eq!(failed("python", "use x\nhint: y", "").found, "cannot use x");
     }
 }

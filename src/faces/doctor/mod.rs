@@ -8,6 +8,7 @@
 
 mod earlier;
 mod kernel;
+mod limits;
 mod places;
 mod servers;
 mod text;
@@ -16,14 +17,14 @@ use serde::Serialize;
 
 use crate::config::{self, Settings};
 use crate::ground::env::Variables;
-use crate::kernels::sandbox::Backend;
-use crate::kernels::sandbox::check::{self, Finding};
+use crate::kernels::sandbox::SandboxBackend;
+use crate::kernels::sandbox::check::{self, CheckFinding};
 
 /// The findings about this machine.
 ///
-/// `Display` is for people, in about 80 columns. `Serialize` is for programs: `version` and `platform`; `can_run`;
-/// `can_sandbox` with `srt` and `bwrap`; `groups` with `kernel`, `mcp_servers`, `sandbox_srt`, `sandbox_bwrap` and
-/// `hardening`, each a list of findings. A finding has `name`, `status` (`ok`, `warning`, `failed`, `not_needed`),
+/// `Display` is for people, in at most 100 columns. `Serialize` is for programs: `version` and `platform`; `can_run`;
+/// `can_sandbox` with `srt` and `bwrap`; `groups` with `kernel`, `mcp_servers`, `sandbox_srt`, `sandbox_bwrap`,
+/// `hardening` and `limits`, each a list of findings. A finding has `name`, `status` (`ok`, `warning`, `failed`, `not_needed`),
 /// `found`, and where they are known `consequence` and one of `command` and `advice`.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -42,11 +43,12 @@ struct Sandboxes {
 
 #[derive(Debug, Serialize)]
 struct Groups {
-    kernel: Vec<Finding>,
-    mcp_servers: Vec<Finding>,
-    sandbox_srt: Vec<Finding>,
-    sandbox_bwrap: Vec<Finding>,
-    hardening: Vec<Finding>,
+    kernel: Vec<CheckFinding>,
+    mcp_servers: Vec<CheckFinding>,
+    sandbox_srt: Vec<CheckFinding>,
+    sandbox_bwrap: Vec<CheckFinding>,
+    hardening: Vec<CheckFinding>,
+    limits: Vec<CheckFinding>,
 }
 
 /// Checks everything that a session with these settings needs. Takes less than two seconds, unless a program
@@ -63,19 +65,20 @@ pub async fn examine(settings: &Settings) -> Report {
     let (kernel, mcp_servers, sandbox_srt, sandbox_bwrap) = tokio::join!(
         kernel::examine(settings, &variables),
         servers::examine(&variables),
-        check::examine(Backend::Srt, &variables),
-        check::examine(Backend::Bubblewrap, &variables),
+        check::examine(SandboxBackend::Srt, &variables),
+        check::examine(SandboxBackend::Bubblewrap, &variables),
     );
-    let groups =
-        Groups { kernel, mcp_servers, sandbox_srt, sandbox_bwrap, hardening: check::examine_hardening() };
+    let hardening = check::examine_hardening();
+    let limits = limits::examine();
+    let groups = Groups { kernel, mcp_servers, sandbox_srt, sandbox_bwrap, hardening, limits };
     Report::new(groups)
 }
 
 impl Report {
     fn new(groups: Groups) -> Self {
-        let is_well = |findings: &[Finding]| !findings.iter().any(Finding::is_failed);
+        let is_well = |findings: &[CheckFinding]| !findings.iter().any(CheckFinding::is_failed);
         let can_run = is_well(&groups.kernel);
-        let can_sandbox = |group: &[Finding]| can_run && is_well(&groups.hardening) && is_well(group);
+        let can_sandbox = |group: &[CheckFinding]| can_run && is_well(&groups.hardening) && is_well(group);
         Self {
             version: env!("CARGO_PKG_VERSION"),
             platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
@@ -94,10 +97,10 @@ impl Report {
     }
 
     /// Whether a session with this sandbox would work.
-    pub fn can_sandbox(&self, backend: Backend) -> bool {
+    pub fn can_sandbox(&self, backend: SandboxBackend) -> bool {
         match backend {
-            Backend::Srt => self.can_sandbox.srt,
-            Backend::Bubblewrap => self.can_sandbox.bwrap,
+            SandboxBackend::Srt => self.can_sandbox.srt,
+            SandboxBackend::Bubblewrap => self.can_sandbox.bwrap,
         }
     }
 }

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 
-use crate::kernels::sandbox::check::{Finding, Remedy};
+use crate::kernels::sandbox::check::{CheckFinding, CheckRemedy};
 
 /// An environment for the kernel takes 150 MB, and some packages as much each.
 const ROOM_BYTES: u64 = 500 * 1024 * 1024;
 
 /// The possible use of a path.
 #[derive(Debug, PartialEq, Eq)]
-enum Use {
+enum PathUse {
     Full(String),
     /// It exists, and cannot be written.
     Reading(String),
@@ -19,61 +19,61 @@ enum Use {
 }
 
 /// Checks the kernel's working directory.
-pub(super) fn workspace(path: &Path) -> Finding {
-    let remedy = || Remedy::Advice("name a directory that you can write to by `--workspace`".to_owned());
+pub(super) fn workspace(path: &Path) -> CheckFinding {
+    let remedy = || CheckRemedy::Advice("name a directory that you can write to by `--workspace`".to_owned());
     match examine(path) {
-        Use::Full(found) => Finding::ok("workspace", found),
-        Use::Reading(found) => Finding::warning(
+        PathUse::Full(found) => CheckFinding::ok("workspace", found),
+        PathUse::Reading(found) => CheckFinding::warning(
             "workspace",
             found,
             "code writes no files there, and no server can be registered",
             remedy(),
         ),
-        Use::None(found) => Finding::failed("workspace", found, "ipybox does not start", remedy()),
+        PathUse::None(found) => CheckFinding::failed("workspace", found, "ipybox does not start", remedy()),
     }
 }
 
 /// Checks ipybox's state directory.
-pub(super) fn state_directory(path: &Path) -> Finding {
+pub(super) fn state_directory(path: &Path) -> CheckFinding {
     match examine(path) {
-        Use::Full(found) => Finding::ok("state-directory", found),
-        Use::Reading(found) | Use::None(found) => Finding::failed(
+        PathUse::Full(found) => CheckFinding::ok("state-directory", found),
+        PathUse::Reading(found) | PathUse::None(found) => CheckFinding::failed(
             "state-directory",
             found,
             "neither Python environments nor registered servers can be kept",
-            Remedy::Advice("name a directory that you can write to by `--state-dir`".to_owned()),
+            CheckRemedy::Advice("name a directory that you can write to by `--state-dir`".to_owned()),
         ),
     }
 }
 
-fn examine(path: &Path) -> Use {
+fn examine(path: &Path) -> PathUse {
     let shown = path.display();
-    let Some(there) = existing(path) else { return Use::None(format!("`{shown}` has no parent")) };
+    let Some(there) = existing(path) else { return PathUse::None(format!("`{shown}` has no parent")) };
     if !there.is_dir() {
-        return Use::None(format!("`{}` is not a directory", there.display()));
+        return PathUse::None(format!("`{}` is not a directory", there.display()));
     }
     // By the effective user id, not the real one.
     let is_writable = accessat(CWD, there, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
     let refused = |error| format!("`{}` cannot be written to: {error}", there.display());
     match is_writable {
-        Ok(()) if there == path => Use::Full(format!("`{shown}`")),
-        Ok(()) => Use::Full(format!("`{shown}`, which will be made")),
-        Err(error) if there == path => Use::Reading(refused(error)),
-        Err(error) => Use::None(refused(error)),
+        Ok(()) if there == path => PathUse::Full(format!("`{shown}`")),
+        Ok(()) => PathUse::Full(format!("`{shown}`, which will be made")),
+        Err(error) if there == path => PathUse::Reading(refused(error)),
+        Err(error) => PathUse::None(refused(error)),
     }
 }
 
 /// A finding if the disk of `path` has little space.
-pub(super) fn room(path: &Path) -> Option<Finding> {
+pub(super) fn room(path: &Path) -> Option<CheckFinding> {
     let there = existing(path)?;
     let system = statvfs(there).ok()?;
     let free = system.f_bavail.saturating_mul(system.f_frsize);
     (free < ROOM_BYTES).then(|| {
-        Finding::warning(
+        CheckFinding::warning(
             "disk-space",
             format!("{} MB free at `{}`", free / 1_000_000, there.display()),
             "an environment for the kernel and its packages may not fit",
-            Remedy::Advice("make room, or name another place by `--state-dir`".to_owned()),
+            CheckRemedy::Advice("make room, or name another place by `--state-dir`".to_owned()),
         )
     })
 }
@@ -110,7 +110,7 @@ mod tests {
             return;
         }
         let path = Path::new("/proc/sys");
-        assert!(matches!(examine(path), Use::Reading(_)), "{:?}", examine(path));
+        assert!(matches!(examine(path), PathUse::Reading(_)), "{:?}", examine(path));
         assert!(!workspace(path).is_failed() && state_directory(path).is_failed());
         assert!(workspace(&path.join("new")).is_failed());
     }

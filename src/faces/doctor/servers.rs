@@ -8,12 +8,12 @@ use crate::ground::env::Variables;
 use crate::ground::env::on_path;
 use crate::ground::process::ProgramQuestion;
 use crate::kernels::environment::find_uv;
-use crate::kernels::sandbox::check::{Finding, NODE, Remedy, version};
+use crate::kernels::sandbox::check::{CheckFinding, CheckRemedy, NODE, version};
 
 /// npx, the slowest, takes a third of a second.
 const LIMIT: Duration = Duration::from_secs(5);
 
-pub(super) async fn examine(variables: &Variables) -> Vec<Finding> {
+pub(super) async fn examine(variables: &Variables) -> Vec<CheckFinding> {
     let path = variables.in_process("PATH").unwrap_or_default();
     let environment = variables.for_mcp_server();
     let uv = program("uv", find_uv(variables), &environment, "servers that start with `uvx` do not", UV);
@@ -38,17 +38,18 @@ async fn program(
     environment: &BTreeMap<String, String>,
     consequence: &str,
     advice: &str,
-) -> Finding {
-    let warning =
-        |found: String| Finding::warning(name, found, consequence, Remedy::Advice(advice.to_owned()));
+) -> CheckFinding {
+    let warning = |found: String| {
+        CheckFinding::warning(name, found, consequence, CheckRemedy::Advice(advice.to_owned()))
+    };
     let Some(program) = program else { return warning("not on PATH".to_owned()) };
     let question =
         ProgramQuestion { program: &program, environment, directory: Path::new("/"), limit: LIMIT };
     let path = program.display();
     match question.ask(&["--version"]).await {
         Ok(answer) if answer.succeeded => match version(&answer.text) {
-            Some(version) => Finding::ok(name, format!("{version} (`{path}`)")),
-            None => Finding::ok(name, format!("`{path}`")),
+            Some(version) => CheckFinding::ok(name, format!("{version} (`{path}`)")),
+            None => CheckFinding::ok(name, format!("`{path}`")),
         },
         Ok(_) => warning(format!("`{path}` does not run")),
         Err(error) => warning(format!("`{path}` does not run: {error}")),

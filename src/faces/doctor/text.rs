@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::Report;
 use crate::ground::text::Emphasis;
-use crate::kernels::sandbox::Backend;
-use crate::kernels::sandbox::check::{Finding, FindingStatus};
+use crate::kernels::sandbox::SandboxBackend;
+use crate::kernels::sandbox::check::{CheckFinding, FindingStatus};
 
 /// The column at which the text of a finding begins: after its mark and the longest name.
 const INDENT: usize = 28;
@@ -22,6 +22,7 @@ impl fmt::Display for Report {
             ("Sandbox (srt)", &groups.sandbox_srt),
             ("Sandbox (bwrap)", &groups.sandbox_bwrap),
             ("Hardening", &groups.hardening),
+            ("Limits around a session", &groups.limits),
         ] {
             writeln!(formatter, "\n{}", Emphasis::Title.within(formatter, title))?;
             findings.iter().try_for_each(|finding| show(finding, formatter))?;
@@ -32,9 +33,10 @@ impl fmt::Display for Report {
         };
         let can_run = answer(self.can_run, formatter);
         writeln!(formatter, "\n{:<51}{can_run}", "Can run without a sandbox:")?;
-        for (flags, backend) in
-            [("`--sandbox`", Backend::Srt), ("`--sandbox --sandbox-backend bwrap`", Backend::Bubblewrap)]
-        {
+        for (flags, backend) in [
+            ("`--sandbox`", SandboxBackend::Srt),
+            ("`--sandbox --sandbox-backend bwrap`", SandboxBackend::Bubblewrap),
+        ] {
             let label = format!("Can run with {flags}:");
             let can_sandbox = answer(self.can_sandbox(backend), formatter);
             writeln!(formatter, "{label:<51}{can_sandbox}")?;
@@ -43,7 +45,7 @@ impl fmt::Display for Report {
     }
 }
 
-fn show(finding: &Finding, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn show(finding: &CheckFinding, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (mark, emphasis) = match finding.status {
         FindingStatus::Ok => ("ok", Emphasis::Good),
         FindingStatus::Warning => ("warning", Emphasis::Warning),
@@ -100,7 +102,7 @@ fn pieces(line: &str) -> Vec<String> {
 mod tests {
     use super::super::{Groups, Report};
     use super::*;
-    use crate::kernels::sandbox::check::Remedy;
+    use crate::kernels::sandbox::check::CheckRemedy;
 
     #[test]
     fn what_is_between_backticks_stays_in_one_line() {
@@ -112,19 +114,20 @@ mod tests {
 
     #[test]
     fn a_report_says_what_is_wrong_and_how_to_fix_it() {
-        let ok = || vec![Finding::ok("node", "24.1.0 (`/usr/bin/node`)")];
-        let missing = Finding::failed(
+        let ok = || vec![CheckFinding::ok("node", "24.1.0 (`/usr/bin/node`)")];
+        let missing = CheckFinding::failed(
             "socat",
             "not on PATH",
             "srt connects the sandbox with its proxies by it",
-            Remedy::Command("sudo apt install socat".to_owned()),
+            CheckRemedy::Command("sudo apt install socat".to_owned()),
         );
         let report = Report::new(Groups {
             kernel: ok(),
             mcp_servers: ok(),
-            sandbox_srt: vec![missing, Finding::not_needed("start", "not tried")],
+            sandbox_srt: vec![missing, CheckFinding::not_needed("start", "not tried")],
             sandbox_bwrap: ok(),
             hardening: ok(),
+            limits: ok(),
         });
         assert!(format!("{report:#}").contains("  \u{1b}[1;31mFAILED  \u{1b}[0msocat  "));
         let text = report.to_string();
@@ -141,21 +144,27 @@ mod tests {
         Hardening
           ok      node              24.1.0 (`/usr/bin/node`)
 
+        Limits around a session
+          ok      node              24.1.0 (`/usr/bin/node`)
+
         Can run without a sandbox:                         yes
         Can run with `--sandbox`:                          no
         Can run with `--sandbox --sandbox-backend bwrap`:  yes
         ");
         assert!(
-            report.can_run() && !report.can_sandbox(Backend::Srt) && report.can_sandbox(Backend::Bubblewrap)
+            report.can_run()
+                && !report.can_sandbox(SandboxBackend::Srt)
+                && report.can_sandbox(SandboxBackend::Bubblewrap)
         );
     }
 
     #[test]
     fn without_a_kernel_there_is_no_sandbox_either() {
-        let failed = Finding::failed("python", "none", "", Remedy::Advice("install it".to_owned()));
-        let [mcp_servers, sandbox_srt, sandbox_bwrap, hardening] = [(); 4].map(|()| Vec::new());
+        let failed = CheckFinding::failed("python", "none", "", CheckRemedy::Advice("install it".to_owned()));
+        let [mcp_servers, sandbox_srt, sandbox_bwrap, hardening, limits] = [(); 5].map(|()| Vec::new());
+        let kernel = vec![failed];
         let report =
-            Report::new(Groups { kernel: vec![failed], mcp_servers, sandbox_srt, sandbox_bwrap, hardening });
-        assert!(!report.can_run() && !report.can_sandbox(Backend::Srt));
+            Report::new(Groups { kernel, mcp_servers, sandbox_srt, sandbox_bwrap, hardening, limits });
+        assert!(!report.can_run() && !report.can_sandbox(SandboxBackend::Srt));
     }
 }

@@ -36,8 +36,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::requests::RpcRequests;
 use self::sessions::RpcSessions;
-use self::tools::Tools;
-use self::wire::{Cancelled, RpcFailure, RpcLine, read};
+use self::tools::RpcTools;
+use self::wire::{CancelParams, RpcFailure, RpcLine, read};
 
 /// The number of log lines that wait for a reader that is slow. More are dropped.
 const QUEUED_LINES: usize = 10_000;
@@ -96,7 +96,7 @@ pub async fn serve(log: LogReceiver, set_level: SetLevel) -> io::Result<()> {
 /// The sessions, registries and tool servers that one program has opened.
 struct Host {
     sessions: RpcSessions,
-    tools: Tools,
+    tools: RpcTools,
     requests: Arc<RpcRequests>,
     /// The tokens that drop the future of a request, by the request's id.
     running: Mutex<HashMap<u64, CancellationToken>>,
@@ -108,7 +108,7 @@ impl Host {
         let requests = Arc::new(RpcRequests::default());
         Self {
             sessions: RpcSessions::new(Arc::clone(&requests)),
-            tools: Tools::new(Arc::clone(&requests)),
+            tools: RpcTools::new(Arc::clone(&requests)),
             requests,
             running: Mutex::default(),
             set_level,
@@ -126,9 +126,9 @@ impl Host {
             let mut lines = BufReader::new(input);
             while let Some(line) = next_line(&mut lines).await? {
                 match line {
-                    Line::Whole(line) => self.hear(&line, &sender).await,
+                    ProgramLine::Whole(line) => self.hear(&line, &sender).await,
                     // A program that has gone needs no answer.
-                    Line::TooLong => {
+                    ProgramLine::TooLong => {
                         drop(sender.send(wire::response(&Value::Null, Err(RpcFailure::too_long()))))
                     }
                 }
@@ -171,7 +171,8 @@ impl Host {
             respond(wire::response(&id.into(), Err(RpcFailure::reused(id))));
             return;
         }
-        let (host, responses) = (Arc::clone(self), responses.clone());
+        let host = Arc::clone(self);
+        let responses = responses.clone();
         let answering = async move {
             let answer = cancel.run_until_cancelled(host.answer(&method, params)).await;
             host.running.lock().remove(&id);
@@ -199,7 +200,7 @@ impl Host {
     /// Handles a notification. One that makes no sense has no answer either.
     fn notice(&self, method: &str, params: Value) {
         match read(params) {
-            Ok(Cancelled { id }) if method == "cancel" => {
+            Ok(CancelParams { id }) if method == "cancel" => {
                 if let Some(cancel) = self.running.lock().remove(&id) {
                     cancel.cancel();
                 }
@@ -215,7 +216,7 @@ impl Host {
         match method {
             "initialize" => Ok(json!({"version": env!("CARGO_PKG_VERSION")})),
             "log/set_level" => {
-                let wire::Level { level } = read(params)?;
+                let wire::LevelParams { level } = read(params)?;
                 set_level(&level);
                 Ok(Value::Null)
             }
@@ -225,6 +226,7 @@ impl Host {
             "apigen" => tools.apigen(read(params)?).await,
             "doctor" => tools.doctor(read(params)?).await,
             "session/start" => sessions.start(read(params)?, tools).await,
+            "session/copy" => sessions.copy(read(params)?).await,
             "session/execute" => sessions.execute(read(params)?).await,
             "session/stream" => sessions.stream(read(params)?).await,
             "session/reset" => sessions.reset(read(params)?).await,
@@ -259,29 +261,30 @@ impl Host {
 }
 
 /// A line of the other program.
-enum Line {
+enum ProgramLine {
     Whole(Vec<u8>),
     /// It was longer than [`LINE_BYTES`], and was not kept.
     TooLong,
 }
 
 /// The next line; `None` at the end.
-async fn next_line(lines: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Line>> {
+async fn next_line(lines: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<ProgramLine>> {
     let mut line = Vec::new();
     if (&mut *lines).take(LINE_BYTES).read_until(b'\n', &mut line).await? == 0 {
         return Ok(None);
     }
     if (line.len() as u64) < LINE_BYTES || line.ends_with(b"\n") {
-        return Ok(Some(Line::Whole(line)));
+        return Ok(Some(ProgramLine::Whole(line)));
     }
     drop(line);
     loop {
         let read = lines.fill_buf().await?;
         let end = read.iter().position(|byte| *byte == b'\n');
-        let (is_over, length) = (end.is_some() || read.is_empty(), end.map_or(read.len(), |end| end + 1));
+        let is_over = end.is_some() || read.is_empty();
+        let length = end.map_or(read.len(), |end| end + 1);
         lines.consume(length);
         if is_over {
-            return Ok(Some(Line::TooLong));
+            return Ok(Some(ProgramLine::TooLong));
         }
     }
 }
@@ -295,10 +298,10 @@ mod tests {
         for ending in [&b"\n{\"id\": 1}\n"[..], b""] {
             let long = tokio::io::repeat(b'x').take(LINE_BYTES + 7).chain(ending);
             let mut lines = BufReader::with_capacity(1 << 20, long);
-            assert!(matches!(next_line(&mut lines).await.unwrap(), Some(Line::TooLong)));
+            assert!(matches!(next_line(&mut lines).await.unwrap(), Some(ProgramLine::TooLong)));
             if !ending.is_empty() {
                 let next = next_line(&mut lines).await.unwrap();
-                assert!(matches!(next, Some(Line::Whole(line)) if line == b"{\"id\": 1}\n"));
+                assert!(matches!(next, Some(ProgramLine::Whole(line)) if line == b"{\"id\": 1}\n"));
             }
             assert!(next_line(&mut lines).await.unwrap().is_none());
         }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::wire::{RpcFailure, Seconds};
-use crate::approval::{AuditContents, Face, Policy};
-use crate::config::{AuditSettings, SandboxBackend, UnusableNotebook};
+use super::wire::{RpcFailure, WireSeconds};
+use crate::approval::{ApprovalPolicy, AuditContents, SessionFace};
+use crate::config::{AuditSettings, ChangesMode, SandboxBackend, SessionLimits, UnusableNotebook};
 use crate::faces::library::{CodeExecutorBuilder, KernelClient, KernelClientBuilder};
 use crate::ground::env::ProcessEnvironment;
 use crate::ground::text::describe;
@@ -26,13 +26,22 @@ pub(super) struct SessionOptions {
     images_dir: Option<PathBuf>,
     #[serde(default)]
     kernel_env: BTreeMap<String, String>,
-    kernel_init_timeout: Option<Seconds>,
+    kernel_init_timeout: Option<WireSeconds>,
+    limit_memory: Option<u64>,
+    limit_cpu: Option<f64>,
+    limit_processes: Option<u32>,
+    limit_disk: Option<u64>,
+    undo_memory: Option<u64>,
+    #[serde(default)]
+    cold_start: bool,
+    #[serde(default)]
+    branch_files: bool,
     kernel_memory_limit: Option<u64>,
     kernel_max_processes: Option<u32>,
     kernel_max_file_size: Option<u64>,
     tool_server_host: Option<String>,
     tool_server_port: Option<u16>,
-    connect_timeout: Option<Seconds>,
+    connect_timeout: Option<WireSeconds>,
     registry: Option<u64>,
     approve_tool_calls: Option<bool>,
     #[serde(default)]
@@ -46,12 +55,13 @@ pub(super) struct SessionOptions {
     /// As text, in TOML.
     approval_policy: Option<String>,
     #[serde(default, deserialize_with = "present")]
-    approval_timeout: Option<Seconds>,
-    audit: Option<Audit>,
+    approval_timeout: Option<WireSeconds>,
+    audit: Option<AuditOptions>,
     #[serde(default)]
     sandbox: bool,
     sandbox_config: Option<PathBuf>,
     sandbox_backend: Option<SandboxBackend>,
+    changes: Option<ChangesMode>,
     #[serde(default)]
     sandbox_workspace_config: bool,
     #[serde(default)]
@@ -60,25 +70,27 @@ pub(super) struct SessionOptions {
     sandbox_install_domains: Vec<String>,
     kernel_gateway_url: Option<String>,
     kernel_gateway_token: Option<String>,
+    #[serde(default)]
+    kernel_gateway_headers: BTreeMap<String, String>,
     kernel_gateway_ca: Option<PathBuf>,
     kernel_name: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Audit {
+struct AuditOptions {
     file: PathBuf,
     contents: Option<AuditContents>,
     max_bytes: Option<u64>,
 }
 
 /// `null` is a value here: a time without end.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Seconds>, D::Error> {
-    Seconds::deserialize(deserializer).map(Some)
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<WireSeconds>, D::Error> {
+    WireSeconds::deserialize(deserializer).map(Some)
 }
 
-impl From<Audit> for AuditSettings {
-    fn from(audit: Audit) -> Self {
+impl From<AuditOptions> for AuditSettings {
+    fn from(audit: AuditOptions) -> Self {
         let default = Self::default();
         let contents = audit.contents.unwrap_or(default.contents);
         Self { file: Some(audit.file), contents, max_bytes: audit.max_bytes.unwrap_or(default.max_bytes) }
@@ -101,7 +113,7 @@ impl SessionOptions {
     ) -> Result<CodeExecutorBuilder, RpcFailure> {
         type B = CodeExecutorBuilder;
         let mut builder = CodeExecutorBuilder::with_kernel(self.kernel())
-            .held_by(Face::PythonLibrary)
+            .held_by(SessionFace::PythonLibrary)
             .approve_shell_cmds(self.approve_shell_cmds)
             .require_shell_escape(self.require_shell_escape)
             .checkpoint(self.checkpoint);
@@ -130,7 +142,14 @@ impl SessionOptions {
     /// A builder for a kernel, with the options that it has without tools too. Takes them out.
     pub(super) fn kernel(&mut self) -> KernelClientBuilder {
         type B = KernelClientBuilder;
+        let mut limits = SessionLimits::default();
+        (limits.memory, limits.cpu) = (self.limit_memory, self.limit_cpu);
+        (limits.processes, limits.disk) = (self.limit_processes, self.limit_disk);
         let mut builder = KernelClient::builder()
+            .limits(limits)
+            .undo_memory(self.undo_memory.unwrap_or_default())
+            .cold_start(self.cold_start)
+            .branch_files(self.branch_files)
             .environment(std::mem::take(&mut self.environment))
             .working_dir(std::mem::take(&mut self.working_dir))
             .kernel_env(std::mem::take(&mut self.kernel_env));
@@ -142,6 +161,7 @@ impl SessionOptions {
             builder = set(builder.sandbox(true), std::env::current_exe().ok(), B::gateway_program);
             builder = set(builder, self.sandbox_config.take(), B::sandbox_config);
             builder = set(builder, self.sandbox_backend.take(), B::sandbox_backend);
+            builder = set(builder, self.changes.take(), B::changes);
             builder = builder.sandbox_workspace_config(self.sandbox_workspace_config);
             builder = builder
                 .allow_home_workspace(self.allow_home_workspace)
@@ -149,14 +169,15 @@ impl SessionOptions {
         }
         builder = set(builder, self.kernel_gateway_url.take(), B::kernel_gateway_url);
         builder = set(builder, self.kernel_gateway_token.take(), B::kernel_gateway_token);
+        builder = builder.kernel_gateway_headers(std::mem::take(&mut self.kernel_gateway_headers));
         builder = set(builder, self.kernel_gateway_ca.take(), B::kernel_gateway_ca);
         set(builder, self.kernel_name.take(), B::kernel_name)
     }
 }
 
 /// Reads an approval policy.
-pub(super) fn policy(text: &str) -> Result<Policy, RpcFailure> {
+pub(super) fn policy(text: &str) -> Result<ApprovalPolicy, RpcFailure> {
     let unusable =
         |error| RpcFailure::new("settings", format!("failed to use `approval_policy`: {}", describe(&error)));
-    Policy::parse(text).map_err(unusable)
+    ApprovalPolicy::parse(text).map_err(unusable)
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::wire::RpcFailure;
-use crate::approval::{ApprovalRequest, Batch, Grant};
+use crate::approval::{ApprovalBatch, ApprovalRequest, Grant};
 
 /// The requests by number.
 #[derive(Default)]
@@ -21,7 +21,7 @@ struct Numbered {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Answer {
+enum RpcAnswer {
     Accept,
     AcceptForSession,
     AcceptAlways,
@@ -34,7 +34,7 @@ enum Answer {
 #[serde(deny_unknown_fields)]
 pub(super) struct RpcAnswered {
     request: u64,
-    answer: Answer,
+    answer: RpcAnswer,
     /// The values of a form, for `accept_with`.
     #[serde(default)]
     content: Map<String, Value>,
@@ -42,7 +42,7 @@ pub(super) struct RpcAnswered {
     grant: Option<Grant>,
 }
 
-fn batch(batch: &Batch) -> Value {
+fn batch(batch: &ApprovalBatch) -> Value {
     json!({"id": batch.id(), "title": batch.title(), "size": batch.size()})
 }
 
@@ -82,17 +82,17 @@ impl RpcRequests {
     ) -> Result<Value, RpcFailure> {
         let Some(request) = self.0.lock().open.remove(&request) else { return Ok(json!(false)) };
         let in_time = match answer {
-            Answer::Accept => request.accept(),
-            Answer::AcceptForSession => request.accept_for_session(),
-            Answer::AcceptAlways => request.accept_always(),
-            Answer::AcceptWith => request.accept_with(content),
-            Answer::Grant => match grant {
+            RpcAnswer::Accept => request.accept(),
+            RpcAnswer::AcceptForSession => request.accept_for_session(),
+            RpcAnswer::AcceptAlways => request.accept_always(),
+            RpcAnswer::AcceptWith => request.accept_with(content),
+            RpcAnswer::Grant => match grant {
                 Some(grant) => {
                     request.grant(grant).map_err(|outside| RpcFailure::of("outside_grant", &outside))?
                 }
                 None => request.reject(),
             },
-            Answer::Reject => request.reject(),
+            RpcAnswer::Reject => request.reject(),
         };
         Ok(json!(in_time))
     }

@@ -10,8 +10,8 @@ use tokio::sync::Mutex;
 use super::options::SessionOptions;
 use super::requests::RpcRequests;
 use super::table::NumberedTable;
-use super::tools::Tools;
-use super::wire::{RpcFailure, Seconds, result};
+use super::tools::RpcTools;
+use super::wire::{RpcFailure, WireSeconds, result};
 use crate::faces::library::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
     CodeExecutor, KernelClient,
@@ -25,18 +25,18 @@ const EVENT_BYTES: usize = 64 * 1024;
 const LINE_WAIT: Duration = Duration::from_millis(5);
 
 pub(super) struct RpcSessions {
-    sessions: NumberedTable<Session>,
-    streams: NumberedTable<Arc<Mutex<Stream>>>,
+    sessions: NumberedTable<RpcSession>,
+    streams: NumberedTable<Arc<Mutex<RpcStream>>>,
     requests: Arc<RpcRequests>,
 }
 
 #[derive(Clone)]
-enum Session {
+enum RpcSession {
     Executor(Arc<CodeExecutor>),
     Kernel(Arc<KernelClient>),
 }
 
-struct Stream {
+struct RpcStream {
     execution: CodeExecution,
     /// Chunks that have been gathered.
     text: String,
@@ -61,6 +61,22 @@ pub(super) struct OneSession {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct CopyParams {
+    session: u64,
+    /// The number of the copy.
+    copy: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResetParams {
+    session: u64,
+    /// The number of cells that are undone, if the kernel is not to be replaced.
+    cells: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct OneStream {
     stream: u64,
 }
@@ -70,7 +86,7 @@ pub(super) struct OneStream {
 pub(super) struct RunParams {
     session: u64,
     code: String,
-    timeout: Seconds,
+    timeout: WireSeconds,
     #[serde(default)]
     chunks: bool,
     max_output_chars: Option<usize>,
@@ -83,7 +99,7 @@ pub(super) struct RunParams {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Install {
+pub(super) struct InstallParams {
     session: u64,
     #[serde(deserialize_with = "session::packages")]
     package: Vec<String>,
@@ -122,20 +138,28 @@ impl RpcSessions {
         Self { sessions: NumberedTable::new("session"), streams: NumberedTable::new("stream"), requests }
     }
 
-    pub(super) async fn start(&self, start: StartParams, tools: &Tools) -> Result<Value, RpcFailure> {
+    pub(super) async fn start(&self, start: StartParams, tools: &RpcTools) -> Result<Value, RpcFailure> {
         let StartParams { session: number, mut options } = start;
         let opening = self.sessions.begin(number)?;
         let session = if options.has_tools {
             let builder = options.executor(|registry| tools.registry(registry))?;
-            Session::Executor(Arc::new(builder.start().await?))
+            RpcSession::Executor(Arc::new(builder.start().await?))
         } else {
-            Session::Kernel(Arc::new(options.kernel().start().await?))
+            RpcSession::Kernel(Arc::new(options.kernel().start().await?))
         };
-        let (workspace, notebook) = match &session {
-            Session::Executor(executor) => (executor.working_dir(), executor.notebook()),
-            Session::Kernel(kernel) => (kernel.working_dir(), None),
+        let started = session.places();
+        opening.put(session);
+        Ok(started)
+    }
+
+    /// Starts a session as a copy of another one.
+    pub(super) async fn copy(&self, copy: CopyParams) -> Result<Value, RpcFailure> {
+        let opening = self.sessions.begin(copy.copy)?;
+        let session = match self.sessions.get(copy.session)? {
+            RpcSession::Executor(executor) => RpcSession::Executor(Arc::new(executor.copy().await?)),
+            RpcSession::Kernel(kernel) => RpcSession::Kernel(Arc::new(kernel.copy().await?)),
         };
-        let started = json!({"working_dir": workspace, "notebook": notebook});
+        let started = session.places();
         opening.put(session);
         Ok(started)
     }
@@ -143,8 +167,8 @@ impl RpcSessions {
     pub(super) async fn execute(&self, run: RunParams) -> Result<Value, RpcFailure> {
         let context = Context::of_meta(&run.context);
         let done = match self.sessions.get(run.session)? {
-            Session::Executor(executor) => context.around(executor.execute(run.into_code())).await,
-            Session::Kernel(kernel) => context.around(kernel.execute(run.into_code())).await,
+            RpcSession::Executor(executor) => context.around(executor.execute(run.into_code())).await,
+            RpcSession::Kernel(kernel) => context.around(kernel.execute(run.into_code())).await,
         };
         Ok(result(&done?))
     }
@@ -155,10 +179,10 @@ impl RpcSessions {
         let opening = self.streams.begin(number)?;
         let context = Context::of_meta(&run.context);
         let execution = match self.sessions.get(run.session)? {
-            Session::Executor(executor) => executor.stream(run.into_code()),
-            Session::Kernel(kernel) => kernel.stream(run.into_code()),
+            RpcSession::Executor(executor) => executor.stream(run.into_code()),
+            RpcSession::Kernel(kernel) => kernel.stream(run.into_code()),
         };
-        opening.put(Arc::new(Mutex::new(Stream { execution, text: String::new(), next: None })));
+        opening.put(Arc::new(Mutex::new(RpcStream { execution, text: String::new(), next: None })));
         // Its first poll queues the code.
         context.around(self.next(OneStream { stream: number })).await
     }
@@ -189,23 +213,29 @@ impl RpcSessions {
         }
     }
 
-    pub(super) async fn reset(&self, OneSession { session }: OneSession) -> Result<Value, RpcFailure> {
-        match self.sessions.get(session)? {
-            Session::Executor(executor) => executor.reset().await?,
-            Session::Kernel(kernel) => kernel.reset().await?,
-        }
-        Ok(Value::Null)
+    /// Replaces the kernel; or undoes cells, and returns what remains of them.
+    pub(super) async fn reset(
+        &self,
+        ResetParams { session, cells }: ResetParams,
+    ) -> Result<Value, RpcFailure> {
+        let session = self.sessions.get(session)?;
+        Ok(match (session, cells) {
+            (RpcSession::Executor(executor), None) => json!(executor.reset().await?),
+            (RpcSession::Kernel(kernel), None) => json!(kernel.reset().await?),
+            (RpcSession::Executor(executor), Some(cells)) => json!(executor.undo(cells).await?),
+            (RpcSession::Kernel(kernel), Some(cells)) => json!(kernel.undo(cells).await?),
+        })
     }
 
     pub(super) fn cancel(&self, OneSession { session }: OneSession) -> Result<Value, RpcFailure> {
         match self.sessions.get(session)? {
-            Session::Executor(executor) => executor.cancel(),
-            Session::Kernel(kernel) => kernel.cancel(),
+            RpcSession::Executor(executor) => executor.cancel(),
+            RpcSession::Kernel(kernel) => kernel.cancel(),
         }
         Ok(Value::Null)
     }
 
-    pub(super) async fn install_package(&self, install: Install) -> Result<Value, RpcFailure> {
+    pub(super) async fn install_package(&self, install: InstallParams) -> Result<Value, RpcFailure> {
         Ok(json!(self.executor(install.session)?.install_packages(&install.package).await?))
     }
 
@@ -229,8 +259,8 @@ impl RpcSessions {
 
     fn executor(&self, session: u64) -> Result<Arc<CodeExecutor>, RpcFailure> {
         match self.sessions.get(session)? {
-            Session::Executor(executor) => Ok(executor),
-            Session::Kernel(_) => Err(RpcFailure::new("settings", "the kernel has no tools".to_owned())),
+            RpcSession::Executor(executor) => Ok(executor),
+            RpcSession::Kernel(_) => Err(RpcFailure::new("settings", "the kernel has no tools".to_owned())),
         }
     }
 
@@ -244,11 +274,19 @@ impl RpcSessions {
 
     pub(super) async fn stop_all(&self) {
         drop(self.streams.take_all());
-        futures::future::join_all(self.sessions.take_all().iter().map(Session::stop)).await;
+        futures::future::join_all(self.sessions.take_all().iter().map(RpcSession::stop)).await;
     }
 }
 
-impl Session {
+impl RpcSession {
+    fn places(&self) -> Value {
+        let (workspace, notebook) = match self {
+            Self::Executor(executor) => (executor.working_dir(), executor.notebook()),
+            Self::Kernel(kernel) => (kernel.working_dir(), None),
+        };
+        json!({"working_dir": workspace, "notebook": notebook})
+    }
+
     async fn stop(&self) {
         match self {
             Self::Executor(executor) => executor.stop().await,
@@ -257,7 +295,7 @@ impl Session {
     }
 }
 
-impl Stream {
+impl RpcStream {
     /// The next event. Chunks that come together are one, so that much output takes few messages, and a line is whole
     /// although Python writes its end apart. Cancellation safe.
     async fn next(&mut self) -> Option<Event> {

@@ -11,10 +11,10 @@ use super::wire::RpcFailure;
 /// knows that it is open.
 pub(super) struct NumberedTable<T> {
     kind: &'static str,
-    entries: Mutex<HashMap<u64, Entry<T>>>,
+    entries: Mutex<HashMap<u64, TableEntry<T>>>,
 }
 
-enum Entry<T> {
+enum TableEntry<T> {
     Opening,
     /// Closed before it was open.
     Closed,
@@ -39,7 +39,7 @@ impl<T> NumberedTable<T> {
     pub(super) fn begin(&self, number: u64) -> Result<ReservedNumber<'_, T>, RpcFailure> {
         match self.entries.lock().entry(number) {
             Slot::Vacant(slot) => {
-                slot.insert(Entry::Opening);
+                slot.insert(TableEntry::Opening);
                 Ok(ReservedNumber { table: self, number })
             }
             Slot::Occupied(_) => Err(RpcFailure::taken(self.kind, number)),
@@ -50,9 +50,9 @@ impl<T> NumberedTable<T> {
     pub(super) fn take(&self, number: u64) -> Option<T> {
         let mut entries = self.entries.lock();
         match entries.remove(&number)? {
-            Entry::Open(thing) => Some(thing),
-            Entry::Opening | Entry::Closed => {
-                entries.insert(number, Entry::Closed);
+            TableEntry::Open(thing) => Some(thing),
+            TableEntry::Opening | TableEntry::Closed => {
+                entries.insert(number, TableEntry::Closed);
                 None
             }
         }
@@ -61,8 +61,8 @@ impl<T> NumberedTable<T> {
     /// Takes out everything.
     pub(super) fn take_all(&self) -> Vec<T> {
         let open = |(_, entry)| match entry {
-            Entry::Open(thing) => Some(thing),
-            Entry::Opening | Entry::Closed => None,
+            TableEntry::Open(thing) => Some(thing),
+            TableEntry::Opening | TableEntry::Closed => None,
         };
         self.entries.lock().drain().filter_map(open).collect()
     }
@@ -71,7 +71,7 @@ impl<T> NumberedTable<T> {
 impl<T: Clone> NumberedTable<T> {
     pub(super) fn get(&self, number: u64) -> Result<T, RpcFailure> {
         match self.entries.lock().get(&number) {
-            Some(Entry::Open(thing)) => Ok(thing.clone()),
+            Some(TableEntry::Open(thing)) => Ok(thing.clone()),
             _ => Err(RpcFailure::closed(self.kind)),
         }
     }
@@ -80,8 +80,8 @@ impl<T: Clone> NumberedTable<T> {
 impl<T> ReservedNumber<'_, T> {
     /// Puts the thing in. Drops it if it has been closed already.
     pub(super) fn put(self, thing: T) {
-        if let Some(entry @ Entry::Opening) = self.table.entries.lock().get_mut(&self.number) {
-            *entry = Entry::Open(thing);
+        if let Some(entry @ TableEntry::Opening) = self.table.entries.lock().get_mut(&self.number) {
+            *entry = TableEntry::Open(thing);
         }
     }
 }
@@ -89,7 +89,7 @@ impl<T> ReservedNumber<'_, T> {
 impl<T> Drop for ReservedNumber<'_, T> {
     fn drop(&mut self) {
         let mut entries = self.table.entries.lock();
-        if let Some(Entry::Opening | Entry::Closed) = entries.get(&self.number) {
+        if let Some(TableEntry::Opening | TableEntry::Closed) = entries.get(&self.number) {
             entries.remove(&self.number);
         }
     }

@@ -11,15 +11,15 @@ use tokio::sync::Mutex;
 use super::options::{policy, set};
 use super::requests::RpcRequests;
 use super::table::NumberedTable;
-use super::wire::{RpcFailure, Seconds};
+use super::wire::{RpcFailure, WireSeconds};
 use crate::config::{Config, Settings, connector_at};
 use crate::faces::doctor;
 use crate::ground::env::{ProcessEnvironment, Variables};
-use crate::tools::codegen;
 use crate::tools::registry::{ApigenSource, Registry, apigen, generate_mcp_sources};
 use crate::tools::tool_server::{ApprovalClient, ToolRunner, ToolServer, ToolServerBuilder};
+use ipybox_codegen as codegen;
 
-pub(super) struct Tools {
+pub(super) struct RpcTools {
     registries: NumberedTable<Registry>,
     servers: NumberedTable<Arc<ToolServer>>,
     clients: NumberedTable<Arc<Mutex<Option<ApprovalClient>>>>,
@@ -32,12 +32,12 @@ pub(super) struct ProgramPlace {
     directory: PathBuf,
     environment: ProcessEnvironment,
     state_dir: Option<PathBuf>,
-    connect_timeout: Option<Seconds>,
+    connect_timeout: Option<WireSeconds>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct One {
+pub(super) struct NumberParams {
     number: u64,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct OpenRegistry {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Generate {
+pub(super) struct GenerateParams {
     place: ProgramPlace,
     server_name: String,
     server_params: Value,
@@ -60,7 +60,7 @@ pub(super) struct Generate {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Apigen {
+pub(super) struct ApigenParams {
     place: ProgramPlace,
     server_name: String,
     root_dir: PathBuf,
@@ -74,7 +74,7 @@ pub(super) struct Apigen {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Doctor {
+pub(super) struct DoctorParams {
     place: ProgramPlace,
     python: Option<PathBuf>,
 }
@@ -88,7 +88,7 @@ pub(super) struct StartServerParams {
     port: u16,
     approval_required: bool,
     approval_policy: Option<String>,
-    approval_timeout: Seconds,
+    approval_timeout: WireSeconds,
     token: Option<String>,
     host_token: Option<String>,
 }
@@ -96,7 +96,7 @@ pub(super) struct StartServerParams {
 /// A tool server that is somewhere, and its tokens as far as they are known.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct At {
+pub(super) struct ServerPlace {
     server_name: String,
     host: String,
     port: u16,
@@ -107,7 +107,7 @@ pub(super) struct At {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CallParams {
-    at: At,
+    at: ServerPlace,
     tool_name: String,
     tool_args: Value,
 }
@@ -115,13 +115,13 @@ pub(super) struct CallParams {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RegisterToolsParams {
-    at: At,
+    at: ServerPlace,
     server_params: Value,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Connect {
+pub(super) struct ConnectParams {
     number: u64,
     host: String,
     port: u16,
@@ -147,7 +147,7 @@ impl ProgramPlace {
     }
 }
 
-impl At {
+impl ServerPlace {
     fn runner(self) -> ToolRunner {
         let runner = ToolRunner::new(self.server_name).host(self.host).port(self.port);
         let runner = runner.token(self.token.unwrap_or_default());
@@ -155,7 +155,7 @@ impl At {
     }
 }
 
-impl Tools {
+impl RpcTools {
     pub(super) fn new(requests: Arc<RpcRequests>) -> Self {
         Self {
             registries: NumberedTable::new("registry"),
@@ -172,7 +172,7 @@ impl Tools {
         Ok(Value::Null)
     }
 
-    pub(super) fn close_registry(&self, One { number }: One) -> Result<Value, RpcFailure> {
+    pub(super) fn close_registry(&self, NumberParams { number }: NumberParams) -> Result<Value, RpcFailure> {
         self.registries.take(number);
         Ok(Value::Null)
     }
@@ -182,8 +182,8 @@ impl Tools {
     }
 
     /// Without a registry, the server is registered for the directories from which code can import its package.
-    pub(super) async fn generate_mcp_sources(&self, generate: Generate) -> Result<Value, RpcFailure> {
-        let Generate { place, server_name, server_params, root_dir, registry } = generate;
+    pub(super) async fn generate_mcp_sources(&self, generate: GenerateParams) -> Result<Value, RpcFailure> {
+        let GenerateParams { place, server_name, server_params, root_dir, registry } = generate;
         if let Some(number) = registry {
             let registry = self.registries.get(number)?;
             return Ok(json!(
@@ -207,8 +207,8 @@ impl Tools {
         Ok(json!(modules))
     }
 
-    pub(super) async fn apigen(&self, params: Apigen) -> Result<Value, RpcFailure> {
-        let Apigen { place, server_name, root_dir, server_params, tools, results, is_async } = params;
+    pub(super) async fn apigen(&self, params: ApigenParams) -> Result<Value, RpcFailure> {
+        let ApigenParams { place, server_name, root_dir, server_params, tools, results, is_async } = params;
         let source = match (server_params, tools) {
             (Some(parameters), None) => ApigenSource::Server(parameters),
             (None, Some(file)) => ApigenSource::ToolsFile(file),
@@ -224,7 +224,10 @@ impl Tools {
         Ok(json!({"modules": report.modules, "warnings": report.warnings}))
     }
 
-    pub(super) async fn doctor(&self, Doctor { place, python }: Doctor) -> Result<Value, RpcFailure> {
+    pub(super) async fn doctor(
+        &self,
+        DoctorParams { place, python }: DoctorParams,
+    ) -> Result<Value, RpcFailure> {
         let mut settings = place.settings();
         settings.kernel.python = python;
         let report = doctor::examine(&settings).await;
@@ -250,18 +253,25 @@ impl Tools {
             builder = builder.approval_policy(policy(&text)?);
         }
         let server = builder.start().await?;
-        let (token, host_token) = (server.token().to_owned(), server.host_token().to_owned());
+        let token = server.token().to_owned();
+        let host_token = server.host_token().to_owned();
         let port = server.address().port();
         opening.put(Arc::new(server));
         Ok(json!({"port": port, "token": token, "host_token": host_token}))
     }
 
-    pub(super) async fn join_server(&self, One { number }: One) -> Result<Value, RpcFailure> {
+    pub(super) async fn join_server(
+        &self,
+        NumberParams { number }: NumberParams,
+    ) -> Result<Value, RpcFailure> {
         self.servers.get(number)?.join().await;
         Ok(Value::Null)
     }
 
-    pub(super) async fn stop_server(&self, One { number }: One) -> Result<Value, RpcFailure> {
+    pub(super) async fn stop_server(
+        &self,
+        NumberParams { number }: NumberParams,
+    ) -> Result<Value, RpcFailure> {
         if let Some(server) = self.servers.take(number) {
             server.stop().await;
         }
@@ -284,13 +294,13 @@ impl Tools {
         Ok(Value::Null)
     }
 
-    pub(super) async fn reset(&self, at: At) -> Result<Value, RpcFailure> {
+    pub(super) async fn reset(&self, at: ServerPlace) -> Result<Value, RpcFailure> {
         at.runner().reset().await?;
         Ok(Value::Null)
     }
 
-    pub(super) async fn connect(&self, connect: Connect) -> Result<Value, RpcFailure> {
-        let Connect { number, host, port, host_token } = connect;
+    pub(super) async fn connect(&self, connect: ConnectParams) -> Result<Value, RpcFailure> {
+        let ConnectParams { number, host, port, host_token } = connect;
         let opening = self.clients.begin(number)?;
         let client = ApprovalClient::connect(&host, port, &host_token).await?;
         opening.put(Arc::new(Mutex::new(Some(client))));
@@ -298,7 +308,7 @@ impl Tools {
     }
 
     /// The next approval request of a client; `null` once the tool server has stopped.
-    pub(super) async fn next(&self, One { number }: One) -> Result<Value, RpcFailure> {
+    pub(super) async fn next(&self, NumberParams { number }: NumberParams) -> Result<Value, RpcFailure> {
         let client = self.clients.get(number)?;
         let mut client = client.lock().await;
         let next = match client.as_mut() {
@@ -308,7 +318,10 @@ impl Tools {
         next.transpose()?.map_or(Ok(Value::Null), |request| Ok(self.requests.hand_over(request)))
     }
 
-    pub(super) async fn disconnect(&self, One { number }: One) -> Result<Value, RpcFailure> {
+    pub(super) async fn disconnect(
+        &self,
+        NumberParams { number }: NumberParams,
+    ) -> Result<Value, RpcFailure> {
         if let Some(client) = self.clients.take(number)
             && let Some(client) = client.lock().await.take()
         {

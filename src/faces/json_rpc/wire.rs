@@ -33,12 +33,12 @@ pub(super) struct RpcLine {
 
 /// The parameters of the notification `cancel`: the answer to this request is no longer wanted.
 #[derive(Deserialize)]
-pub(super) struct Cancelled {
+pub(super) struct CancelParams {
     pub(super) id: u64,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Level {
+pub(super) struct LevelParams {
     pub(super) level: String,
 }
 
@@ -219,12 +219,12 @@ impl From<tool_server::Error> for RpcFailure {
 /// A result as the other program gets it.
 pub(super) fn result(result: &CodeExecutionResult) -> Value {
     #[derive(Serialize)]
-    struct Cut<'a> {
+    struct WireCut<'a> {
         chars: usize,
         file: Option<&'a std::path::Path>,
     }
     let CodeExecutionResult { text, images, files, truncated, late_text, notes } = result;
-    let truncated = truncated.as_ref().map(|cut| Cut { chars: cut.chars, file: cut.file.as_deref() });
+    let truncated = truncated.as_ref().map(|cut| WireCut { chars: cut.chars, file: cut.file.as_deref() });
     json!({
         "text": text,
         "images": images,
@@ -237,9 +237,9 @@ pub(super) fn result(result: &CodeExecutionResult) -> Value {
 
 /// A time in seconds. `null` is for ever: a century.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seconds(pub(super) Duration);
+pub(super) struct WireSeconds(pub(super) Duration);
 
-impl<'de> Deserialize<'de> for Seconds {
+impl<'de> Deserialize<'de> for WireSeconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Some(seconds) = Option::<f64>::deserialize(deserializer)? else { return Ok(Self(CENTURY)) };
         if seconds >= CENTURY.as_secs_f64() {

@@ -9,21 +9,32 @@ const WORDS: &[(&str, &str)] = &[
     ("`--sandbox --sandbox-backend bwrap`", "`sandbox=True, sandbox_backend=\"bwrap\"`"),
     ("`--sandbox-backend bwrap`", "`sandbox_backend=\"bwrap\"`"),
     ("`--sandbox-backend`", "`sandbox_backend`"),
+    ("`--branch-files`", "`branch_files`"),
+    ("`--changes ask`", "`changes=\"ask\"`"),
     ("`--sandbox-config`", "`sandbox_config`"),
     ("`--sandbox-workspace-config`", "`sandbox_workspace_config`"),
     ("`--sandbox-install-domain ", "`sandbox_install_domains` with `"),
     ("`--sandbox`", "`sandbox`"),
     ("`--allow-home-workspace`", "`allow_home_workspace`"),
     ("`--approval policy --approval-policy FILE`", "`approval_policy`"),
+    ("`--approval-policy`", "`approval_policy`"),
     ("`--approve-shell-cmds` (`approve_shell_cmds` in Rust)", "`approve_shell_cmds`"),
     ("`--connect-timeout`", "`connect_timeout`"),
     ("`--kernel-gateway-ca`", "`kernel_gateway_ca`"),
+    ("`--kernel-gateway-header-env X-Api-Key=API_KEY`", "`kernel_gateway_headers`"),
+    ("`--kernel-gateway-header-env`", "`kernel_gateway_headers`"),
     ("`--kernel-gateway-token-env`", "`kernel_gateway_token`"),
     ("`--kernel-max-file-size`", "`kernel_max_file_size`"),
     ("`--kernel-max-processes`", "`kernel_max_processes`"),
     ("`--kernel-memory-limit`", "`kernel_memory_limit`"),
+    ("`--limit-cpu`", "`limit_cpu`"),
+    ("`--limit-disk`", "`limit_disk`"),
+    ("`--limit-memory`", "`limit_memory`"),
+    ("`--limit-processes`", "`limit_processes`"),
     ("`--kernel-name`", "`kernel_name`"),
     ("`--python`", "`python`"),
+    ("`--undo-memory 512M`", "`undo_memory=512 * 1024**2`"),
+    ("`--undo-memory`", "`undo_memory`"),
     ("`--state-dir`", "`state_dir`"),
     ("`--workspace`", "`working_dir`"),
 ];
@@ -43,8 +54,13 @@ mod tests {
     use super::{WORDS, with_options};
 
     /// In messages that an application never gets, or of Jupyter's servers.
-    const NO_OPTIONS: [&str; 4] =
-        ["`--mcp-config`", "`--from`", "`--ServerApp.", "`--ZMQChannelsWebsocketConnection."];
+    const NO_OPTIONS: [&str; 5] = [
+        "`--ignore-client-sandbox`",
+        "`--mcp-config`",
+        "`--from`",
+        "`--ServerApp.",
+        "`--ZMQChannelsWebsocketConnection.",
+    ];
 
     /// The files of the rooms whose messages applications get.
     fn sources() -> Vec<PathBuf> {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::Error;
-use super::likeness::{JSON_BYTES, Likeness};
+use super::likeness::{JSON_BYTES, SessionLikeness};
 use crate::config::sessions_dir;
 use crate::ground::files::replacement::{PRIVATE, parent_of, replace};
 use crate::ground::files::{check_private, create_private_directory, if_there, lock, small};
@@ -27,11 +27,11 @@ pub(super) struct SessionEntry {
 
 /// An entry's description of its session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Description {
+pub(super) struct EntryDescription {
     /// The workspace, as text.
     pub(super) workspace: PathBuf,
     /// The conditions that the session was begun under.
-    pub(super) likeness: Likeness,
+    pub(super) likeness: SessionLikeness,
     /// The process that holds it.
     pub(super) process: u32,
     /// When it began, in milliseconds since 1970.
@@ -115,14 +115,14 @@ impl SessionEntry {
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }
 
-    pub(super) fn describe(&self, description: &Description) -> io::Result<()> {
+    pub(super) fn describe(&self, description: &EntryDescription) -> io::Result<()> {
         let path = self.description();
         let (directory, name) = parent_of(&path)?;
         replace(&directory, name, PRIVATE, &serde_json::to_vec(description)?)
     }
 
     /// The description in the entry; `None` if it is new or nothing that ipybox has written.
-    pub(super) fn read(&self) -> Option<Description> {
+    pub(super) fn read(&self) -> Option<EntryDescription> {
         serde_json::from_slice(&small::read(&self.description(), JSON_BYTES as u64).ok()?).ok()
     }
 

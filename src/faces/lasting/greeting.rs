@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::GREETING_TIME;
 use super::entry::SessionEntry;
-use super::likeness::{JSON_BYTES, Likeness};
+use super::likeness::{JSON_BYTES, SessionLikeness};
+use crate::ground::process::LimitUse;
 
 /// The longest line.
 pub(super) const LINE_BYTES: usize = JSON_BYTES;
@@ -16,15 +17,18 @@ pub(super) const LINE_BYTES: usize = JSON_BYTES;
 /// A process's wish to a keeper.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "want", rename_all = "snake_case")]
-pub(super) enum Wish {
+pub(super) enum KeeperRequest {
     /// To be its client: bytes of MCP follow.
     Attend {
         /// The conditions under which the process would begin a session itself.
-        likeness: Likeness,
+        likeness: SessionLikeness,
         /// A note for the client, with the first answer.
         note: Option<String>,
         /// The time that the session then waits for the next client.
         keep_seconds: f64,
+        /// Whether it was the session's client before.
+        #[serde(default)]
+        is_same_client: bool,
     },
     /// To be a person's prompt beside the client: lines of JSON follow.
     Join {
@@ -32,6 +36,9 @@ pub(super) enum Wish {
         program: String,
         /// Whether somebody is there who can answer questions.
         can_answer: bool,
+        /// Whether the prompt is for a copy of the kernel.
+        #[serde(default)]
+        is_copy: bool,
     },
     /// To know what it is doing.
     Status,
@@ -42,6 +49,16 @@ pub(super) enum Wish {
         /// Not if a client has it.
         only_alone: bool,
     },
+}
+
+/// The wish for a prompt.
+pub(super) struct PromptWish {
+    /// The program of the prompt.
+    pub(super) program: String,
+    /// Whether somebody is there who can answer questions.
+    pub(super) can_answer: bool,
+    /// Whether it is for a copy of the kernel.
+    pub(super) is_copy: bool,
 }
 
 /// The answer of a keeper.
@@ -79,6 +96,9 @@ pub(super) struct KeeperStatus {
     pub(super) left: Vec<String>,
     /// The memory of its processes, in bytes, where that is known.
     pub(super) memory: Option<u64>,
+    /// The limits around it, and what is in use.
+    #[serde(default)]
+    pub(super) limits: Vec<LimitUse>,
 }
 
 /// A line, with its end.
@@ -118,7 +138,7 @@ fn peer(stream: &UnixStream) -> io::Result<u32> {
 pub(super) fn greet(
     says: &mut UnixStream,
     lines: &mut BufReader<UnixStream>,
-    wish: &Wish,
+    wish: &KeeperRequest,
 ) -> io::Result<Option<KeeperAnswer>> {
     says.write_all(&line(wish)?)?;
     let mut words = Vec::new();

@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use super::Error;
-use super::greeting::{KeeperAnswer, Wish, connect, greet, line, understand};
+use super::greeting::{KeeperAnswer, KeeperRequest, connect, greet, line, understand};
 use super::likeness::program;
 use super::list::{KeptSession, KeptSessions};
 use crate::config::workspace_state_dir;
-use crate::faces::mcp_server::{Heard, Said};
-use crate::ground::text::{Coloured, readable};
+use crate::faces::mcp_server::{PersonMessage, SessionMessage};
+use crate::ground::text::{ColouredText, readable};
 
 /// The longest line of the session, in bytes: tracebacks may be long.
 const HEARD_BYTES: u64 = 64 * 1024 * 1024;
@@ -23,33 +23,44 @@ const HEARD_BYTES: u64 = 64 * 1024 * 1024;
 /// The file with what people have typed, in the state directory of the workspace.
 const HISTORY: &str = "attach_history";
 
+/// The kernel that a prompt is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinedKernel {
+    /// That of the session.
+    Shared,
+    /// A copy of it, which ends with the prompt.
+    Copy,
+}
+
 /// A session that a person is attached to.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Joined {
+pub struct JoinedSession {
     /// Its id.
     pub id: String,
+    /// Its kernel, or a copy.
+    pub kernel: JoinedKernel,
     /// Its workspace.
     pub workspace: PathBuf,
     /// The file for what people type.
     pub history: PathBuf,
     /// The end for what is said to it.
-    pub says: Says,
+    pub says: SessionWriter,
     /// The end for what it says.
-    pub hears: Hears,
+    pub hears: SessionReader,
 }
 
 /// The way to a session.
 #[derive(Debug, Clone)]
-pub struct Says(Arc<Mutex<UnixStream>>);
+pub struct SessionWriter(Arc<Mutex<UnixStream>>);
 
 /// The way from a session. All text is safe for a terminal.
 #[derive(Debug)]
-pub struct Hears {
+pub struct SessionReader {
     lines: BufReader<UnixStream>,
     has_colours: bool,
     /// The output of the cells that have not ended.
-    cells: HashMap<u64, Coloured>,
+    cells: HashMap<u64, ColouredText>,
 }
 
 /// Attaches to the session with this id, or to the one there is: that of the current directory first. `can_answer` if
@@ -60,9 +71,10 @@ pub struct Hears {
 pub fn join(
     id: Option<&str>,
     state_dir: Option<PathBuf>,
+    kernel: JoinedKernel,
     can_answer: bool,
     has_colours: bool,
-) -> Result<Joined, Error> {
+) -> Result<JoinedSession, Error> {
     let sessions = KeptSessions::open(state_dir)?;
     let session = match id {
         Some(id) => sessions.find(id)?,
@@ -74,7 +86,12 @@ pub fn join(
     let stream = connect(&entry).map_err(failed)?;
     let mut says = stream.try_clone().map_err(failed)?;
     let mut lines = BufReader::new(stream);
-    let wish = Wish::Join { program: program(), can_answer };
+    let is_copy = kernel == JoinedKernel::Copy;
+    if is_copy {
+        // It is made when the cells that run or wait have ended.
+        says.set_read_timeout(None).map_err(failed)?;
+    }
+    let wish = KeeperRequest::Join { program: program(), can_answer, is_copy };
     let answer = greet(&mut says, &mut lines, &wish).map_err(failed)?;
     let refused = |why: String| Err(Error::NotJoined { id: id.clone(), why });
     match answer {
@@ -87,12 +104,12 @@ pub fn join(
     says.set_read_timeout(None).map_err(failed)?;
     let states = entry.states().unwrap_or(Path::new("."));
     let history = workspace_state_dir(states, &session.workspace).join(HISTORY);
-    let hears = Hears { lines, has_colours, cells: HashMap::new() };
-    let says = Says(Arc::new(Mutex::new(says)));
-    Ok(Joined { workspace: session.workspace, history, says, hears, id })
+    let hears = SessionReader { lines, has_colours, cells: HashMap::new() };
+    let says = SessionWriter(Arc::new(Mutex::new(says)));
+    Ok(JoinedSession { workspace: session.workspace, kernel, history, says, hears, id })
 }
 
-impl Joined {
+impl JoinedSession {
     /// The connection, for a face that makes what it shows safe itself.
     ///
     /// # Errors
@@ -125,23 +142,23 @@ fn the_one(sessions: Vec<KeptSession>) -> Result<KeptSession, Error> {
     }
 }
 
-impl Says {
+impl SessionWriter {
     /// Says something.
     ///
     /// # Errors
     /// The session has ended, or does not listen.
-    pub fn say(&self, said: &Said) -> io::Result<()> {
+    pub fn say(&self, said: &PersonMessage) -> io::Result<()> {
         let line = line(said)?;
         self.0.lock().write_all(&line)
     }
 }
 
-impl Hears {
+impl SessionReader {
     /// The next thing; `None` if the session has ended. Blocks.
     ///
     /// # Errors
     /// The connection has failed.
-    pub fn hear(&mut self) -> io::Result<Option<Heard>> {
+    pub fn hear(&mut self) -> io::Result<Option<SessionMessage>> {
         loop {
             let mut words = Vec::new();
             (&mut self.lines).take(HEARD_BYTES).read_until(b'\n', &mut words)?;
@@ -155,52 +172,70 @@ impl Hears {
     }
 
     /// The same, safe for a terminal; `None` if nothing is left of it.
-    fn safe(&mut self, heard: Heard) -> Option<Heard> {
+    fn safe(&mut self, heard: SessionMessage) -> Option<SessionMessage> {
         Some(match heard {
-            Heard::Text { cell, text } => {
+            SessionMessage::Text { cell, text } => {
                 let text = self.cells.entry(cell).or_default().take(&text, self.has_colours);
-                (!text.is_empty()).then_some(Heard::Text { cell, text })?
+                (!text.is_empty()).then_some(SessionMessage::Text { cell, text })?
             }
-            Heard::Ended { cell, error, words, images, files, file } => {
+            SessionMessage::Ended { cell, error, words, images, files, file } => {
                 self.cells.remove(&cell);
                 let path = |path: PathBuf| PathBuf::from(plain(&path.to_string_lossy()));
                 let [images, files] =
                     [images, files].map(|paths| paths.into_iter().map(path).collect::<Vec<_>>());
-                let (error, file) = (error.map(|error| plain(&error)), file.map(path));
-                Heard::Ended { cell, error, words: plain(&words), images, files, file }
+                let error = error.map(|error| plain(&error));
+                let file = file.map(path);
+                SessionMessage::Ended { cell, error, words: plain(&words), images, files, file }
             }
-            Heard::Began { cell, number, by, code } => {
-                self.cells.insert(cell, Coloured::default());
-                Heard::Began { cell, number, by, code: plain(&code) }
+            SessionMessage::Began { cell, number, by, code } => {
+                self.cells.insert(cell, ColouredText::default());
+                SessionMessage::Began { cell, number, by, code: plain(&code) }
             }
-            Heard::Done { is_ok, notes } => {
-                Heard::Done { is_ok, notes: notes.iter().map(|note| plain(note)).collect() }
+            SessionMessage::Done { is_ok, notes, number } => {
+                SessionMessage::Done { is_ok, notes: notes.iter().map(|note| plain(note)).collect(), number }
             }
-            Heard::Question { question, text, mut grant, outside, call, scope, left_ms } => {
+            SessionMessage::Question { question, text, mut grant, outside, call, scope, left_ms } => {
                 if let Some(grant) = &mut grant {
                     grant.choice = plain(&grant.choice);
                 }
-                Heard::Question { question, text: plain(&text), grant, outside, call, scope, left_ms }
+                SessionMessage::Question {
+                    question,
+                    text: plain(&text),
+                    grant,
+                    outside,
+                    call,
+                    scope,
+                    left_ms,
+                }
             }
-            Heard::Together { questions, text } => Heard::Together { questions, text: plain(&text) },
-            Heard::Asked { question, text, call } => Heard::Asked { question, text: plain(&text), call },
-            Heard::Decided { question, how } => Heard::Decided { question, how: plain(&how) },
-            Heard::Completions { id, matches, before } => {
-                Heard::Completions { id, matches: matches.iter().map(|each| plain(each)).collect(), before }
+            SessionMessage::Together { questions, text } => {
+                SessionMessage::Together { questions, text: plain(&text) }
             }
+            SessionMessage::Asked { question, text, call } => {
+                SessionMessage::Asked { question, text: plain(&text), call }
+            }
+            SessionMessage::Decided { question, how } => {
+                SessionMessage::Decided { question, how: plain(&how) }
+            }
+            SessionMessage::Completions { id, matches, before } => SessionMessage::Completions {
+                id,
+                matches: matches.iter().map(|each| plain(each)).collect(),
+                before,
+            },
             // No prompt shows the parts of a call, the history or the grants.
-            other @ (Heard::Ready { .. }
-            | Heard::LeftOut { .. }
-            | Heard::Checked { .. }
-            | Heard::Grants { .. }
-            | Heard::Ruled { .. }
-            | Heard::About { .. }
-            | Heard::History { .. }) => other,
+            other @ (SessionMessage::Ready { .. }
+            | SessionMessage::LeftOut { .. }
+            | SessionMessage::Checked { .. }
+            | SessionMessage::Changes { .. }
+            | SessionMessage::Grants { .. }
+            | SessionMessage::Ruled { .. }
+            | SessionMessage::About { .. }
+            | SessionMessage::History { .. }) => other,
         })
     }
 }
 
 /// Text that is not streamed, without colours.
 fn plain(text: &str) -> String {
-    Coloured::default().take(text, false).replace('\r', "")
+    ColouredText::default().take(text, false).replace('\r', "")
 }

@@ -13,13 +13,15 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::entry::{Description, SessionEntry, now};
-use super::greeting::{KeeperAnswer, KeeperStatus, LINE_BYTES, Wish, line, understand};
-use super::likeness::Likeness;
+use super::entry::{EntryDescription, SessionEntry, now};
+use super::greeting::{KeeperAnswer, KeeperRequest, KeeperStatus, LINE_BYTES, PromptWish, line, understand};
+use super::likeness::SessionLikeness;
 use super::list::end_more_than_may_be_kept;
-use super::{Error, GREETING_TIME, Keep};
+use super::{Error, GREETING_TIME, KeepRules};
 use crate::config::{Config, Settings};
-use crate::faces::mcp_server::{ClientStreams, Codes, Error as ServeError, Serving, end_on_signals};
+use crate::faces::mcp_server::{
+    ApprovalCodes, ClientStreams, Error as ServeError, ServedSession, end_on_signals,
+};
 use crate::ground::process::{descends_from, memory_of_family, memory_of_machine};
 use crate::ground::text::readable;
 
@@ -33,7 +35,7 @@ const LONGEST_SECS: f64 = 10.0 * 365.0 * 24.0 * 3600.0;
 const CONNECTIONS: usize = 16;
 
 /// The number of people that may be at prompts; there is room for a client beside them.
-const PEOPLE: usize = 8;
+pub(super) const PEOPLE: usize = 8;
 
 /// The longest time that it takes to notice that a client is gone.
 const NOTICE: Duration = Duration::from_millis(50);
@@ -50,23 +52,23 @@ const LOG_BYTES: u64 = 4 * 1024 * 1024;
 /// The time that a client may take to read the last answers once the kernel and the connections are gone.
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
-struct Keeper {
-    serving: Serving,
+pub(super) struct Keeper {
+    pub(super) serving: ServedSession,
     entry: SessionEntry,
-    likeness: Likeness,
+    pub(super) likeness: SessionLikeness,
     /// The time that the session waits for a client: as the newest one says.
     keep: Mutex<Duration>,
     /// Cancelled by signals.
     asked_to_end: CancellationToken,
     /// Since when nobody attends the session; `None` while somebody does.
-    alone_since: watch::Sender<Option<Instant>>,
+    pub(super) alone_since: watch::Sender<Option<Instant>>,
     /// The number of people at prompts.
-    people: watch::Sender<usize>,
+    pub(super) people: watch::Sender<usize>,
     /// Cancelled when the newest client is gone.
     closed: Mutex<CancellationToken>,
-    description: Mutex<Description>,
+    description: Mutex<EntryDescription>,
     state_dir: std::path::PathBuf,
-    stop: CancellationToken,
+    pub(super) stop: CancellationToken,
     /// Why the session ends, for the next client.
     ended: Mutex<Option<String>>,
 }
@@ -77,22 +79,23 @@ struct Keeper {
 ///
 /// # Errors
 /// The session cannot be opened, or its entry cannot be used.
-pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
+pub async fn keep_session(settings: Settings, keep: KeepRules) -> Result<(), Error> {
     // The client may kill the group of processes, or its terminal may end.
     rustix::process::setsid().map_err(|error| Error::Start(error.into()))?;
     let entry = SessionEntry::at(keep.entry);
     let unusable = |source| Error::Directory { path: entry.path().to_owned(), source };
     let _held = entry.hold().map_err(unusable)?;
-    let likeness = Likeness::of(&settings);
+    let likeness = SessionLikeness::of(&settings);
     let mut config = Config::new(settings)?;
     config.session = Some(entry.id());
     for problem in config.variables().problems() {
         tracing::warn!("{problem}");
     }
-    let (stop, asked_to_end) = (CancellationToken::new(), CancellationToken::new());
+    let stop = CancellationToken::new();
+    let asked_to_end = CancellationToken::new();
     end_on_signals(&asked_to_end).map_err(ServeError::Signals)?;
     let listener = UnixListener::bind(entry.socket()).map_err(unusable)?;
-    let mut description = Description {
+    let mut description = EntryDescription {
         workspace: readable(config.workspace()),
         likeness: likeness.clone(),
         process: std::process::id(),
@@ -102,7 +105,7 @@ pub async fn keep_session(settings: Settings, keep: Keep) -> Result<(), Error> {
         notebook: None,
         ended: None,
     };
-    let serving = Serving::open(&config, Codes::ClientAlone).await?;
+    let serving = ServedSession::open(&config, ApprovalCodes::ClientAlone).await?;
     description.notebook = serving.notebook().map(readable);
     entry.describe(&description).map_err(unusable)?;
     let keeper = Arc::new(Keeper {
@@ -135,7 +138,15 @@ fn say_ready() -> io::Result<()> {
 }
 
 /// The connection of a client or a person.
-type SocketStreams = ClientStreams<BufReader<OwnedReadHalf>, OwnedWriteHalf>;
+pub(super) type SocketStreams = ClientStreams<BufReader<OwnedReadHalf>, OwnedWriteHalf>;
+
+/// A process that wants to be the session's client.
+struct ClientArrival {
+    likeness: SessionLikeness,
+    note: Option<String>,
+    keep: Duration,
+    is_same_client: bool,
+}
 
 impl Keeper {
     async fn serve(self: &Arc<Self>, listener: UnixListener) {
@@ -192,20 +203,22 @@ impl Keeper {
         let mut first = (&mut input).take(LINE_BYTES as u64);
         tokio::time::timeout(GREETING_TIME, first.read_until(b'\n', &mut words)).await??;
         match understand(&words)? {
-            Wish::Attend { likeness, note, keep_seconds } => {
+            KeeperRequest::Attend { likeness, note, keep_seconds, is_same_client } => {
                 let keep = Duration::from_secs_f64(keep_seconds.clamp(0.0, LONGEST_SECS));
-                self.serve_client(&likeness, note, keep, ClientStreams { input, output }).await
+                let arrival = ClientArrival { likeness, note, keep, is_same_client };
+                self.serve_client(arrival, ClientStreams { input, output }).await
             }
-            Wish::Join { program, can_answer } => {
+            KeeperRequest::Join { program, can_answer, is_copy } => {
                 let process = peer.pid().and_then(|process| u32::try_from(process).ok());
                 if process.is_some_and(|process| descends_from(process, std::process::id())) {
                     let why = "code of a session cannot answer for its user".to_owned();
                     return answer(&mut output, &KeeperAnswer::Refused { why }).await;
                 }
-                self.join(&program, can_answer, ClientStreams { input, output }).await
+                let prompt = PromptWish { program, can_answer, is_copy };
+                self.join(prompt, ClientStreams { input, output }).await
             }
-            Wish::Status => answer(&mut output, &KeeperAnswer::Status(self.status())).await,
-            Wish::End { why, only_alone } => self.end_if_wished(why, only_alone, &mut output).await,
+            KeeperRequest::Status => answer(&mut output, &KeeperAnswer::Status(self.status())).await,
+            KeeperRequest::End { why, only_alone } => self.end_if_wished(why, only_alone, &mut output).await,
         }
     }
 
@@ -236,13 +249,12 @@ impl Keeper {
     /// Serves a client to its end, if it may have the session.
     async fn serve_client(
         self: &Arc<Self>,
-        likeness: &Likeness,
-        note: Option<String>,
-        keep: Duration,
+        arrival: ClientArrival,
         mut streams: SocketStreams,
     ) -> io::Result<()> {
+        let ClientArrival { likeness, note, keep, is_same_client } = arrival;
         let output = &mut streams.output;
-        if let Some(why) = self.refusal(likeness) {
+        if let Some(why) = self.likeness.refusal(&likeness, &self.state_dir) {
             return answer(output, &KeeperAnswer::Refused { why }).await;
         }
         let Some(attended) = self.attend_after_another().await else {
@@ -250,7 +262,7 @@ impl Keeper {
         };
         self.keep_for(keep);
         answer(output, &KeeperAnswer::Attended).await?;
-        if self.serving.has_served() {
+        if self.serving.has_served() && !is_same_client {
             self.serving.note_takeover(attended.alone_for);
         }
         if let Some(note) = note {
@@ -271,49 +283,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Serves a person's prompt. As long as one is there, the session does not end by itself.
-    async fn join(
-        self: &Arc<Self>,
-        program: &str,
-        can_answer: bool,
-        mut streams: SocketStreams,
-    ) -> io::Result<()> {
-        let output = &mut streams.output;
-        if program != self.likeness.program {
-            let version = self.likeness.program.split(' ').next().unwrap_or_default();
-            let why = format!(
-                "it was begun by another ipybox, of version {version}; use that one, or end the session"
-            );
-            return answer(output, &KeeperAnswer::Refused { why }).await;
-        }
-        let is_admitted = self.people.send_if_modified(|people| {
-            let is_admitted = *people < PEOPLE;
-            *people += usize::from(is_admitted);
-            is_admitted
-        });
-        if !is_admitted {
-            let why = format!("{PEOPLE} prompts are attached to it already");
-            return answer(output, &KeeperAnswer::Refused { why }).await;
-        }
-        let _present = Present(Arc::clone(self));
-        answer(output, &KeeperAnswer::Joined).await?;
-        Box::pin(self.serving.person(streams, can_answer, self.stop.child_token())).await
-    }
-
-    /// Why a client that would begin a session in this way cannot have this one.
-    fn refusal(&self, other: &Likeness) -> Option<String> {
-        if self.likeness.program != other.program {
-            return Some("another ipybox has begun it".to_owned());
-        }
-        if self.likeness.settings != other.settings {
-            return Some("it was begun with other flags, files or variables".to_owned());
-        }
-        let differing = self.likeness.differing_variables(other, &self.state_dir);
-        (!differing.is_empty()).then(|| format!("these variables have changed: {}", differing.join(", ")))
-    }
-
     /// As [`attend`](Self::attend), after a client that is gone has been put aside.
-    async fn attend_after_another(self: &Arc<Self>) -> Option<Attended> {
+    async fn attend_after_another(self: &Arc<Self>) -> Option<ClientSeat> {
         if let Some(attended) = self.attend() {
             return Some(attended);
         }
@@ -332,7 +303,7 @@ impl Keeper {
     }
 
     /// Makes the caller the client; `None` if there is one, or the session is ending.
-    fn attend(self: &Arc<Self>) -> Option<Attended> {
+    fn attend(self: &Arc<Self>) -> Option<ClientSeat> {
         let mut alone_for = None;
         self.alone_since.send_if_modified(|since| {
             // Its end may be what the client before has left.
@@ -340,14 +311,15 @@ impl Keeper {
             alone_for = taken.map(|since| since.elapsed());
             alone_for.is_some()
         });
-        let attended = Attended { keeper: Arc::clone(self), alone_for: alone_for? };
+        let attended = ClientSeat { keeper: Arc::clone(self), alone_for: alone_for? };
         self.describe(|description| description.alone_since = None);
         Some(attended)
     }
 
     /// Resolves when nobody has attended the session for too long.
     async fn forgotten(&self) -> String {
-        let (mut alone_since, mut people) = (self.alone_since.subscribe(), self.people.subscribe());
+        let mut alone_since = self.alone_since.subscribe();
+        let mut people = self.people.subscribe();
         loop {
             let since = *alone_since.borrow_and_update();
             let since = since.filter(|_| *people.borrow_and_update() == 0);
@@ -393,7 +365,8 @@ impl Keeper {
 
     /// The duties when a client is gone.
     async fn now_alone(&self) {
-        let (entry, states) = (self.entry.clone(), self.entry.states().map(ToOwned::to_owned));
+        let entry = self.entry.clone();
+        let states = self.entry.states().map(ToOwned::to_owned);
         let housekeeping = tokio::task::spawn_blocking(move || {
             if std::fs::metadata(entry.log()).is_ok_and(|log| log.len() > LOG_BYTES)
                 && let Ok(log) = File::options().write(true).open(entry.log())
@@ -412,7 +385,8 @@ impl Keeper {
 
     fn status(&self) -> KeeperStatus {
         let activity = self.serving.activity();
-        let (alone_since, people) = (*self.alone_since.borrow(), *self.people.borrow());
+        let alone_since = *self.alone_since.borrow();
+        let people = *self.people.borrow();
         KeeperStatus {
             is_attended: alone_since.is_none(),
             seconds_left: alone_since
@@ -423,6 +397,7 @@ impl Keeper {
             people,
             left: activity.left,
             memory: memory_of_family(std::process::id()),
+            limits: activity.limits,
         }
     }
 
@@ -439,7 +414,7 @@ impl Keeper {
         *self.ended.lock() = Some(why);
     }
 
-    fn describe(&self, change: impl FnOnce(&mut Description)) {
+    fn describe(&self, change: impl FnOnce(&mut EntryDescription)) {
         let mut description = self.description.lock();
         change(&mut description);
         if let Err(error) = self.entry.describe(&description) {
@@ -467,30 +442,18 @@ impl Keeper {
     }
 }
 
-async fn answer(output: &mut OwnedWriteHalf, answer: &KeeperAnswer) -> io::Result<()> {
+pub(super) async fn answer(output: &mut OwnedWriteHalf, answer: &KeeperAnswer) -> io::Result<()> {
     output.write_all(&line(answer)?).await
 }
 
-/// A person at a prompt, as long as this lives. The time that the session is kept for begins when the last one leaves.
-struct Present(Arc<Keeper>);
-
-impl Drop for Present {
-    fn drop(&mut self) {
-        self.0
-            .alone_since
-            .send_if_modified(|since| since.as_mut().map(|since| *since = Instant::now()).is_some());
-        self.0.people.send_modify(|people| *people -= 1);
-    }
-}
-
 /// The right of the one client.
-struct Attended {
+struct ClientSeat {
     keeper: Arc<Keeper>,
     /// For how long nobody had it.
     alone_for: Duration,
 }
 
-impl Drop for Attended {
+impl Drop for ClientSeat {
     fn drop(&mut self) {
         self.keeper.describe(|description| description.alone_since = Some(now()));
         self.keeper.alone_since.send_replace(Some(Instant::now()));

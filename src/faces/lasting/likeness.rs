@@ -10,6 +10,10 @@ use crate::config::{ApprovalMode, Settings};
 use crate::ground::env::{IPYBOX_DOTENV, Variables};
 use crate::ground::files::small;
 
+/// The variable by which Claude Code names the conversation to its servers: the same when it is resumed, another one when it
+/// is forked.
+const CONVERSATION: &str = "CLAUDE_CODE_SESSION_ID";
+
 /// The largest file that is compared, in bytes. All of them are configuration.
 const FILE_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -18,27 +22,53 @@ pub(super) const JSON_BYTES: usize = 16 * 1024 * 1024;
 
 /// The conditions that must be the same. Digests, since values are secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Likeness {
+pub(super) struct SessionLikeness {
     /// The program: its version, and the file as it was when it was started.
     pub(super) program: String,
     /// All settings, the files that they name, and the variables that the kernel gets.
     pub(super) settings: String,
+    /// The client's conversation; `None` if it names none.
+    #[serde(default)]
+    pub(super) conversation: Option<String>,
     /// All variables, by their names: those that registered servers name must be the same.
     variables: BTreeMap<String, String>,
 }
 
-impl Likeness {
+impl SessionLikeness {
     /// That of a session that this process would begin.
     pub(super) fn of(settings: &Settings) -> Self {
         let workspace = settings.workspace.canonicalize().unwrap_or_else(|_| settings.workspace.clone());
         let variables = Variables::load(&workspace);
         let digests =
             variables.all_in_process().map(|(name, value)| (name.to_owned(), digest(&[value]))).collect();
-        Self { program: program(), settings: digest_of(settings, &workspace, &variables), variables: digests }
+        let conversation = variables.in_process(CONVERSATION).filter(|id| !id.is_empty());
+        Self {
+            program: program(),
+            settings: digest_of(settings, &workspace, &variables),
+            conversation: conversation.map(|id| digest(&[id])),
+            variables: digests,
+        }
+    }
+
+    /// The reason why a client that would begin a session in this other way cannot have the one of a workspace with this
+    /// state.
+    pub(super) fn refusal(&self, other: &Self, state: &Path) -> Option<String> {
+        let why = if self.program != other.program {
+            "another ipybox has begun it"
+        } else if self.conversation != other.conversation {
+            "it belongs to another conversation"
+        } else if self.settings != other.settings {
+            "it was begun with other flags, files or variables"
+        } else {
+            let differing = self.differing_variables(other, state);
+            return (!differing.is_empty())
+                .then(|| format!("these variables have changed: {}", differing.join(", ")));
+        };
+        Some(why.to_owned())
     }
 
     /// The variables that differ in another one, of those that the servers of the workspace with this state name.
-    pub(super) fn differing_variables(&self, other: &Self, state: &Path) -> Vec<String> {
+    fn differing_variables(&self, other: &Self, state: &Path) -> Vec<String> {
         let registered = small::read_text(&state.join("servers.json"), FILE_BYTES).unwrap_or_default();
         let mut names = placeholders(&registered);
         names.retain(|name| self.variables.get(*name) != other.variables.get(*name));
@@ -76,7 +106,9 @@ fn digest_of(settings: &Settings, workspace: &Path, variables: &Variables) -> St
     parts.extend(kernel.into_iter().flat_map(|(name, value)| [name.into_bytes(), value.into_bytes()]));
     if let Some(remote) = &settings.remote {
         let named = remote.token_env.as_deref().and_then(|name| variables.get(name));
-        parts.extend([named, remote.token.as_deref()].map(|token| token.unwrap_or_default().into()));
+        let headers = remote.headers.iter().map(|header| header.text(variables));
+        let secrets = [named, remote.token.as_deref()].into_iter().chain(headers);
+        parts.extend(secrets.map(|secret| secret.unwrap_or_default().into()));
     }
     parts.push(variables.in_process(IPYBOX_DOTENV).unwrap_or_default().into());
     digest(&parts)
@@ -132,36 +164,36 @@ mod tests {
             let state_dir = Some(workspace.path().join("../state"));
             Settings { workspace: workspace.path().to_owned(), state_dir, ..Settings::default() }
         };
-        let plain = Likeness::of(&settings());
-        assert_eq!(plain, Likeness::of(&settings()));
+        let plain = SessionLikeness::of(&settings());
+        assert_eq!(plain, SessionLikeness::of(&settings()));
 
         let mut asking = settings();
         asking.approval.mode = ApprovalMode::Ask;
-        assert_ne!(plain, Likeness::of(&asking));
+        assert_ne!(plain, SessionLikeness::of(&asking));
 
         let policy = workspace.path().join("policy.toml");
         let mut by_policy = settings();
         by_policy.approval.mode = ApprovalMode::Policy(policy.clone());
         let likenesses = ["default = \"ask\"", "default = \"deny\""].map(|content| {
             std::fs::write(&policy, content).unwrap();
-            Likeness::of(&by_policy)
+            SessionLikeness::of(&by_policy)
         });
         assert_ne!(likenesses[0], likenesses[1]);
 
         let mut sandboxed = settings();
         sandboxed.sandbox = Some(SandboxSettings { workspace_config: true, ..SandboxSettings::default() });
-        let confined = Likeness::of(&sandboxed);
+        let confined = SessionLikeness::of(&sandboxed);
         let file = workspace.path().join("sandbox-config.json");
         for content in ["", "{", "{}"] {
             std::fs::write(&file, content).unwrap();
-            assert_ne!(confined, Likeness::of(&sandboxed), "{content:?}");
+            assert_ne!(confined, SessionLikeness::of(&sandboxed), "{content:?}");
         }
 
         let dotenv = workspace.path().join(".env");
         std::fs::write(&dotenv, "").unwrap();
-        assert_eq!(plain, Likeness::of(&settings()));
+        assert_eq!(plain, SessionLikeness::of(&settings()));
         std::fs::write(&dotenv, "API_KEY=1").unwrap();
-        assert_ne!(plain, Likeness::of(&settings()));
+        assert_ne!(plain, SessionLikeness::of(&settings()));
     }
 
     #[test]
@@ -169,9 +201,10 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let servers = r#"{"env": {"X": "${A_TOKEN}", "Y": "${MISSING:-d} ${A_TOKEN}"}}"#;
         std::fs::write(state.path().join("servers.json"), servers).unwrap();
-        let likeness = |value: &str| Likeness {
+        let likeness = |value: &str| SessionLikeness {
             program: String::new(),
             settings: String::new(),
+            conversation: None,
             variables: [("A_TOKEN", value), ("UNUSED", value)]
                 .map(|(name, value)| (name.into(), value.into()))
                 .into(),

@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::Error;
 use super::entry::{SessionEntry, now};
-use super::greeting::{KeeperAnswer, KeeperStatus, Wish, connect, greet};
-use super::likeness::Likeness;
+use super::greeting::{KeeperAnswer, KeeperRequest, KeeperStatus, connect, greet};
+use super::likeness::SessionLikeness;
 use crate::config::states_dir;
 use crate::ground::env::Variables;
-use crate::ground::process::memory_of_family;
+use crate::ground::process::{LimitUse, memory_of_family};
 use crate::ground::text::readable;
 
 /// The number of sessions without a client that are kept.
@@ -21,6 +21,9 @@ const MOST_KEPT: usize = 8;
 
 /// The time that the entry of a session that has ended is kept, so that the next client learns why it ended.
 const KEPT_AFTER_END: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The time after which a session that should have ended, and does not answer, is killed.
+const OVERDUE: Duration = Duration::from_secs(300);
 
 /// The time that an entry may have no description: its session is starting.
 const STARTING: Duration = Duration::from_secs(120);
@@ -60,6 +63,8 @@ pub struct KeptSession {
     pub calls: Vec<String>,
     /// The memory of its processes, in bytes, where that is known.
     pub memory_bytes: Option<u64>,
+    /// The limits around it, and what is in use.
+    pub limits: Vec<LimitUse>,
     /// The file with its log.
     pub log: PathBuf,
     /// The file of its notebook, if it has one. It is made by the first cell.
@@ -118,7 +123,7 @@ impl KeptSessions {
         let Some(entry) = entry else { return Ok(true) };
         let failed = |source| Error::Connection { id: id.to_owned(), source };
         let why = "the user ended it".to_owned();
-        match ask(&entry, &Wish::End { why: why.clone(), only_alone }) {
+        match ask(&entry, &KeeperRequest::End { why: why.clone(), only_alone }) {
             Ok(KeeperAnswer::Taken) => return Ok(false),
             Ok(_) => {}
             Err(error) => {
@@ -188,6 +193,7 @@ fn session_of(entry: &SessionEntry) -> Option<KeptSession> {
         open_cells: status.map_or(0, |status| status.open_cells),
         people: status.map_or(0, |status| status.people),
         memory_bytes: status.map_or_else(|| memory_of_family(description.process), |status| status.memory),
+        limits: status.map(|status| status.limits.clone()).unwrap_or_default(),
         calls: answers.map(|status| status.left).unwrap_or_default(),
         log: entry.log(),
         notebook: description.notebook,
@@ -195,7 +201,7 @@ fn session_of(entry: &SessionEntry) -> Option<KeptSession> {
 }
 
 fn status_of(entry: &SessionEntry) -> Option<KeeperStatus> {
-    match ask(entry, &Wish::Status) {
+    match ask(entry, &KeeperRequest::Status) {
         Ok(KeeperAnswer::Status(status)) => Some(status),
         Ok(_) => None,
         Err(error) => {
@@ -206,10 +212,30 @@ fn status_of(entry: &SessionEntry) -> Option<KeeperStatus> {
 }
 
 /// Asks a keeper something that it answers by one line.
-fn ask(entry: &SessionEntry, wish: &Wish) -> std::io::Result<KeeperAnswer> {
+fn ask(entry: &SessionEntry, wish: &KeeperRequest) -> std::io::Result<KeeperAnswer> {
     let mut stream = connect(entry)?;
     let mut lines = BufReader::new(stream.try_clone()?);
     greet(&mut stream, &mut lines, wish)?.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Kills sessions whose time is over, and whose processes do not answer: nothing else would ever end them.
+pub(super) fn end_overdue(states: &Path) {
+    let Ok(entries) = entries(states) else { return };
+    for entry in entries.into_iter().filter(|entry| is_overdue(entry) && status_of(entry).is_none()) {
+        tracing::warn!(session = %entry.id(), "killing a kept session that did not end by itself");
+        let why = "no client took it over, and it did not end by itself".to_owned();
+        if let Err(error) = kill(&entry, why) {
+            tracing::warn!(%error, session = %entry.id(), "a kept session could not be killed");
+        }
+    }
+}
+
+/// Says whether nobody has attended the session for longer than it is kept. One that answers knows better: a machine may have
+/// slept.
+fn is_overdue(entry: &SessionEntry) -> bool {
+    let Some(description) = entry.read().filter(|_| entry.is_held()) else { return false };
+    let kept = Duration::from_secs(description.keep_seconds).saturating_add(OVERDUE);
+    description.alone_since.is_some_and(|since| u128::from(now().saturating_sub(since)) > kept.as_millis())
 }
 
 /// Ends the sessions that have been without a client for longest, if there are too many.
@@ -223,7 +249,7 @@ pub(super) fn end_more_than_may_be_kept(states: &Path) {
     for (_, entry) in kept.into_iter().take(surplus) {
         let why = format!("more than {MOST_KEPT} sessions were kept without a client, and it was the oldest");
         tracing::warn!(session = %entry.id(), %why, "ending a kept session");
-        if let Err(error) = ask(&entry, &Wish::End { why, only_alone: true }) {
+        if let Err(error) = ask(&entry, &KeeperRequest::End { why, only_alone: true }) {
             tracing::warn!(%error, session = %entry.id(), "a kept session could not be ended");
         }
     }
@@ -240,8 +266,14 @@ pub(super) struct FoundSessions {
 }
 
 /// Looks for sessions that a client which would begin one in this way can take over.
-pub(super) fn find(states: &Path, workspace: &Path, likeness: &Likeness) -> Result<FoundSessions, Error> {
-    let (mut alike, mut others, mut ended) = (Vec::new(), BTreeMap::<_, Vec<String>>::new(), None);
+pub(super) fn find(
+    states: &Path,
+    workspace: &Path,
+    likeness: &SessionLikeness,
+) -> Result<FoundSessions, Error> {
+    let mut alike = Vec::new();
+    let mut others = BTreeMap::<_, Vec<String>>::new();
+    let mut ended = None;
     let workspace = readable(workspace);
     for entry in entries(states)? {
         // Before its description is read: until it has ended, a session may still write why.
@@ -249,6 +281,13 @@ pub(super) fn find(states: &Path, workspace: &Path, likeness: &Likeness) -> Resu
         let Some(description) = entry.read().filter(|description| description.workspace == workspace) else {
             continue;
         };
+        if description.likeness.conversation != likeness.conversation {
+            // It waits for that conversation, and if it has ended, so do the words about it.
+            if is_held && description.alone_since.is_some() {
+                others.entry("in another conversation").or_default().push(entry.id());
+            }
+            continue;
+        }
         let has_same_settings = description.likeness.settings == likeness.settings;
         match (is_held, description.alone_since) {
             // Also if a client has it: that may be about to go.
@@ -257,9 +296,9 @@ pub(super) fn find(states: &Path, workspace: &Path, likeness: &Likeness) -> Resu
             }
             (true, Some(_)) => {
                 let difference = if has_same_settings {
-                    "another version of ipybox"
+                    "with another version of ipybox"
                 } else {
-                    "other flags, files or variables"
+                    "with other flags, files or variables"
                 };
                 others.entry(difference).or_default().push(entry.id());
             }
@@ -286,11 +325,11 @@ pub(super) fn find(states: &Path, workspace: &Path, likeness: &Likeness) -> Resu
     Ok(FoundSessions { alike: alike.into_iter().map(|(_, entry)| entry).collect(), notes, ended })
 }
 
-/// A note about sessions that were begun with something else.
+/// A note about sessions that were begun in another way.
 fn not_taken(difference: &str, ids: &[String]) -> String {
     let (which, them) = match ids.len() {
-        1 => ("A session of this workspace that was begun with".to_owned(), "it"),
-        count => (format!("{count} sessions of this workspace that were begun with"), "them"),
+        1 => ("A session of this workspace that was begun".to_owned(), "it"),
+        count => (format!("{count} sessions of this workspace that were begun"), "them"),
     };
     let verb = if ids.len() == 1 { "is" } else { "are" };
     format!(
@@ -303,11 +342,11 @@ fn not_taken(difference: &str, ids: &[String]) -> String {
 mod tests {
     use std::sync::Barrier;
 
-    use super::super::entry::Description;
+    use super::super::entry::EntryDescription;
     use super::*;
 
-    fn description(workspace: &Path, likeness: &Likeness) -> Description {
-        Description {
+    fn description(workspace: &Path, likeness: &SessionLikeness) -> EntryDescription {
+        EntryDescription {
             workspace: workspace.to_owned(),
             likeness: likeness.clone(),
             process: 0,
@@ -320,7 +359,7 @@ mod tests {
     }
 
     /// A client's findings about a session that ends at this moment.
-    fn end_while_found(root: &Path, likeness: &Likeness) -> String {
+    fn end_while_found(root: &Path, likeness: &SessionLikeness) -> String {
         let entry = SessionEntry::create(root).unwrap();
         let held = entry.hold().unwrap();
         let mut description = description(root, likeness);

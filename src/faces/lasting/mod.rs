@@ -9,22 +9,25 @@
 //! relay ends, however that happens, the keeper notices the end of the connection and waits for the next one.
 
 mod entry;
+mod front;
 mod greeting;
 mod join;
 mod keeper;
 mod likeness;
 mod list;
 mod notebooks;
+mod prompts;
 mod relay;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use self::join::{Hears, Joined, Says, join};
+pub use self::front::FrontWish;
+pub use self::join::{JoinedKernel, JoinedSession, SessionReader, SessionWriter, join};
 pub use self::keeper::keep_session;
 pub use self::list::{KeptSession, KeptSessions};
 pub use self::relay::relay;
-pub use crate::faces::mcp_server::{CellAuthor, Heard, PromptAnswer, Said, named_rows};
+pub use crate::faces::mcp_server::{CellAuthor, PersonMessage, PromptAnswer, SessionMessage, named_rows};
 
 /// Why a lasting session cannot be served, or reached.
 #[derive(Debug, thiserror::Error)]
@@ -139,14 +142,14 @@ fn there_are(known: &[String]) -> String {
 /// The rules for keeping a session.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Keep {
+pub struct KeepRules {
     /// The time that it waits for a client.
     pub time: Duration,
     /// Its entry in the directory of sessions.
     pub entry: PathBuf,
 }
 
-impl Keep {
+impl KeepRules {
     /// A session that is kept for `time`, with the entry that the relay has made.
     pub fn new(time: Duration, entry: PathBuf) -> Self {
         Self { time, entry }

@@ -19,9 +19,10 @@ use tokio_util::io::InspectWriter;
 use tokio_util::sync::CancellationToken;
 
 use super::entry::SessionEntry;
-use super::greeting::{KeeperAnswer, LINE_BYTES, Wish, line, understand};
-use super::likeness::Likeness;
-use super::list::{FoundSessions, find};
+use super::front::{FrontWish, introduction};
+use super::greeting::{KeeperAnswer, KeeperRequest, LINE_BYTES, line, understand};
+use super::likeness::SessionLikeness;
+use super::list::{FoundSessions, end_overdue, find};
 use super::{Error, GREETING_TIME};
 use crate::config::{Settings, create_in, create_workspace, sessions_dir, states_dir};
 use crate::faces::mcp_server::{Error as ServeError, end_on_signals, receipt};
@@ -46,51 +47,63 @@ const LOG_INTERVAL: Duration = Duration::from_millis(250);
 const LAST_MESSAGES: Duration = Duration::from_millis(500);
 
 /// Serves a client with a kept session, or with a new one that is kept. `arguments` are those of the command that holds
-/// one, without its entry.
+/// one, without its entry. A `front` is told which session it has, and sends receipts itself.
 ///
 /// Returns when the client closes stdin, or on SIGTERM, SIGINT or SIGHUP.
 ///
 /// # Errors
 /// See [`Error`].
-pub async fn relay(settings: Settings, keep: Duration, arguments: Vec<OsString>) -> Result<(), Error> {
+pub async fn relay(
+    settings: Settings,
+    keep: Duration,
+    arguments: Vec<OsString>,
+    front: Option<FrontWish>,
+) -> Result<(), Error> {
     let ending = CancellationToken::new();
     end_on_signals(&ending).map_err(ServeError::Signals)?;
     let workspace = create_workspace(&settings.workspace)?;
     let variables = Variables::load(&workspace);
     let states = states_dir(settings.state_dir.clone(), &variables)?;
     create_in(&states, &sessions_dir(&states), &variables)?;
-    let likeness = Likeness::of(&settings);
-    let attended = match take_over(&states, &workspace, &likeness, keep).await? {
+    let likeness = SessionLikeness::of(&settings);
+    let swept = states.clone();
+    // Beside the client's start: processes that do not answer cost seconds.
+    std::thread::spawn(move || end_overdue(&swept));
+    let attended = match take_over(&states, &workspace, &likeness, keep, front.as_ref()).await? {
         Ok(attended) => attended,
         Err(notes) => begin(&states, &likeness, keep, notes, arguments).await?,
     };
     tokio::select! {
-        passed = attended.pass() => passed,
+        passed = attended.pass(front.is_some()) => passed,
         () = ending.cancelled() => Ok(()),
     }
 }
 
 /// A connection to the process that holds the session.
-struct Attended {
+struct KeeperConnection {
     entry: SessionEntry,
     input: BufReader<OwnedReadHalf>,
     output: OwnedWriteHalf,
-    log: Log,
+    log: SessionLog,
 }
 
 /// The newest session that can be taken over; else notes for the client of a new one.
 async fn take_over(
     states: &Path,
     workspace: &Path,
-    likeness: &Likeness,
+    likeness: &SessionLikeness,
     keep: Duration,
-) -> Result<Result<Attended, Vec<String>>, Error> {
-    let FoundSessions { alike, mut notes, ended } = find(states, workspace, likeness)?;
+    front: Option<&FrontWish>,
+) -> Result<Result<KeeperConnection, Vec<String>>, Error> {
+    let FoundSessions { mut alike, mut notes, ended } = find(states, workspace, likeness)?;
+    alike.retain(|entry| front.is_none_or(|front| front.allows(&entry.id())));
     let mut failed = Vec::new();
     for entry in alike {
-        let (id, entry_again) = (entry.id(), entry.clone());
+        let id = entry.id();
+        let entry_again = entry.clone();
         let note = ended.as_ref().map(|ended| format!("[Another session of this workspace, {ended}]"));
-        match attend(entry, likeness, keep, note).await {
+        let is_same_client = front.is_some_and(|front| front.had(&id));
+        match attend(entry, likeness, keep, note, is_same_client).await {
             Ok(Ok(None)) => {}
             Ok(Ok(Some(mut attended))) => {
                 tracing::info!(session = %id, "taking over a kept session");
@@ -140,21 +153,21 @@ fn new_after(ended: String) -> String {
 /// Starts a process that holds a session, and attends it.
 async fn begin(
     states: &Path,
-    likeness: &Likeness,
+    likeness: &SessionLikeness,
     keep: Duration,
     notes: Vec<String>,
     arguments: Vec<OsString>,
-) -> Result<Attended, Error> {
+) -> Result<KeeperConnection, Error> {
     let entry = SessionEntry::create(states)?;
     let begun = start(&entry, arguments).await;
     if begun.is_err() {
-        Log::open(&entry).show();
+        SessionLog::open(&entry).show();
         entry.remove();
     }
     begun?;
     let note = (!notes.is_empty()).then(|| format!("[{}]", notes.join("\n")));
     let id = entry.id();
-    let attended = attend(entry, likeness, keep, note).await;
+    let attended = attend(entry, likeness, keep, note, false).await;
     match attended.map_err(|source| Error::Connection { id: id.clone(), source })? {
         Ok(Some(attended)) => Ok(attended),
         Ok(None) => Err(Error::Connection { id, source: io::Error::other("another client has it") }),
@@ -187,10 +200,11 @@ async fn start(entry: &SessionEntry, arguments: Vec<OsString>) -> Result<(), Err
 /// Becomes the client of a session; `None` if there is one. The inner error says why it cannot.
 async fn attend(
     entry: SessionEntry,
-    likeness: &Likeness,
+    likeness: &SessionLikeness,
     keep: Duration,
     note: Option<String>,
-) -> io::Result<Result<Option<Attended>, String>> {
+    is_same_client: bool,
+) -> io::Result<Result<Option<KeeperConnection>, String>> {
     let greeting = async {
         let stream = UnixStream::connect(entry.socket()).await?;
         if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
@@ -198,7 +212,7 @@ async fn attend(
         }
         let (input, mut output) = stream.into_split();
         let keep_seconds = keep.as_secs_f64();
-        let wish = Wish::Attend { likeness: likeness.clone(), note, keep_seconds };
+        let wish = KeeperRequest::Attend { likeness: likeness.clone(), note, keep_seconds, is_same_client };
         output.write_all(&line(&wish)?).await?;
         let mut input = BufReader::with_capacity(BUFFER_BYTES, input);
         let mut words = Vec::new();
@@ -208,8 +222,8 @@ async fn attend(
     let (answer, input, output) = tokio::time::timeout(GREETING_TIME, greeting).await??;
     Ok(match answer {
         KeeperAnswer::Attended => {
-            let log = Log::open(&entry);
-            Ok(Some(Attended { entry, input, output, log }))
+            let log = SessionLog::open(&entry);
+            Ok(Some(KeeperConnection { entry, input, output, log }))
         }
         KeeperAnswer::Taken => Ok(None),
         KeeperAnswer::Refused { why } => Err(why),
@@ -219,18 +233,25 @@ async fn attend(
     })
 }
 
-impl Attended {
-    /// Passes bytes on in both directions until either side ends, and shows the log meanwhile.
-    async fn pass(self) -> Result<(), Error> {
+impl KeeperConnection {
+    /// Passes bytes on in both directions until either side ends, and shows the log meanwhile. A front has read what it has
+    /// passed on, which cannot be seen from here.
+    async fn pass(self, is_front: bool) -> Result<(), Error> {
         let Self { entry, mut input, mut output, log } = self;
         let log = log.follow();
-        let (stdin, stdout) = stdio_pipes();
+        let (stdin, mut stdout) = stdio_pipes();
         let read = AtomicU64::new(0);
+        if is_front {
+            let introduction = introduction(&entry.id());
+            let written = stdout.write_all(introduction.as_bytes()).await;
+            written.map_err(|source| Error::Connection { id: entry.id(), source })?;
+        }
         let mut stdout = InspectWriter::new(stdout, |bytes| {
             read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         });
         let mut stdin = BufReader::with_capacity(BUFFER_BYTES, stdin);
-        let (mut is_sending, mut has_client_ended) = (true, false);
+        let mut is_sending = true;
+        let mut has_client_ended = false;
         let to_client = async {
             let copied = tokio::io::copy_buf(&mut input, &mut stdout).await;
             stdout.flush().await.ok();
@@ -241,14 +262,15 @@ impl Attended {
             // A client that dies closes stdin and stdout one after the other.
             tokio::time::sleep(CLOSING).await;
             let bytes = read.load(Ordering::Relaxed);
-            if copied.is_ok() && bytes > 0 && is_all_read() {
+            if !is_front && copied.is_ok() && bytes > 0 && is_all_read() {
                 // Without it, the session repeats the last answer.
                 output.write_all(receipt(bytes).as_bytes()).await.ok();
             }
             output.shutdown().await.ok();
             copied
         };
-        let (mut to_client, mut to_session) = (std::pin::pin!(to_client), std::pin::pin!(to_session));
+        let mut to_client = std::pin::pin!(to_client);
+        let mut to_session = std::pin::pin!(to_session);
         let mut last_reading = std::pin::pin!(tokio::time::sleep(LAST_READING));
         let passed = loop {
             tokio::select! {
@@ -297,9 +319,9 @@ fn is_all_read() -> bool {
 }
 
 /// The log of a session, which is shown on stderr as it grows.
-struct Log(Option<File>);
+struct SessionLog(Option<File>);
 
-impl Log {
+impl SessionLog {
     fn open(entry: &SessionEntry) -> Self {
         Self(File::open(entry.log()).ok())
     }

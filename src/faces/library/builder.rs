@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use super::kernel_client::KernelClientBuilder;
 use super::kernel_options::kernel_options;
-use crate::approval::{Effect, Face, Policy};
-use crate::config::{AuditSettings, NotebookSettings, SandboxBackend};
+use crate::approval::{ApprovalEffect, ApprovalPolicy, SessionFace};
+use crate::config::{
+    AuditSettings, ChangesMode, NotebookSettings, RemoteHeader, RemoteHeaderValue, SandboxBackend,
+    SessionLimits,
+};
 use crate::tools::registry::Registry;
 
 /// The options of a [`CodeExecutor`](super::CodeExecutor), each with a default.
@@ -19,10 +22,10 @@ pub struct CodeExecutorBuilder {
     pub(super) kernel: KernelClientBuilder,
     pub(super) registry: Option<Registry>,
     /// `None`: the default policy, by the fields for tool calls and shell commands.
-    policy: Option<Policy>,
+    policy: Option<ApprovalPolicy>,
     asks_for_tool_calls: bool,
     /// The face that holds the session, for the audit log.
-    pub(super) face: Face,
+    pub(super) face: SessionFace,
 }
 
 impl Default for CodeExecutorBuilder {
@@ -32,7 +35,7 @@ impl Default for CodeExecutorBuilder {
             registry: None,
             policy: None,
             asks_for_tool_calls: true,
-            face: Face::RustLibrary,
+            face: SessionFace::RustLibrary,
         }
     }
 }
@@ -137,7 +140,7 @@ impl CodeExecutorBuilder {
 
     /// Decides which calls need approval, which run and which are denied. Denied calls are denied in
     /// [`CodeExecutor::execute`](super::CodeExecutor::execute) too. Default: every call needs approval.
-    pub fn approval_policy(mut self, policy: Policy) -> Self {
+    pub fn approval_policy(mut self, policy: ApprovalPolicy) -> Self {
         self.policy = Some(policy);
         self
     }
@@ -172,18 +175,19 @@ impl CodeExecutorBuilder {
     }
 
     /// Sets who holds the session, for the audit log.
-    pub(crate) fn held_by(mut self, face: Face) -> Self {
+    pub(crate) fn held_by(mut self, face: SessionFace) -> Self {
         self.face = face;
         self
     }
 
     /// The policy by these options.
-    pub(super) fn policy(&self) -> Policy {
+    pub(super) fn policy(&self) -> ApprovalPolicy {
         match &self.policy {
             Some(policy) => policy.clone(),
-            None if self.asks_for_tool_calls => Policy::always(Effect::Ask),
+            None if self.asks_for_tool_calls => ApprovalPolicy::always(ApprovalEffect::Ask),
             // Cannot fail; if it did, asking about everything is safe.
-            None => Policy::parse(ONLY_COMMANDS).unwrap_or_else(|_| Policy::always(Effect::Ask)),
+            None => ApprovalPolicy::parse(ONLY_COMMANDS)
+                .unwrap_or_else(|_| ApprovalPolicy::always(ApprovalEffect::Ask)),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::approval::GivenGrant;
 use crate::config::Config;
 use crate::ground::text::describe;
-use crate::session::{RegisterError, Session, StartError, ToolOptions};
+use crate::session::{RegisterError, Session, StartError, ToolOptions, UndoTarget};
 use crate::tools::registry::GenerateError;
 
 /// Runs Python code in an IPython kernel and lets it call the tools of MCP servers.
@@ -103,9 +103,7 @@ impl CodeExecutor {
             Ok(registration) => registration,
             Err(RegisterError::Register(error)) => return Err(error.into()),
             // An application decides by itself, and its executor has tools.
-            Err(error @ (RegisterError::Denied(_) | RegisterError::Cancelled | RegisterError::NoTools)) => {
-                return Err(GenerateError::Unusable(describe(&error)));
-            }
+            Err(error) => return Err(GenerateError::Unusable(describe(&error))),
         };
         for note in &registration.notes {
             tracing::warn!(server = server_name, "{note}");
@@ -140,8 +138,40 @@ impl CodeExecutor {
     /// # Errors
     /// [`CodeExecutionError::Unavailable`] if no fresh kernel starts. The next code tries again.
     pub async fn reset(&self) -> Result<(), CodeExecutionError> {
-        let reset = self.session.reset().await.outcome().await;
+        let reset = self.session.reset(None).await.outcome().await;
         reset.map(drop).map_err(CodeExecutionError::unavailable)
+    }
+
+    /// Sets the kernel back to its state before the newest code that was run: so many pieces of it are undone. Returns what this
+    /// could not take back, in lines: calls of tools, files of the workspace, packages; and what differs from the state as it
+    /// was. Code that runs is stopped, and counts; connections to MCP servers stay.
+    ///
+    /// States are kept within [`undo_memory`](CodeExecutorBuilder::undo_memory), also after the death of a kernel (Linux).
+    ///
+    /// # Errors
+    /// [`CodeExecutionError::Unavailable`] if the state was not kept, with the reason; everything goes on as before.
+    pub async fn undo(&self, count: usize) -> Result<Vec<String>, CodeExecutionError> {
+        let undoing = self.session.undo(UndoTarget::Cells(count), &None).await;
+        let undone = undoing.map_err(CodeExecutionError::unavailable)?.outcome().await;
+        undone.map(|undone| undone.remains).map_err(CodeExecutionError::unavailable)
+    }
+
+    /// Makes an executor that begins with this one's variables, imports, definitions and working directory, as they are after
+    /// the code that runs or waits: its kernel is a fork of this one's, which takes milliseconds (Linux). From then on they
+    /// are apart; both must be stopped. Connections stay with this one, files are shared, and random numbers differ.
+    ///
+    /// It has the options of this one and no more rights: answers and grants count for both together. It registers no
+    /// servers of its own at the start, saves no checkpoint, and has a notebook of its own.
+    ///
+    /// # Errors
+    /// [`CodeExecutionError::Unavailable`] if a copy would suffer, with the reasons: threads, child processes, files that are
+    /// open for writing, shared memory. Also for a kernel on a Jupyter server.
+    pub async fn copy(&self) -> Result<Self, CodeExecutionError> {
+        let (session, notes) = self.session.branch().await.map_err(CodeExecutionError::unavailable)?;
+        for note in notes {
+            tracing::warn!("the copy differs: {note}");
+        }
+        Ok(Self { session: Arc::new(session) })
     }
 
     /// Interrupts the running code and cancels queued code. Variables are kept, unless the code does not

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::result::CodeExecutionResult;
-use crate::session::{End, KernelState, Outcome};
+use crate::session::{CellEnding, KernelState, Outcome};
 
 /// Why code did not run to its end. Its output until then is in [`output`](Self::output).
 #[derive(Debug, thiserror::Error)]
@@ -83,29 +83,31 @@ impl CodeExecutionError {
 /// Converts a cell's outcome to a result for the application.
 pub(super) fn result_of(outcome: Outcome) -> Result<CodeExecutionResult, CodeExecutionError> {
     let kernel = KernelState::of(&outcome.end);
-    let Outcome { shown, late, end, error, notes } = outcome;
+    let end_words = outcome.words();
+    let Outcome { shown, late, end, error, notes, offer: _ } = outcome;
     let output = CodeExecutionResult::new(shown, late, notes);
     let traceback = error.as_ref().map(|error| error.text());
     let words = match &traceback {
-        Some(traceback) if !end.words().is_empty() => format!("{}\n\n{traceback}", end.words()),
-        _ => end.words(),
+        Some(traceback) if !end_words.is_empty() => format!("{end_words}\n\n{traceback}"),
+        _ => end_words,
     };
     match (end, error) {
-        (End::Finished, None) => Ok(output),
-        (End::Finished, Some(error)) => Err(CodeExecutionError::Raised {
+        (CellEnding::Finished, None) => Ok(output),
+        (CellEnding::Finished, Some(error)) => Err(CodeExecutionError::Raised {
             traceback: error.text(),
             name: error.name,
             value: error.value,
             output: Box::new(output),
         }),
-        (End::TimedOut { after, .. }, _) => {
+        (CellEnding::TimedOut { after, .. }, _) => {
             Err(CodeExecutionError::TimedOut { after, kernel, words, output: Box::new(output) })
         }
-        (End::Cancelled(_) | End::NotRun, _) => {
+        (CellEnding::Cancelled(_) | CellEnding::NotRun, _) => {
             Err(CodeExecutionError::Cancelled { kernel, words, output: Box::new(output) })
         }
-        (End::Reset | End::Unanswered | End::Unreachable(_) | End::Died(_), _) => {
-            Err(CodeExecutionError::Lost { kernel, words, output: Box::new(output) })
-        }
+        (
+            CellEnding::Reset | CellEnding::Unanswered | CellEnding::Unreachable(_) | CellEnding::Died(_),
+            _,
+        ) => Err(CodeExecutionError::Lost { kernel, words, output: Box::new(output) }),
     }
 }

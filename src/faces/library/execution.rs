@@ -11,7 +11,7 @@ use tokio_util::sync::DropGuard;
 use super::error::result_of;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
-use crate::session::{Author, Cell, Error, Outcome, Session};
+use crate::session::{Cell, CellRequester, Error, Outcome, Session};
 
 /// The number of unread chunks of output that are queued before the kernel has to wait.
 const CHUNKS_CAPACITY: usize = 64;
@@ -90,8 +90,10 @@ impl CodeExecution {
                 chunks: sender,
                 unread: None,
                 approver,
+                client: None,
                 has_views: false,
-                author: Author::Agent,
+                author: CellRequester::Agent,
+                id: None,
             };
             session.execute(cell).await.outcome().await
         };

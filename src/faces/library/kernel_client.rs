@@ -7,9 +7,12 @@ use std::time::Duration;
 use super::execution::CodeExecution;
 use super::kernel_options::kernel_options;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
-use crate::config::{Config, RemoteSettings, SandboxBackend, SandboxSettings, Settings};
+use crate::config::{
+    ChangesMode, Config, RemoteHeader, RemoteHeaderValue, RemoteSettings, SandboxBackend, SandboxSettings,
+    SessionLimits, Settings,
+};
 use crate::ground::env::ProcessEnvironment;
-use crate::session::{Session, StartError};
+use crate::session::{Session, StartError, UndoTarget};
 
 /// Runs Python code in an IPython kernel of its own that has no tools.
 ///
@@ -100,8 +103,34 @@ impl KernelClient {
     /// # Errors
     /// [`CodeExecutionError::Unavailable`] if no fresh kernel starts. The next code tries again.
     pub async fn reset(&self) -> Result<(), CodeExecutionError> {
-        let reset = self.session.reset().await.outcome().await;
+        let reset = self.session.reset(None).await.outcome().await;
         reset.map(drop).map_err(CodeExecutionError::unavailable)
+    }
+
+    /// Sets the kernel back to its state before the newest code that was run: so many pieces of it are undone. Returns what this
+    /// could not take back, in lines: calls of tools, files of the workspace, packages; and what differs from the state as it
+    /// was. Code that runs is stopped, and counts; connections to MCP servers stay.
+    ///
+    /// States are kept within [`undo_memory`](KernelClientBuilder::undo_memory), also after the death of a kernel (Linux).
+    ///
+    /// # Errors
+    /// [`CodeExecutionError::Unavailable`] if the state was not kept, with the reason; everything goes on as before.
+    pub async fn undo(&self, count: usize) -> Result<Vec<String>, CodeExecutionError> {
+        let undoing = self.session.undo(UndoTarget::Cells(count), &None).await;
+        let undone = undoing.map_err(CodeExecutionError::unavailable)?.outcome().await;
+        undone.map(|undone| undone.remains).map_err(CodeExecutionError::unavailable)
+    }
+
+    /// As [`CodeExecutor::copy`](super::CodeExecutor::copy).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn copy(&self) -> Result<Self, CodeExecutionError> {
+        let (session, notes) = self.session.branch().await.map_err(CodeExecutionError::unavailable)?;
+        for note in notes {
+            tracing::warn!("the copy differs: {note}");
+        }
+        Ok(Self { session: Arc::new(session) })
     }
 
     /// Interrupts the running code and cancels queued code.

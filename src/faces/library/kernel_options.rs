@@ -48,6 +48,36 @@ macro_rules! kernel_options {
                 self
             }
 
+            /// The memory, processor time and processes of the kernel and all that it starts together; Linux only. One that
+            /// nothing on this system holds is an error at the start. Default: none; in a sandbox 3/4 of the machine's memory,
+            /// and 1024 processes and threads.
+            pub fn limits(mut self, limits: SessionLimits) -> Self {
+                self.kernel().settings.limits = limits;
+                self
+            }
+
+            /// The memory that states of the kernel may take by which code can be undone, in bytes; Linux only. Each takes some
+            /// 4 MB, and what the kernel changes afterwards. Default: 0, no states.
+            pub fn undo_memory(mut self, bytes: u64) -> Self {
+                self.kernel().settings.undo_memory = bytes;
+                self
+            }
+
+            /// Whether every kernel starts from scratch; default: `false`. On Linux, kernels after a reset are else forked from a
+            /// process that has run no code, and share its layout of memory and its hash seed.
+            pub fn cold_start(mut self, is_cold: bool) -> Self {
+                self.kernel().settings.kernel.cold_start = is_cold;
+                self
+            }
+
+            /// Whether each copy of this session works in a copy of the workspace, whose changes wait until a user has
+            /// applied them by `ipybox changes`. Absolute paths still lead to the workspace. Excludes a
+            /// [`sandbox`](Self::sandbox). Default: `false`, it shares the workspace.
+            pub fn branch_files(mut self, are_own: bool) -> Self {
+                self.kernel().settings.branch_files = are_own;
+                self
+            }
+
             /// Whether the kernel runs in a sandbox; default: `false`. Without [`sandbox_config`](Self::sandbox_config)
             /// it can read all but secrets, write its workspace and nothing else, and has no network; tools are called as
             /// ever.
@@ -91,6 +121,13 @@ macro_rules! kernel_options {
                 self
             }
 
+            /// When what code writes in the workspace is there; default: [`ChangesMode::Write`]. Asks for a
+            /// [`sandbox`](Self::sandbox) too.
+            pub fn changes(mut self, mode: ChangesMode) -> Self {
+                self.kernel().sandbox_settings().changes = mode;
+                self
+            }
+
             /// Domains that packages may be installed from in the sandbox, beside those that uv and pip are configured
             /// for: `example.com`, `*.example.com`, with a port or without. Asks for a [`sandbox`](Self::sandbox) too.
             /// Default: none.
@@ -121,6 +158,22 @@ macro_rules! kernel_options {
             /// `Authorization`. Has no effect without a [`kernel_gateway_url`](Self::kernel_gateway_url).
             pub fn kernel_gateway_token(mut self, token: impl Into<String>) -> Self {
                 self.kernel().gateway().token = Some(token.into());
+                self
+            }
+
+            /// Headers of each request to that server, of the connections to its kernels too, as proxies before it want
+            /// them. Their values are secrets. `Authorization` may be one of them, in place of a
+            /// [`kernel_gateway_token`](Self::kernel_gateway_token). Have no effect without a
+            /// [`kernel_gateway_url`](Self::kernel_gateway_url).
+            pub fn kernel_gateway_headers<K: Into<String>, V: Into<String>>(
+                mut self,
+                headers: impl IntoIterator<Item = (K, V)>,
+            ) -> Self {
+                let header = |(name, value): (K, V)| RemoteHeader {
+                    name: name.into(),
+                    value: RemoteHeaderValue::Text(value.into()),
+                };
+                self.kernel().gateway().headers = headers.into_iter().map(header).collect();
                 self
             }
 

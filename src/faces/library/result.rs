@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::kernels::output::{Cut, OutputText, Recorded};
+use crate::kernels::output::{CutText, OutputText, RecordedOutput};
 
 /// The output of code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,11 +33,11 @@ pub struct Truncated {
 }
 
 impl CodeExecutionResult {
-    pub(super) fn new(shown: Recorded, late: OutputText, notes: Vec<String>) -> Self {
-        let Recorded { text, images, files, .. } = shown;
+    pub(super) fn new(shown: RecordedOutput, late: OutputText, notes: Vec<String>) -> Self {
+        let RecordedOutput { text, images, files, .. } = shown;
         let some = |text: String| (!text.is_empty()).then_some(text);
         Self {
-            truncated: text.cut.map(|Cut { chars, file, .. }| Truncated { chars, file }),
+            truncated: text.cut.map(|CutText { chars, file, .. }| Truncated { chars, file }),
             text: some(text.excerpt),
             images: images.into_iter().map(|image| image.path).collect(),
             files: files.into_iter().map(|file| file.path).collect(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-use crate::config::Site;
+use crate::config::KernelSite;
 use crate::ground::text::shortened;
 use crate::kernels::sandbox::SandboxPolicy;
 
@@ -29,8 +29,8 @@ pub(super) fn notes_on_dotenv(problems: &[impl ToString]) -> Vec<String> {
 }
 
 /// The note on a policy of the sandbox that the workspace brings.
-pub(super) fn note_on_policy(site: &Site) -> Option<String> {
-    let Site::Sandboxed { confinement, .. } = site else { return None };
+pub(super) fn note_on_policy(site: &KernelSite) -> Option<String> {
+    let KernelSite::Sandboxed { confinement, .. } = site else { return None };
     confinement.policy.content_of_workspace()?;
     Some(format!("[the sandbox's policy is `{}` of the workspace]", SandboxPolicy::WORKSPACE_FILE))
 }
@@ -38,11 +38,11 @@ pub(super) fn note_on_policy(site: &Site) -> Option<String> {
 /// Texts, each of which is said once.
 #[derive(Default)]
 pub(super) struct OnceNews {
-    state: Mutex<State>,
+    state: Mutex<NewsState>,
 }
 
 #[derive(Default)]
-struct State {
+struct NewsState {
     notes: Vec<String>,
     /// That the session was taken over: the last time, until an answer says so.
     takeover: Option<String>,

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// A transport that attaches a turn to each tool call and notices the end of the input.
-pub(super) struct Arrivals<T> {
+pub(super) struct ArrivalTransport<T> {
     transport: T,
     /// Resolves when the newest turn has been passed on.
     last: Option<oneshot::Receiver<()>>,
@@ -32,13 +32,13 @@ pub(super) struct ArrivalTurn {
 
 /// When a call arrived.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Arrival {
+pub(super) struct CallArrival {
     /// Greater than that of every earlier call.
     pub(super) number: u64,
     pub(super) at: Instant,
 }
 
-impl Arrival {
+impl CallArrival {
     /// The arrival of the request with these extensions.
     pub(super) fn of(extensions: &Extensions) -> Self {
         extensions.get().copied().unwrap_or(Self { number: 0, at: Instant::now() })
@@ -47,9 +47,9 @@ impl Arrival {
 
 /// Request extensions must be `Clone`; a turn is taken out once.
 #[derive(Clone)]
-struct Stamp(Arc<Mutex<Option<ArrivalTurn>>>);
+struct TurnStamp(Arc<Mutex<Option<ArrivalTurn>>>);
 
-impl<T> Arrivals<T> {
+impl<T> ArrivalTransport<T> {
     /// Wraps `transport`; cancels `closed` at the end of its input.
     pub(super) fn new(transport: T, closed: CancellationToken) -> Self {
         Self { transport, last: None, calls: 0, closed }
@@ -64,7 +64,7 @@ impl<T> Arrivals<T> {
 impl ArrivalTurn {
     /// The turn of the request with these extensions.
     pub(super) fn of(extensions: &Extensions) -> Self {
-        let stamp = extensions.get::<Stamp>();
+        let stamp = extensions.get::<TurnStamp>();
         let turn = stamp.and_then(|stamp| stamp.0.lock().take());
         turn.unwrap_or_default()
     }
@@ -78,7 +78,7 @@ impl ArrivalTurn {
     }
 }
 
-impl<T: Transport<RoleServer>> Transport<RoleServer> for Arrivals<T> {
+impl<T: Transport<RoleServer>> Transport<RoleServer> for ArrivalTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -98,8 +98,8 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Arrivals<T> {
         {
             let turn = self.next_turn();
             self.calls += 1;
-            call.extensions.insert(Arrival { number: self.calls, at: Instant::now() });
-            call.extensions.insert(Stamp(Arc::new(Mutex::new(Some(turn)))));
+            call.extensions.insert(CallArrival { number: self.calls, at: Instant::now() });
+            call.extensions.insert(TurnStamp(Arc::new(Mutex::new(Some(turn)))));
         }
         Some(message)
     }
@@ -115,7 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn turns_come_in_the_order_in_which_they_were_given() {
-        let mut arrivals = Arrivals::new((), CancellationToken::new());
+        let mut arrivals = ArrivalTransport::new((), CancellationToken::new());
         let [mut first, mut second] = std::array::from_fn(|_| arrivals.next_turn());
         first.come().await;
         let mut waiting = std::pin::pin!(second.come());
@@ -126,7 +126,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_that_is_dropped_without_waiting_is_passed_on() {
-        let mut arrivals = Arrivals::new((), CancellationToken::new());
+        let mut arrivals = ArrivalTransport::new((), CancellationToken::new());
         let [first, second, mut third] = std::array::from_fn(|_| arrivals.next_turn());
         drop((first, second));
         third.come().await;

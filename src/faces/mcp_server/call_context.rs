@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 use super::arrivals::ArrivalTurn;
 use super::progress::ProgressNotifier;
 use crate::approval::Approver;
-use crate::kernels::output::Unread;
+use crate::kernels::output::UnreadText;
+use crate::session::ToldPermissions;
 
 /// The context of a call, beside its arguments.
 pub(super) struct CallContext {
@@ -19,8 +20,12 @@ pub(super) struct CallContext {
     pub(super) turn: ArrivalTurn,
     /// Decides about what the tool does.
     pub(super) approver: Approver,
+    /// The permissions of the client.
+    pub(super) permissions: ToldPermissions,
+    /// The number of its cell, if its agent can know it.
+    pub(super) cell: Option<u64>,
     /// Gets what a cell prints, if a request may stop waiting for it.
-    pub(super) unread: Option<Arc<Unread>>,
+    pub(super) unread: Option<Arc<UnreadText>>,
     /// Whether the answer has links to resources.
     pub(super) has_links: bool,
     /// Whether the client shows views.

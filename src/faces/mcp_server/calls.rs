@@ -9,11 +9,11 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use tokio_util::sync::CancellationToken;
 
-use super::arrivals::{Arrival, ArrivalTurn};
-use super::asking::{AskVia, Leave, WaitingRequest, follow, has_tasks, rounds, tasks};
+use super::arrivals::{ArrivalTurn, CallArrival};
+use super::asking::{AskVia, LeaveTime, WaitingRequest, follow, has_tasks, rounds, tasks};
 use super::call_context::CallContext;
 use super::execute::CellArguments;
-use super::handler::{Handler, answer_panics};
+use super::handler::{ConnectionHandler, answer_panics};
 use super::ledger::{
     AwaitedCall, CallId, CallSubject, FollowedCall, OutgoingAnswer, UndeliveredReason, UnderWay,
     UnfetchedAnswer, name_of, text_of,
@@ -22,8 +22,9 @@ use super::progress::{self, ProgressListener, ProgressNotifier};
 use super::queue::SessionQueue;
 use super::server::McpServer;
 use super::tools::{CallRefusal, RequestedTool};
-use super::{execute, reply, reset, resources, traced_handler, uploads, views, wait};
+use super::{client_sandbox, execute, reply, reset, resources, traced_handler, uploads, views, wait};
 use crate::ground::telemetry::Operation;
+use crate::session::ToldPermissions;
 
 /// The queue in which a call waits; `None` for a tool whose calls do not wait.
 fn queue_of(request: &CallToolRequestParams) -> Option<SessionQueue> {
@@ -70,7 +71,7 @@ impl McpServer {
     }
 }
 
-impl Handler {
+impl ConnectionHandler {
     /// Answers a call of a tool.
     pub(super) async fn call(
         &self,
@@ -78,7 +79,7 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let call = CallId { connection: self.connection.number, id: context.id.clone() };
-        let arrived = Arrival::of(&context.extensions).at;
+        let arrived = CallArrival::of(&context.extensions).at;
         self.server.ledger.arrive(&call, UnderWay::new(queue_of(&request), &context));
         self.server.ask_kernel_if_due().await;
         let answer = async {
@@ -118,7 +119,7 @@ impl Handler {
             return answer;
         }
         match self.read(request, context).await {
-            Ok(tool) => self.start(tool, request, context, operation).await,
+            Ok((tool, permissions)) => self.start(tool, permissions, request, context, operation).await,
             Err(refusal) => {
                 drop(ArrivalTurn::of(&context.extensions));
                 let refused = refusal.into();
@@ -128,23 +129,30 @@ impl Handler {
         }
     }
 
-    /// Reads the arguments of a call, and takes the files that come with a cell.
+    /// Reads the arguments of a call and the client's permissions, and takes the files that come with a cell.
     async fn read(
         &self,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<RequestedTool, CallRefusal> {
+    ) -> Result<(RequestedTool, ToldPermissions), CallRefusal> {
+        let permissions = if self.server.obeys_client {
+            client_sandbox::of(&context.meta.0.0).map_err(CallRefusal::Arguments)?
+        } else {
+            None
+        };
         if request.name == execute::NAME {
             let put = uploads::put(self.server.session().workspace(), &context.meta.0.0).await;
             put.map_err(CallRefusal::Arguments)?;
         }
-        RequestedTool::read(&request.name, &arguments_of(request), self.server.has_long_cells)
+        let tool = RequestedTool::read(&request.name, &arguments_of(request), self.server.has_long_cells)?;
+        Ok((tool, permissions))
     }
 
     /// Starts the work of a tool, and follows it.
     async fn start(
         &self,
         tool: RequestedTool,
+        permissions: ToldPermissions,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
         mut operation: Operation,
@@ -158,7 +166,7 @@ impl Handler {
         let cell = long_cell.map(|cell| (self.server.ledger.new_cell(), cell.unread()));
         let about = CallSubject {
             call: name_of(&request.name, request.arguments.as_ref()),
-            begun: Arrival::of(&context.extensions).at,
+            begun: CallArrival::of(&context.extensions).at,
             queue: queue_of(request),
             cell: cell.clone(),
             limit,
@@ -173,6 +181,8 @@ impl Handler {
             ),
             cancelled: cancelled.clone(),
             approver,
+            permissions,
+            cell: cell.as_ref().map(|(number, _)| *number),
             unread: cell.map(|(_, unread)| unread),
             has_links: resources::are_wanted(self.server.resource_links, context),
             has_views: self.server.has_views && views::are_shown_by(context),
@@ -216,7 +226,7 @@ impl Handler {
             call.handle.interrupt();
         }
         call.handle.send_progress_to(progress::listener_of(context));
-        let leave = Leave { given_up, ..self.leave_after(Some(wait.timeout)) };
+        let leave = LeaveTime { given_up, ..self.leave_after(Some(wait.timeout)) };
         self.follow(call, request, context, self.waiting(&CancellationToken::new(), &leave)).await
     }
 
@@ -233,7 +243,7 @@ impl Handler {
         let (cancelled, leave) = if request.name == wait::NAME {
             let timeout = wait::read(&arguments).map(|wait| wait.timeout).ok();
             let given_up = context.ct.clone();
-            (CancellationToken::new(), Leave { given_up, ..self.leave_after(timeout) })
+            (CancellationToken::new(), LeaveTime { given_up, ..self.leave_after(timeout) })
         } else {
             let cell = CellArguments::read(&arguments, self.server.has_long_cells);
             (context.ct.clone(), self.leave_after(cell.ok().and_then(|cell| cell.wait)))
@@ -313,12 +323,12 @@ impl Handler {
         Ok(answer.into())
     }
 
-    fn waiting<'a>(&'a self, cancelled: &'a CancellationToken, leave: &'a Leave) -> WaitingRequest<'a> {
+    fn waiting<'a>(&'a self, cancelled: &'a CancellationToken, leave: &'a LeaveTime) -> WaitingRequest<'a> {
         WaitingRequest { cancelled, leave, turns: &self.server.asking_turns }
     }
 
-    fn leave_after(&self, time: Option<Duration>) -> Leave {
+    fn leave_after(&self, time: Option<Duration>) -> LeaveTime {
         let at = time.map(|time| tokio::time::Instant::now() + time);
-        Leave { closed: self.connection.closed.clone(), given_up: CancellationToken::new(), at }
+        LeaveTime { closed: self.connection.closed.clone(), given_up: CancellationToken::new(), at }
     }
 }

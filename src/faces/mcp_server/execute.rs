@@ -11,11 +11,11 @@ use tokio::sync::mpsc;
 use super::arguments::{number, parse, schema};
 use super::call_context::CallContext;
 use super::server::McpServer;
-use super::sessions::ChosenSession;
+use super::sessions::{ChosenSession, is_new};
 use super::{pictures, reply, views, wait};
 use crate::config::Images;
-use crate::kernels::output::Unread;
-use crate::session::{Author, Cell, DEFAULT_TIMEOUT, Outcome};
+use crate::kernels::output::UnreadText;
+use crate::session::{Cell, CellRequester, DEFAULT_TIMEOUT, Outcome};
 
 pub(super) const NAME: &str = "execute_ipython_cell";
 
@@ -36,7 +36,7 @@ const CHUNKS_CAPACITY: usize = 64;
 /// The arguments as a request has them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct ExecuteArguments {
     code: String,
     #[serde(default, deserialize_with = "number")]
     timeout: Option<f64>,
@@ -87,7 +87,7 @@ pub(super) fn definition(is_long: bool) -> Tool {
             },
             "session": {
                 "type": "string",
-                "description": "`new` for a kernel of your own, later the handle from its answer",
+                "description": "`new` for your own kernel, `copy` or `copy of HANDLE` for one with the same variables, later the answer's handle",
             },
         },
         "required": ["code"],
@@ -97,7 +97,7 @@ pub(super) fn definition(is_long: bool) -> Tool {
         description.push_str(LONG_CELLS);
         input["properties"]["wait"] = json!({
             "type": "number",
-            "description": "Seconds to wait for the end; then the cell runs on, and `wait_for_cell` returns the rest",
+            "description": "Seconds to wait; then the cell runs on, and `wait_for_cell` returns the rest",
         });
         input["properties"]["if_busy"] = json!({
             "type": "string",
@@ -113,7 +113,7 @@ pub(super) fn definition(is_long: bool) -> Tool {
 }
 
 const DESCRIPTION: &str = "\
-Run Python code in a stateful IPython kernel: variables, imports and definitions persist between calls. Top-level `await`, \
+Run Python code in a stateful IPython kernel: variables, imports and definitions persist. Top-level `await`, \
 `!command` and magics work, `input()` does not.
 
 Tools of registered MCP servers:
@@ -125,14 +125,14 @@ result = <tool_name>.run(<tool_name>.Params(...))  # async: await <tool_name>.ru
 Plots are saved in `images/`. `show_file(path)` gives the user a file or a table, `uploaded_file(name)` is the path of one \
 from the user.
 
-Returns what was printed, the last value, images, and an exception as an error with its traceback. A cell without code \
+Returns what was printed, the last value, images, or an exception with its traceback. A cell without code \
 repeats the last answers.";
 
 const BACKGROUND: &str = "\n\n\
 Run what takes longer than your client waits in a task or thread, and look at its results in later cells.";
 
 const LONG_CELLS: &str = "\n\n\
-For code that may take longer than a minute, pass `wait` (30 is a good value).";
+For code that may take over a minute, pass `wait` (30 is good).";
 
 /// Whether a model requests the last answers again, by a cell without code.
 pub(super) fn is_recall(request: &CallToolRequestParams) -> bool {
@@ -155,20 +155,21 @@ fn output_chars(asked_for: f64) -> usize {
 impl CellArguments {
     /// Reads the arguments. The error is a text for the model.
     pub(super) fn read(arguments: &JsonObject, has_long_cells: bool) -> Result<Self, String> {
-        let arguments: Arguments = parse(arguments)?;
-        let (timeout, max_output_chars) = (arguments.timeout()?, arguments.max_output_chars()?);
+        let arguments: ExecuteArguments = parse(arguments)?;
+        let timeout = arguments.timeout()?;
+        let max_output_chars = arguments.max_output_chars()?;
         let wait = arguments.wait(has_long_cells)?;
-        let Arguments { code, session, if_busy, .. } = arguments;
+        let ExecuteArguments { code, session, if_busy, .. } = arguments;
         Ok(Self { code, timeout, max_output_chars, session, wait, if_busy })
     }
 
     /// Keeps what the cell prints, for requests that do not wait until it ends.
-    pub(super) fn unread(&self) -> Arc<Unread> {
-        Arc::new(Unread::new(self.max_output_chars))
+    pub(super) fn unread(&self) -> Arc<UnreadText> {
+        Arc::new(UnreadText::new(self.max_output_chars))
     }
 }
 
-impl Arguments {
+impl ExecuteArguments {
     fn timeout(&self) -> Result<Duration, String> {
         match self.timeout {
             None => Ok(default_timeout(self.wait.is_some())),
@@ -217,9 +218,13 @@ pub(super) async fn call(
     mut call: CallContext,
 ) -> Result<CallToolResult, String> {
     let CellArguments { code, timeout, max_output_chars, session, if_busy, .. } = arguments;
+    if session.as_deref().is_some_and(is_new) {
+        // A copy is made after the cells that came before.
+        call.turn.come().await;
+    }
     let ChosenSession { open, note } = server.sessions.choose(session.as_deref()).await?;
-    let _open = open.cells.token();
-    if if_busy == Some(IfBusy::Refuse) && open.cells.len() > 1 {
+    let _open = open.begin_cell();
+    if if_busy == Some(IfBusy::Refuse) && open.open_cells() > 1 {
         return Err(busy(server));
     }
     let (chunks, progress) = match call.progress {
@@ -246,8 +251,10 @@ pub(super) async fn call(
         chunks,
         unread: call.unread.clone(),
         approver: call.approver,
+        client: call.permissions,
         has_views: call.has_views,
-        author: Author::Agent,
+        author: CellRequester::Agent,
+        id: call.cell,
     };
     call.turn.come().await;
     let pending = open.session.execute(cell).await;

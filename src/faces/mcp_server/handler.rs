@@ -20,12 +20,12 @@ use super::arrivals::ArrivalTurn;
 use super::ledger::{CallId, bug};
 use super::server::McpServer;
 use super::tools::definitions;
-use super::{execute, icons, instructions, methods, reply, resources, views, wait};
+use super::{client_sandbox, execute, icons, instructions, methods, reply, resources, views, wait};
 
 /// The handler for rmcp, of one connection with a client. The server is shared, since tools may outlive the request that
 /// called them.
 #[derive(Clone)]
-pub(super) struct Handler {
+pub(super) struct ConnectionHandler {
     pub(super) server: Arc<McpServer>,
     pub(super) connection: ClientConnection,
 }
@@ -43,21 +43,21 @@ pub(super) struct ClientConnection {
     pub(super) calls: TaskTracker,
 }
 
-impl ServerHandler for Handler {
+impl ServerHandler for ConnectionHandler {
     fn get_info(&self) -> ServerConfig {
         let implementation = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
             .with_title("ipybox")
             .with_icons(icons::server());
-        ServerConfig::new(
-            ServerCapabilities::builder()
-                .enable_tools()
-                .enable_resources()
-                .enable_tasks()
-                .enable_skills()
-                .build(),
-        )
-        .with_server_info(implementation)
-        .with_instructions(instructions::of(self.server.session(), &self.server.sessions.config().site))
+        let mut capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_tasks()
+            .enable_skills()
+            .build();
+        capabilities.experimental = self.server.obeys_client.then(client_sandbox::capability);
+        ServerConfig::new(capabilities)
+            .with_server_info(implementation)
+            .with_instructions(instructions::of(self.server.session(), &self.server.sessions.config().site))
     }
 
     async fn list_tools(

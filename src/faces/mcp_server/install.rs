@@ -10,7 +10,7 @@ use super::call_context::CallContext;
 use super::progress::ProgressNotifier;
 use super::reply;
 use super::server::McpServer;
-use crate::session::{self, Client, InstallError};
+use crate::session::{self, InstallError, RequestingClient};
 
 pub(super) const NAME: &str = "install_package";
 
@@ -39,8 +39,7 @@ pub(super) fn definition() -> Tool {
 }
 
 const DESCRIPTION: &str = "\
-Install Python packages into the environment that runs the kernel. They can be imported at once and survive `reset`. \
-Returns what was installed.";
+Install Python packages into the kernel's environment. They can be imported at once and survive `reset`.";
 
 pub(super) async fn call(
     server: &McpServer,
@@ -50,7 +49,11 @@ pub(super) async fn call(
     drop(call.turn);
     let (phase, phases) = watch::channel(String::new());
     let report = |words: &str| drop(phase.send_replace(words.to_owned()));
-    let client = Client { approver: &call.approver, cancelled: &call.cancelled };
+    let client = RequestingClient {
+        approver: &call.approver,
+        cancelled: &call.cancelled,
+        permissions: &call.permissions,
+    };
     let installing = server.session().install(&arguments.package_name, Some(client), &report);
     match ProgressNotifier::report_while(call.progress, phases, call.approver.waiting(), installing).await {
         Ok(output) => {

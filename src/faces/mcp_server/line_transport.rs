@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
 use tokio_util::codec::{Decoder, FramedRead};
 
-use super::receipt::Receipt;
+use super::receipt::ReadReceipt;
 use crate::ground::text::replace_lone_surrogates;
 
 /// The longest message accepted from the client.
@@ -35,14 +35,14 @@ const BEGIN: &str = "the session has not begun: send `initialize` first. A reque
 pub(super) struct LineTransport<R, W> {
     input: FramedRead<R, LineDecoder>,
     output: Arc<Mutex<W>>,
-    receipt: Arc<Receipt>,
+    receipt: Arc<ReadReceipt>,
     /// An error response still to be written. Kept, because `receive` may be cancelled at any await.
     refusal: Option<Value>,
     has_begun: bool,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
-    pub(super) fn new(input: R, output: W, receipt: Arc<Receipt>) -> Self {
+    pub(super) fn new(input: R, output: W, receipt: Arc<ReadReceipt>) -> Self {
         let input = FramedRead::new(input, LineDecoder::default());
         Self { input, output: Arc::new(Mutex::new(output)), receipt, refusal: None, has_begun: false }
     }
@@ -87,7 +87,8 @@ where
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        let (output, receipt) = (Arc::clone(&self.output), Arc::clone(&self.receipt));
+        let output = Arc::clone(&self.output);
+        let receipt = Arc::clone(&self.receipt);
         async move { write(&output, &receipt, &message).await }
     }
 
@@ -131,7 +132,7 @@ where
 
 async fn write<W: AsyncWrite + Unpin>(
     output: &Mutex<W>,
-    receipt: &Receipt,
+    receipt: &ReadReceipt,
     message: &impl serde::Serialize,
 ) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;

@@ -1,6 +1,8 @@
 //! The MCP server: four tools, and a fifth for cells that take long.
 //!
 //! It translates between MCP and a session; one file per tool.
+//!
+//! Reasons: `docs/decisions/mcp_server.md`.
 
 mod answer_news;
 mod arguments;
@@ -9,6 +11,7 @@ mod asking;
 mod attached;
 mod call_context;
 mod calls;
+mod client_sandbox;
 mod execute;
 mod handler;
 mod icons;
@@ -36,14 +39,19 @@ mod streams;
 mod tools;
 mod traced_handler;
 mod uploads;
+#[cfg(feature = "views")]
 mod views;
 mod wait;
+#[cfg(not(feature = "views"))]
+mod without_views;
 
 pub(crate) use self::receipt::receipt;
 pub use self::serving::Error;
-pub(crate) use self::serving::{Codes, Serving};
+pub(crate) use self::serving::{ApprovalCodes, ServedSession};
 pub(crate) use self::stdio::end_on_signals;
 pub use self::stdio::serve_stdio;
 pub(crate) use self::streams::ClientStreams;
-pub use crate::approval::Answer as PromptAnswer;
-pub use crate::faces::people::{CellAuthor, Heard, Said, named_rows};
+#[cfg(not(feature = "views"))]
+use self::without_views as views;
+pub use crate::approval::UserAnswer as PromptAnswer;
+pub use crate::faces::people::{CellAuthor, PersonMessage, SessionMessage, named_rows};

@@ -11,9 +11,9 @@ use rmcp::{Peer, RoleServer};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, interval_at};
 
-use crate::faces::people::page::Page;
+use crate::faces::people::page::ApprovalPage;
 use crate::kernels::kernel::plain;
-use crate::session::Phase;
+use crate::session::StartPhase;
 
 /// The least time between two notifications: faster output is sent together.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -32,7 +32,7 @@ const MESSAGE_CHARS: usize = 2_000;
 pub(super) struct ProgressNotifier {
     listener: ProgressListener,
     /// The page on which calls are decided.
-    page: Option<Arc<Page>>,
+    page: Option<Arc<ApprovalPage>>,
     sent: f64,
     begun: Instant,
     /// Ticks when nothing has been sent for [`HEARTBEAT`].
@@ -72,7 +72,7 @@ impl ProgressNotifier {
     pub(super) fn wanted_by(
         listener: ProgressListener,
         may_come_later: bool,
-        page: Option<Arc<Page>>,
+        page: Option<Arc<ApprovalPage>>,
     ) -> Option<Self> {
         if !may_come_later {
             listener.get()?;
@@ -92,7 +92,8 @@ impl ProgressNotifier {
     ) -> T {
         let Some(mut progress) = progress else { return work.await };
         let reporting = async {
-            let (mut ticks, mut unsent) = (ticks(), None);
+            let mut ticks = ticks();
+            let mut unsent = None;
             loop {
                 tokio::select! {
                     Ok(()) = phases.changed() => unsent = Some(phases.borrow_and_update().clone()),
@@ -112,7 +113,7 @@ impl ProgressNotifier {
     /// `questions` counts the calls that wait for approval.
     pub(super) async fn report_cell(
         mut self,
-        mut phase: watch::Receiver<Phase>,
+        mut phase: watch::Receiver<StartPhase>,
         mut servers: watch::Receiver<String>,
         mut questions: watch::Receiver<usize>,
         mut chunks: mpsc::Receiver<String>,
@@ -130,8 +131,8 @@ impl ProgressNotifier {
                 },
                 Ok(()) = phase.changed() => {
                     let preparing = match &*phase.borrow_and_update() {
-                        Phase::Preparing(words) => Some(words.clone()),
-                        Phase::Ready => None,
+                        StartPhase::Preparing(words) => Some(words.clone()),
+                        StartPhase::Ready => None,
                     };
                     if let Some(words) = preparing {
                         self.send(words).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::sessions::{NEW, OWN, given};
+use super::sessions::{OWN, given, is_new};
 
 /// The time that an answer waits for those of earlier cells in its queue, which it should repeat. The cells have ended by
 /// then: only their images may take longer.
@@ -16,6 +16,6 @@ impl SessionQueue {
     /// That of the session with this handle; `None` for a new one, where nothing is before a call.
     pub(super) fn of_session(handle: Option<&str>) -> Option<Self> {
         let handle = given(handle).unwrap_or(OWN);
-        (handle != NEW).then(|| Self(handle.to_owned()))
+        (!is_new(handle)).then(|| Self(handle.to_owned()))
     }
 }

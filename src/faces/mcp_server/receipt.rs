@@ -18,12 +18,12 @@ pub(crate) fn receipt(bytes: u64) -> String {
 
 /// The amount that a client was sent, and the part of it that is known to be read, in bytes.
 #[derive(Default)]
-pub(super) struct Receipt {
+pub(super) struct ReadReceipt {
     sent: AtomicU64,
     read: AtomicU64,
 }
 
-impl Receipt {
+impl ReadReceipt {
     /// Notes what is about to be sent.
     pub(super) fn send(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn everything_has_to_be_read() {
         let read = |bytes| serde_json::from_str(&receipt(bytes)).unwrap();
-        let receipt = Receipt::default();
+        let receipt = ReadReceipt::default();
         assert!(receipt.understand(&read(0)) && !receipt.is_complete());
         receipt.send(5);
         assert!(receipt.understand(&read(5)) && receipt.is_complete());

@@ -12,7 +12,7 @@ use super::reply;
 use super::server::McpServer;
 use crate::approval::REGISTER;
 use crate::kernels::kernel::plain;
-use crate::session::{Client, RegisterError};
+use crate::session::{RegisterError, RequestingClient};
 
 pub(super) const NAME: &str = REGISTER;
 
@@ -73,7 +73,11 @@ pub(super) async fn call(
     let RegisterArguments { server_name: name, server_params } = &arguments;
     let (phase, phases) = watch::channel(String::new());
     let report = |what: &str| drop(phase.send_replace(format!("MCP server `{name}`: {}", plain(what))));
-    let client = Client { approver: &call.approver, cancelled: &call.cancelled };
+    let client = RequestingClient {
+        approver: &call.approver,
+        cancelled: &call.cancelled,
+        permissions: &call.permissions,
+    };
     let registering = server.session().register(name, server_params, Some(client), &report);
     match ProgressNotifier::report_while(call.progress, phases, call.approver.waiting(), registering).await {
         Ok(registration) => {

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use rmcp::model::{CallToolResult, ContentBlock};
 
-use crate::approval::Denied;
+use crate::approval::DenialReason;
 use crate::ground::text::describe;
 use crate::kernels::kernel::PythonError;
-use crate::kernels::output::{Cut, SavedFile, SavedImage, late_section};
-use crate::session::{End, Outcome};
+use crate::kernels::output::{CutText, SavedFile, SavedImage, late_section};
+use crate::session::{CellEnding, Outcome};
 
 /// The least limit for an exception's text, in characters, if the limit for output is smaller.
 const ERROR_CHARS: usize = 5_000;
@@ -39,7 +39,7 @@ pub(super) fn error(error: &dyn std::error::Error) -> CallToolResult {
 }
 
 /// The failure of an action that was denied.
-pub(super) fn denied(denied: &Denied) -> CallToolResult {
+pub(super) fn denied(denied: &DenialReason) -> CallToolResult {
     failure(format!("Not done: {denied}"))
 }
 
@@ -58,13 +58,13 @@ pub(super) fn cell(outcome: &Outcome, max_output_chars: usize, shown: Vec<Conten
     sections.push(cut_notice(outcome.shown.text.cut.as_ref()));
     sections.push(image_links(&outcome.shown.images));
     sections.push(file_links(&outcome.shown.files));
-    sections.push(outcome.end.words());
+    sections.push(outcome.words());
     let error = outcome.error.as_ref().map(PythonError::text).unwrap_or_default();
     // Wrong use of a magic is reported in the output already.
     if !outcome.shown.text.excerpt.ends_with(&error) {
         sections.push(middle_cut(&error, max_output_chars.max(ERROR_CHARS)));
     }
-    let is_error = !matches!(outcome.end, End::Finished) || outcome.error.is_some();
+    let is_error = !matches!(outcome.end, CellEnding::Finished) || outcome.error.is_some();
     let mut content = vec![block(joined(sections))];
     content.extend(shown);
     if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
@@ -75,10 +75,10 @@ fn joined(mut sections: Vec<String>) -> String {
     sections.join("\n\n")
 }
 
-fn cut_notice(cut: Option<&Cut>) -> String {
+fn cut_notice(cut: Option<&CutText>) -> String {
     match cut {
         None => String::new(),
-        Some(Cut { limit, chars, file }) => {
+        Some(CutText { limit, chars, file }) => {
             let notice = format!("[Output truncated: exceeded {limit} character limit]");
             match file {
                 Some(file) => format!("{notice}\n[All {chars} characters are in {}]", file.display()),
@@ -127,7 +127,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::kernels::output::{OutputText, Recorded};
+    use crate::kernels::output::{OutputText, RecordedOutput};
     use crate::session::KernelState;
 
     fn error(name: &str, value: &str, traceback: &[&str]) -> PythonError {
@@ -138,12 +138,12 @@ mod tests {
         }
     }
 
-    fn finished(shown: Recorded) -> Outcome {
-        Outcome { shown, ..Outcome::not_run(End::Finished) }
+    fn finished(shown: RecordedOutput) -> Outcome {
+        Outcome { shown, ..Outcome::not_run(CellEnding::Finished) }
     }
 
     fn raised(error: PythonError) -> Outcome {
-        Outcome { error: Some(error), ..Outcome::not_run(End::Finished) }
+        Outcome { error: Some(error), ..Outcome::not_run(CellEnding::Finished) }
     }
 
     #[track_caller]
@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn no_text_is_blank() {
-        check(&finished(Recorded::default()), "[no output]");
+        check(&finished(RecordedOutput::default()), "[no output]");
         let text = OutputText { excerpt: "\n\t \u{a0}".to_owned(), cut: None };
-        check(&finished(Recorded { text, ..Recorded::default() }), "[no output]");
+        check(&finished(RecordedOutput { text, ..RecordedOutput::default() }), "[no output]");
         for result in [success(""), failure(" \n")] {
             assert_eq!(serde_json::to_value(result).unwrap()["content"][0]["text"], "[no output]");
         }
@@ -171,7 +171,7 @@ mod tests {
             image("/w/images/a-b-2a1b2c3d.html"),
         ];
         check(
-            &finished(Recorded { images, ..Recorded::default() }),
+            &finished(RecordedOutput { images, ..RecordedOutput::default() }),
             "Generated images:\n\n- [0a1b2c3d](/w/images/0a1b2c3d.png)\n- [1a1b2c3d](</w (1)/images/1a1b2c3d.png>)\n\
              - [a-b](/w/images/a-b-2a1b2c3d.html)\n",
         );
@@ -181,14 +181,14 @@ mod tests {
     fn files_are_markdown_links_with_their_lengths() {
         let files = vec![SavedFile { path: "/w/.ipybox/files/0a1b2c3d-a.csv".into(), bytes: 1234 }];
         check(
-            &finished(Recorded { files, ..Recorded::default() }),
+            &finished(RecordedOutput { files, ..RecordedOutput::default() }),
             "Shown files (copies):\n\n- [a.csv](/w/.ipybox/files/0a1b2c3d-a.csv), 1234 bytes\n",
         );
     }
 
     #[test]
     fn pictures_follow_the_text_of_any_end() {
-        for (end, is_error) in [(End::Finished, false), (End::NotRun, true)] {
+        for (end, is_error) in [(CellEnding::Finished, false), (CellEnding::NotRun, true)] {
             let pictures = vec![ContentBlock::image("AAAA", "image/png")];
             let result = serde_json::to_value(cell(&Outcome::not_run(end), 5_000, pictures)).unwrap();
             let image = serde_json::json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
@@ -209,7 +209,7 @@ mod tests {
         let after = Duration::from_millis(1500);
         let error = Some(error("KeyboardInterrupt", "", &["line 3", "KeyboardInterrupt"]));
         check(
-            &Outcome { error, ..Outcome::not_run(End::TimedOut { after, state: KernelState::Kept }) },
+            &Outcome { error, ..Outcome::not_run(CellEnding::TimedOut { after, state: KernelState::Kept }) },
             "Execution timed out after 1.5 seconds and was interrupted. \
              The kernel is fine: variables and imports are still there.\n\nline 3\nKeyboardInterrupt",
         );
@@ -218,8 +218,9 @@ mod tests {
     #[test]
     fn cut_output_says_where_the_rest_is_and_cuts_no_image_or_error() {
         let file = Some("/w/.ipybox/outputs/0a1b2c3d.txt".into());
-        let text = OutputText { excerpt: "a…z".to_owned(), cut: Some(Cut { limit: 3, chars: 26, file }) };
-        let shown = Recorded { text, ..Recorded::default() };
+        let text =
+            OutputText { excerpt: "a…z".to_owned(), cut: Some(CutText { limit: 3, chars: 26, file }) };
+        let shown = RecordedOutput { text, ..RecordedOutput::default() };
         check(
             &Outcome { shown, ..raised(error("E", "v", &[])) },
             "a…z\n\n[Output truncated: exceeded 3 character limit]\n[All 26 characters are in \
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn late_output_is_marked() {
         let text = |excerpt: &str| OutputText { excerpt: excerpt.to_owned(), cut: None };
-        let own = finished(Recorded { text: text("own"), ..Recorded::default() });
+        let own = finished(RecordedOutput { text: text("own"), ..RecordedOutput::default() });
         check(
             &Outcome { late: text("tick"), ..own },
             "[Output of earlier cells, after they had ended:]\ntick\n[End of the output of earlier cells]\n\nown",

@@ -5,13 +5,15 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::arguments::schema;
+use super::arguments::{number, schema};
 use super::call_context::CallContext;
+use super::ledger::number_in;
 use super::progress::ProgressNotifier;
 use super::reply;
 use super::server::McpServer;
-use super::sessions::{ChosenSession, NEW};
-use crate::session::Exit;
+use super::sessions::{ChosenSession, is_new};
+use crate::ground::text::describe;
+use crate::session::{KernelExit, UndoTarget};
 
 pub(super) const NAME: &str = "reset";
 
@@ -20,21 +22,56 @@ pub(super) const NAME: &str = "reset";
 #[serde(deny_unknown_fields)]
 pub(super) struct ResetArguments {
     session: Option<String>,
+    #[serde(default, deserialize_with = "number")]
+    cells: Option<f64>,
+    to: Option<String>,
+    #[serde(default)]
+    end: bool,
 }
 
-pub(super) fn definition() -> Tool {
-    let input = json!({
+/// `is_long` adds what cells with ids need.
+pub(super) fn definition(is_long: bool) -> Tool {
+    let mut input = json!({
         "type": "object",
-        "properties": {"session": {"type": "string", "description": "The handle of a kernel of your own"}},
+        "properties": {
+            "session": {"type": "string", "description": "Your own kernel"},
+            "cells": {"type": "integer", "description": "Cells to undo"},
+            "end": {"type": "boolean", "description": "End it"},
+        },
     });
+    if is_long {
+        input["properties"]["to"] = json!({"type": "string", "description": "Undo from `cell-3` on"});
+    }
     Tool::new(NAME, DESCRIPTION, schema(input)).with_title("Reset the kernel").with_annotations(
         ToolAnnotations::new().read_only(false).destructive(true).idempotent(true).open_world(false),
     )
 }
 
 const DESCRIPTION: &str = "\
-Replace the kernel by a fresh one, and stop a running cell. Variables and imports are gone; packages, files and `mcptools/` \
-stay.";
+Replace the kernel by a fresh one, without variables; a running cell ends. Packages, files and `mcptools/` stay.";
+
+impl ResetArguments {
+    /// The cells that are to be undone, if only these are.
+    fn target(&self) -> Result<Option<UndoTarget>, String> {
+        match (self.cells, self.to.as_deref()) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) => {
+                Err("the arguments `cells` and `to` cannot be used together: pass one of them".to_owned())
+            }
+            // Some clients send every number with a decimal point.
+            (Some(cells), None) if cells >= 1.0 && cells.fract() == 0.0 => {
+                Ok(Some(UndoTarget::Cells(cells as usize)))
+            }
+            (Some(cells), None) => {
+                Err(format!("the argument `cells` cannot be used: {cells} is not a whole number from 1 on"))
+            }
+            (None, Some(id)) => match number_in(id) {
+                Some(cell) => Ok(Some(UndoTarget::From(cell))),
+                None => Err(format!("the argument `to` cannot be used: `{id}` is no id such as `cell-3`")),
+            },
+        }
+    }
+}
 
 const DONE: &str = "The kernel was reset.";
 
@@ -48,24 +85,48 @@ pub(super) async fn call(
     arguments: ResetArguments,
     mut call: CallContext,
 ) -> Result<CallToolResult, String> {
-    let ResetArguments { session } = arguments;
-    if session.as_deref() == Some(NEW) {
+    let target = arguments.target()?;
+    let ResetArguments { session, end, .. } = arguments;
+    if end && target.is_some() {
+        return Err("the argument `end` cannot be used with `cells` or `to`: pass one of them".to_owned());
+    }
+    if session.as_deref().is_some_and(is_new) {
         return Err("the argument `session` cannot be used: a new session needs no reset".to_owned());
+    }
+    if end {
+        call.turn.come().await;
+        drop(call.turn);
+        return server.sessions.end(session.as_deref()).await.map(reply::success);
     }
     let ChosenSession { open, note } = server.sessions.choose(session.as_deref()).await?;
     let reset = async {
         call.turn.come().await;
-        let pending = open.session.reset().await;
-        drop(call.turn);
-        pending.outcome().await
+        let done = match target {
+            None => {
+                let pending = open.session.reset(call.permissions).await;
+                drop(call.turn);
+                pending.outcome().await.map(reset_words)
+            }
+            Some(target) => {
+                let undoing = open.session.undo(target, &call.permissions).await;
+                drop(call.turn);
+                let pending = undoing.map_err(|error| format!("Failed to {}", describe(&error)))?;
+                pending.outcome().await.map(|undone| undone.words())
+            }
+        };
+        Ok::<_, String>(done)
     };
     let (_silent, phases) = watch::channel(String::new());
-    Ok(match ProgressNotifier::report_while(call.progress, phases, call.approver.waiting(), reset).await {
-        Ok(exit) => {
-            let cut_short = (exit == Exit::CutShort).then(|| CUT_SHORT.to_owned());
-            let lines = note.into_iter().chain([DONE.to_owned()]).chain(cut_short);
-            reply::success(lines.collect::<Vec<_>>().join("\n"))
-        }
+    let done = ProgressNotifier::report_while(call.progress, phases, call.approver.waiting(), reset).await?;
+    Ok(match done {
+        Ok(words) => reply::success(note.into_iter().chain([words]).collect::<Vec<_>>().join("\n")),
         Err(error) => reply::error(&error),
     })
+}
+
+fn reset_words(exit: KernelExit) -> String {
+    match exit {
+        KernelExit::Complete => DONE.to_owned(),
+        KernelExit::CutShort => format!("{DONE}\n{CUT_SHORT}"),
+    }
 }

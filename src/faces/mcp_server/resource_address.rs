@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::kernels::output::{FILES, OUTPUTS, Places, VIEWS};
+use crate::kernels::output::{FILES, OUTPUTS, OutputPlaces, VIEWS};
 
 const SCHEME: &str = "ipybox://";
 
@@ -20,7 +20,7 @@ const IMAGES: [&str; 7] = ["gif", "html", "jpg", "pdf", "png", "svg", "webp"];
 
 /// Which file a resource is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Address {
+pub(super) enum ResourceAddress {
     /// All of a cell's output.
     Output(String),
     /// An image that a cell has shown.
@@ -37,7 +37,7 @@ pub(super) enum Address {
 
 /// Which part of a resource is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ResourcePart {
     Whole,
     /// So many bytes from this one on; as many as one answer has if it does not say.
     Bytes {
@@ -55,9 +55,9 @@ pub(super) enum AddressRefusal {
     Part,
 }
 
-impl Address {
+impl ResourceAddress {
     /// Reads a URI.
-    pub(super) fn parse(uri: &str) -> Result<(Self, Part), AddressRefusal> {
+    pub(super) fn parse(uri: &str) -> Result<(Self, ResourcePart), AddressRefusal> {
         if uri.len() > LONGEST {
             return Err(AddressRefusal::Unknown);
         }
@@ -70,7 +70,8 @@ impl Address {
             .and_then(|path| path.split_once('/'))
             .ok_or(AddressRefusal::Unknown)?;
         let address = Self::of(kind, name).ok_or(AddressRefusal::Unknown)?;
-        let part = query.map_or(Some(Part::Whole), Part::parse).ok_or(AddressRefusal::Part)?;
+        let part =
+            query.map_or(Some(ResourcePart::Whole), ResourcePart::parse).ok_or(AddressRefusal::Part)?;
         Ok((address, part))
     }
 
@@ -131,7 +132,7 @@ impl Address {
     }
 
     /// A trusted directory, and the path of the file below it; `None` if it is the notebook, and there is none.
-    pub(super) fn place(&self, places: &Places, notebook: Option<&Path>) -> Option<(PathBuf, PathBuf)> {
+    pub(super) fn place(&self, places: &OutputPlaces, notebook: Option<&Path>) -> Option<(PathBuf, PathBuf)> {
         let in_workspace = |path: PathBuf| (places.workspace.clone(), path);
         Some(match self {
             Self::Output(name) => in_workspace(Path::new(OUTPUTS).join(name)),
@@ -149,9 +150,10 @@ impl Address {
     }
 }
 
-impl Part {
+impl ResourcePart {
     fn parse(query: &str) -> Option<Self> {
-        let (mut from, mut count) = (None, None);
+        let mut from = None;
+        let mut count = None;
         for pair in query.split('&') {
             let (name, number) = pair.split_once('=')?;
             let number = number.parse().ok().filter(|_| number.bytes().all(|digit| digit.is_ascii_digit()));
@@ -211,8 +213,8 @@ mod tests {
             "ipybox://mcptools/git/__init__.py",
             "ipybox://notebook/session.ipynb",
         ] {
-            let (address, part) = Address::parse(uri).unwrap();
-            assert_eq!((address.uri().as_str(), part), (uri, Part::Whole));
+            let (address, part) = ResourceAddress::parse(uri).unwrap();
+            assert_eq!((address.uri().as_str(), part), (uri, ResourcePart::Whole));
         }
     }
 
@@ -248,17 +250,17 @@ mod tests {
             "file:///etc/passwd",
             "skill://codeact/SKILL.md",
         ] {
-            assert_eq!(Address::parse(uri), Err(AddressRefusal::Unknown), "{uri}");
+            assert_eq!(ResourceAddress::parse(uri), Err(AddressRefusal::Unknown), "{uri}");
         }
         let long = format!("ipybox://files/0a1b2c3d-{}", "x".repeat(LONGEST));
-        assert_eq!(Address::parse(&long), Err(AddressRefusal::Unknown));
+        assert_eq!(ResourceAddress::parse(&long), Err(AddressRefusal::Unknown));
     }
 
     #[test]
     fn a_part_is_two_numbers() {
-        let part_of = |query: &str| Address::parse(&format!("ipybox://outputs/0a1b2c3d.txt?{query}"));
+        let part_of = |query: &str| ResourceAddress::parse(&format!("ipybox://outputs/0a1b2c3d.txt?{query}"));
         let check = |query: &str, from: u64, count: Option<u64>| {
-            assert_eq!(part_of(query).unwrap().1, Part::Bytes { from, count }, "{query}");
+            assert_eq!(part_of(query).unwrap().1, ResourcePart::Bytes { from, count }, "{query}");
         };
         check("from=0", 0, None);
         check("from=10&bytes=5", 10, Some(5));
@@ -273,14 +275,14 @@ mod tests {
 
     #[test]
     fn what_is_outside_of_the_workspace_is_found() {
-        let places = |images: &str| Places { workspace: "/w".into(), images: images.into() };
-        let image = Address::Image("0a1b2c3d.png".to_owned());
+        let places = |images: &str| OutputPlaces { workspace: "/w".into(), images: images.into() };
+        let image = ResourceAddress::Image("0a1b2c3d.png".to_owned());
         let place = |root: &str, path: &str| Some((root.into(), path.into()));
         assert_eq!(image.place(&places("/w/images"), None), place("/w", "images/0a1b2c3d.png"));
         assert_eq!(image.place(&places("/plots"), None), place("/plots", "0a1b2c3d.png"));
-        let notebook = |file: &str| Address::Notebook.place(&places("/plots"), Some(Path::new(file)));
+        let notebook = |file: &str| ResourceAddress::Notebook.place(&places("/plots"), Some(Path::new(file)));
         assert_eq!(notebook("/w/a/run.ipynb"), place("/w", "a/run.ipynb"));
         assert_eq!(notebook("/state/run.ipynb"), place("/state", "run.ipynb"));
-        assert_eq!(Address::Notebook.place(&places("/plots"), None), None);
+        assert_eq!(ResourceAddress::Notebook.place(&places("/plots"), None), None);
     }
 }

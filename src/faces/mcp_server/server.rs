@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::answer_news::OnceNews;
 use super::asking::AskingTurns;
-use super::attached::Attached;
+use super::attached::AttachedPeople;
 use super::ledger::CallLedger;
-use super::resources::Shelf;
+use super::resources::ResourceShelf;
 use super::sessions::ClientSessions;
-use super::skills::Skills;
+use super::skills::ServerSkills;
 use crate::config::{Config, Images, ResourceLinks};
 use crate::ground::telemetry::RequestLink;
 use crate::session::Session;
@@ -17,7 +17,7 @@ use crate::session::Session;
 pub(crate) struct McpServer {
     pub(super) sessions: ClientSessions,
     /// The people at prompts of `ipybox attach`.
-    pub(super) attached: Arc<Attached>,
+    pub(super) attached: Arc<AttachedPeople>,
     /// The calls of clients, and the answers that may not have reached them.
     pub(super) ledger: Arc<CallLedger>,
     pub(super) asking_turns: AskingTurns,
@@ -28,9 +28,11 @@ pub(crate) struct McpServer {
     /// The clients that get links to resources.
     pub(super) resource_links: ResourceLinks,
     /// The resources that answers have named.
-    pub(super) shelf: Shelf,
+    pub(super) shelf: ResourceShelf,
     /// The skills for every client.
-    pub(super) skills: Skills,
+    pub(super) skills: ServerSkills,
+    /// Whether code gets no more than the commands of the client.
+    pub(super) obeys_client: bool,
     /// Whether requests can stop waiting for their cells.
     pub(super) has_long_cells: bool,
     /// Whether clients that can show views get them.
@@ -42,15 +44,16 @@ pub(crate) struct McpServer {
 impl McpServer {
     pub(super) fn new(session: Arc<Session>, config: &Config) -> Self {
         Self {
-            attached: Arc::new(Attached::new(Arc::clone(session.audience()), config.approval.timeout)),
+            attached: Arc::new(AttachedPeople::new(Arc::clone(session.audience()), config.approval.timeout)),
             sessions: ClientSessions::new(session, config),
             ledger: Arc::default(),
             asking_turns: AskingTurns::default(),
             news: OnceNews::default(),
             images: config.images,
             resource_links: config.resource_links,
-            shelf: Shelf::default(),
-            skills: Skills::new(config),
+            shelf: ResourceShelf::default(),
+            skills: ServerSkills::new(config),
+            obeys_client: config.obeys_client,
             has_long_cells: config.has_long_cells,
             has_views: config.has_views,
             link: RequestLink::to_client(),

@@ -13,20 +13,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer_news::{note_on_policy, notes_on_dotenv};
-use super::arrivals::Arrivals;
-use super::attached;
-use super::handler::{ClientConnection, Handler};
+use super::arrivals::ArrivalTransport;
+use super::attached::{self, AttachedPeople};
+use super::handler::{ClientConnection, ConnectionHandler};
 use super::line_transport::LineTransport;
-use super::receipt::Receipt;
+use super::receipt::ReadReceipt;
 use super::server::McpServer;
-use super::sessions::open_session;
+use super::sessions::{OpenSession, open_session};
 use super::streams::ClientStreams;
 use super::traced_handler::TracedHandler;
 use crate::config::Config;
-use crate::faces::people::page::{self, Page, PageNews};
+use crate::faces::people::page::{self, ApprovalPage, PageNews};
 use crate::ground::telemetry;
-use crate::ground::text::first_few;
-use crate::session::{Cell, DEFAULT_TIMEOUT, Outcome, Session, StartError};
+use crate::ground::text::{describe, first_few};
+use crate::session::{Cell, DEFAULT_TIMEOUT, LimitUse, Outcome, Session, StartError};
 
 /// The time in which the calls of a client that is gone are put aside. They need no time, but for writing an answer to a file.
 const PUT_ASIDE: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ const SHOWN_CHARS: usize = 5_000;
 const VARIABLES: &str = "print(*__import__('IPython').get_ipython().run_line_magic('who_ls', ''), sep='\\n')";
 
 /// A session and its MCP server.
-pub(crate) struct Serving {
+pub(crate) struct ServedSession {
     server: Arc<McpServer>,
     connections: AtomicU64,
     begun: Instant,
@@ -54,7 +54,7 @@ pub(crate) struct Serving {
 
 /// The receiver of the codes of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Codes {
+pub(crate) enum ApprovalCodes {
     /// Whoever reads stderr, and the client.
     OnStderr,
     /// The client alone: stderr is a file, which code that is not in a sandbox can read.
@@ -79,9 +79,9 @@ pub enum Error {
     Session(String),
 }
 
-impl Serving {
+impl ServedSession {
     /// Opens the session.
-    pub(crate) async fn open(config: &Config, codes: Codes) -> Result<Self, Error> {
+    pub(crate) async fn open(config: &Config, codes: ApprovalCodes) -> Result<Self, Error> {
         let server = Arc::new(McpServer::new(open_session(config, None).await?, config));
         // Where an application starts ipybox, nobody sees what it writes to stderr.
         server.news.add_all(notes_on_dotenv(config.variables().problems()));
@@ -110,13 +110,15 @@ impl Serving {
         let is_outlived = outlived_by.is_some();
         let connection =
             ClientConnection { number, closed: closed.clone(), outlived_by, calls: calls.clone() };
-        let receipt = Arc::<Receipt>::default();
+        let receipt = Arc::<ReadReceipt>::default();
         let lines = LineTransport::new(streams.input, streams.output, Arc::clone(&receipt));
-        let transport = Arrivals::new(lines, closed.clone());
-        let handler = Handler { server: Arc::clone(&self.server), connection };
+        let transport = ArrivalTransport::new(lines, closed.clone());
+        let handler = ConnectionHandler { server: Arc::clone(&self.server), connection };
         // What rmcp ends cancels its requests; those of a session that is outlived must be put aside before.
         let end = if is_outlived { CancellationToken::new() } else { closed.clone() };
-        let (is_closed, ending, open) = (closed.clone(), end.clone(), calls.clone());
+        let is_closed = closed.clone();
+        let ending = end.clone();
+        let open = calls.clone();
         tokio::spawn(async move {
             is_closed.cancelled().await;
             open.close();
@@ -161,20 +163,23 @@ impl Serving {
         self.server.ledger.has_begun() || self.server.attached.has_worked()
     }
 
-    /// Serves a person at a prompt until that person leaves or `closed` is cancelled.
-    /// Those who cannot answer are asked nothing.
-    pub(crate) async fn person<R, W>(
-        &self,
-        streams: ClientStreams<R, W>,
-        can_answer: bool,
-        closed: CancellationToken,
-    ) -> std::io::Result<()>
-    where
-        R: AsyncRead + Unpin + Send + 'static,
-        W: AsyncWrite + Unpin + Send + 'static,
-    {
+    /// The session for a person's prompt: the client's own, or a copy that ends with the prompt.
+    ///
+    /// # Errors
+    /// It cannot be copied; the text says why.
+    pub(crate) async fn prompt(&self, is_copy: bool) -> Result<PromptSession, String> {
         let server = &self.server;
-        attached::serve(&server.attached, server.sessions.own().clone(), streams, can_answer, closed).await
+        let own = server.sessions.own();
+        if !is_copy {
+            return Ok(PromptSession { attached: Arc::clone(&server.attached), open: own.clone(), is_copy });
+        }
+        // Opening is a large future.
+        let branched = Box::pin(own.session.branch()).await;
+        let (branch, _notes) = branched.map_err(|error| describe(&error).to_string())?;
+        let open = OpenSession::new(Arc::new(branch));
+        let timeout = server.sessions.config().approval.timeout;
+        let attached = Arc::new(AttachedPeople::new(Arc::clone(open.session.audience()), timeout));
+        Ok(PromptSession { attached, open, is_copy })
     }
 
     /// Has the next answer say this first.
@@ -200,11 +205,12 @@ impl Serving {
     }
 
     /// The session's activity, in words.
-    pub(crate) fn activity(&self) -> Activity {
-        Activity {
+    pub(crate) fn activity(&self) -> SessionActivity {
+        SessionActivity {
             seconds: self.begun.elapsed().as_secs(),
             open_cells: self.server.sessions.open_cells(),
             left: self.server.ledger.summary(),
+            limits: self.server.sessions.limits(),
         }
     }
 
@@ -221,31 +227,33 @@ impl Serving {
 }
 
 /// The activity of a session.
-pub(crate) struct Activity {
+pub(crate) struct SessionActivity {
     /// Its age, in seconds.
     pub(crate) seconds: u64,
     /// The number of cells that run or are queued.
     pub(crate) open_cells: usize,
     /// The calls for which no client waits.
     pub(crate) left: Vec<String>,
+    /// The limits around it, and what is in use.
+    pub(crate) limits: Vec<LimitUse>,
 }
 
 impl McpServer {
     /// Opens a page on which people decide, until `ended` is cancelled.
     async fn open_page(
         self: &Arc<Self>,
-        codes: Codes,
+        codes: ApprovalCodes,
         session: Option<String>,
         ended: CancellationToken,
     ) -> Result<(), Error> {
         let (ours, its) = tokio::io::duplex(PAGE_BYTES);
         let on_news = move |news| {
-            if codes == Codes::OnStderr {
+            if codes == ApprovalCodes::OnStderr {
                 show_on_stderr(&news);
             }
         };
-        let page = Page::open(its, session, on_news).await.map_err(Error::Page)?;
-        if codes == Codes::OnStderr {
+        let page = ApprovalPage::open(its, session, on_news).await.map_err(Error::Page)?;
+        if codes == ApprovalCodes::OnStderr {
             say(&format!("calls are decided at {}, which asks for the code {}", page.url(), page.code()));
         }
         self.attached.keep_page(page);
@@ -275,6 +283,34 @@ impl McpServer {
     }
 }
 
+/// The session that a person's prompt is for.
+pub(crate) struct PromptSession {
+    attached: Arc<AttachedPeople>,
+    open: OpenSession,
+    is_copy: bool,
+}
+
+impl PromptSession {
+    /// Serves a person at a prompt until that person leaves or `closed` is cancelled. Those who cannot answer are asked
+    /// nothing.
+    pub(crate) async fn serve<R, W>(
+        self,
+        streams: ClientStreams<R, W>,
+        can_answer: bool,
+        closed: CancellationToken,
+    ) -> io::Result<()>
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let served = attached::serve(&self.attached, self.open.clone(), streams, can_answer, closed).await;
+        if self.is_copy {
+            self.open.session.close().await;
+        }
+        served
+    }
+}
+
 fn show_on_stderr(news: &PageNews) {
     match news {
         PageNews::Entered(code) => {
@@ -294,7 +330,8 @@ fn say(words: &str) {
 
 /// The cell that lists the variables. A kernel that does not react in its time is killed: it has as much as a client's own.
 fn question(session: &Session) -> Cell {
-    let (code, cancel) = (VARIABLES.to_owned(), session.cell_token());
+    let code = VARIABLES.to_owned();
+    let cancel = session.cell_token();
     let why = "the names of variables are read without tools";
     Cell::ours(code, DEFAULT_TIMEOUT, SHOWN_CHARS, cancel, why)
 }

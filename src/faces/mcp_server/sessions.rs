@@ -1,21 +1,27 @@
 //! The sessions of a server: the client's own, and others for agents that share the client.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::approval::{Effect, Face, Policy, PolicyError};
+use crate::approval::{ApprovalEffect, ApprovalPolicy, PolicyError, SessionFace};
 use crate::config::{ApprovalMode, Config};
 use crate::ground::text::{backticked, describe};
-use crate::session::{Session, StartError, ToolOptions};
+use crate::session::{LimitUse, Session, StartError, ToolOptions};
 
 /// The handle of the client's own session.
 pub(super) const OWN: &str = "main";
 /// The value that a model passes for a session of its own.
-pub(super) const NEW: &str = "new";
+const NEW: &str = "new";
+/// The value for a copy of the client's own session, and the words before the handle of another one to copy.
+const COPY: &str = "copy";
+const COPY_OF: &str = "copy of ";
 
 /// The number of other sessions at the same time: each has a kernel.
 const MOST_OTHERS: usize = 8;
@@ -23,21 +29,55 @@ const MOST_OTHERS: usize = 8;
 /// After this time without a cell a session ends if another one needs its place.
 const IDLE: Duration = Duration::from_secs(15 * 60);
 
+/// After this time without a cell a session ends, whether or not its place is needed: its agent has forgotten it.
+const FORGOTTEN: Duration = Duration::from_secs(2 * 3600);
+
 /// The sessions.
 pub(super) struct ClientSessions {
     own: OpenSession,
     config: Config,
-    others: Mutex<Others>,
+    others: Arc<Mutex<Others>>,
+    /// The tasks that end sessions which nobody uses any more.
+    watching: TaskTracker,
+    /// Cancelled when all of them are stopped.
+    stopping: CancellationToken,
 }
 
 #[derive(Default)]
 struct Others {
     sessions: BTreeMap<String, OpenSession>,
-    /// The handles of those that have ended.
-    ended: BTreeSet<String>,
+    /// The handles of those that have ended, and why.
+    ended: BTreeMap<String, SessionEnd>,
     /// The number of sessions that are being opened.
     opening: usize,
     is_stopping: bool,
+}
+
+/// The end of a session beside the client's own.
+#[derive(Clone, Copy)]
+enum SessionEnd {
+    PlaceNeeded,
+    Forgotten,
+    Asked,
+}
+
+/// The finding about a session that may be forgotten.
+enum ForgottenSession {
+    /// It is: it was taken out.
+    Yes(OpenSession),
+    /// Not before this time has passed.
+    NotYet(Duration),
+    /// It has ended for another reason.
+    Ended,
+}
+
+/// A place that is reserved for a session until that is open, or cannot be opened.
+struct ReservedPlace<'a>(&'a Mutex<Others>);
+
+impl Drop for ReservedPlace<'_> {
+    fn drop(&mut self) {
+        self.0.lock().opening -= 1;
+    }
 }
 
 /// A session, with what it is doing.
@@ -45,9 +85,21 @@ struct Others {
 pub(super) struct OpenSession {
     pub(super) session: Arc<Session>,
     /// The cells that have not ended.
-    pub(super) cells: TaskTracker,
-    /// When the newest cell came.
+    cells: TaskTracker,
+    /// When a cell came or ended last.
     used: Arc<Mutex<Instant>>,
+}
+
+/// A cell that has not ended, as long as this lives.
+pub(super) struct OpenCell {
+    used: Arc<Mutex<Instant>>,
+    _token: TaskTrackerToken,
+}
+
+impl Drop for OpenCell {
+    fn drop(&mut self) {
+        *self.used.lock() = Instant::now();
+    }
 }
 
 /// The session that a call is for.
@@ -58,12 +110,27 @@ pub(super) struct ChosenSession {
 }
 
 impl OpenSession {
-    fn new(session: Arc<Session>) -> Self {
+    pub(super) fn new(session: Arc<Session>) -> Self {
         Self { session, cells: TaskTracker::new(), used: Arc::new(Mutex::new(Instant::now())) }
     }
 
+    /// A cell begins.
+    pub(super) fn begin_cell(&self) -> OpenCell {
+        self.is_used();
+        OpenCell { used: Arc::clone(&self.used), _token: self.cells.token() }
+    }
+
+    /// The number of cells that have not ended.
+    pub(super) fn open_cells(&self) -> usize {
+        self.cells.len()
+    }
+
+    fn is_used(&self) {
+        *self.used.lock() = Instant::now();
+    }
+
     fn idle_for(&self) -> Duration {
-        self.used.lock().elapsed()
+        if self.cells.is_empty() { self.used.lock().elapsed() } else { Duration::ZERO }
     }
 }
 
@@ -72,10 +139,29 @@ pub(super) fn given(handle: Option<&str>) -> Option<&str> {
     handle.map(str::trim).filter(|handle| !handle.is_empty())
 }
 
+/// The handle of the session that is to be copied, if one is.
+fn copied(given: &str) -> Option<&str> {
+    match given.strip_prefix(COPY_OF) {
+        Some(handle) => Some(handle.trim()),
+        None => (given == COPY).then_some(OWN),
+    }
+}
+
+/// Whether a call asks for a session that is not there yet.
+pub(super) fn is_new(given: &str) -> bool {
+    given.trim() == NEW || copied(given.trim()).is_some()
+}
+
 impl ClientSessions {
     /// The client's own session, which was opened with `config`.
     pub(super) fn new(own: Arc<Session>, config: &Config) -> Self {
-        Self { own: OpenSession::new(own), config: config.beside_another(), others: Mutex::default() }
+        Self {
+            own: OpenSession::new(own),
+            config: config.beside_another(),
+            others: Arc::default(),
+            watching: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+        }
     }
 
     /// The settings of further sessions.
@@ -102,33 +188,93 @@ impl ClientSessions {
                     format!("[New session `{handle}`: pass it as `session` to go on with its variables.]");
                 (open, Some(note))
             }
-            Some(handle) => (self.find(handle)?, Some(format!("[Session `{handle}`]"))),
+            Some(given) => match copied(given) {
+                Some(origin) => {
+                    let (handle, open, notes) = self.copy(origin).await?;
+                    let note = format!(
+                        "[New session `{handle}`, a copy of `{origin}`: pass it as `session` to go on with its variables.]"
+                    );
+                    (open, Some([vec![note], notes].concat().join("\n")))
+                }
+                None => (self.find(given)?, Some(format!("[Session `{given}`]"))),
+            },
         };
-        *open.used.lock() = Instant::now();
         Ok(ChosenSession { open, note })
     }
 
     fn find(&self, handle: &str) -> Result<OpenSession, String> {
+        if handle == OWN {
+            return Ok(self.own.clone());
+        }
         let others = self.others.lock();
-        others.sessions.get(handle).cloned().ok_or_else(|| {
-            let why = if others.ended.contains(handle) {
-                format!(
-                    "the session `{handle}` has ended, to make room for another one; its variables are gone"
-                )
-            } else {
-                format!("there is no session `{handle}`")
-            };
-            format!("{why}. There are {}; `{NEW}` makes another one.", others.handles())
-        })
+        if let Some(open) = others.sessions.get(handle) {
+            // As long as nobody can take it for a forgotten one.
+            open.is_used();
+            return Ok(open.clone());
+        }
+        let ended = |why: String| format!("the session `{handle}` has ended, {why}; its variables are gone");
+        let why = match others.ended.get(handle) {
+            Some(SessionEnd::PlaceNeeded) => ended("to make room for another one".to_owned()),
+            Some(SessionEnd::Forgotten) => {
+                ended(format!("since it had no cell for {} hours", FORGOTTEN.as_secs() / 3600))
+            }
+            Some(SessionEnd::Asked) => ended("as a call of `reset` asked".to_owned()),
+            None => format!("there is no session `{handle}`"),
+        };
+        Err(format!("{why}. There are {}; `{NEW}` makes another one.", others.handles()))
+    }
+
+    /// Ends a session beside the client's own, with its cells. Returns the answer.
+    ///
+    /// # Errors
+    /// There is none with this handle, or it is the client's own.
+    pub(super) async fn end(&self, handle: Option<&str>) -> Result<String, String> {
+        let Some(handle) = given(handle).filter(|handle| *handle != OWN) else {
+            return Err(format!(
+                "the argument `end` cannot be used for `{OWN}`, which ends with the client: pass the handle of another session \
+                 as `session`, or reset `{OWN}` without `end`"
+            ));
+        };
+        let open = self.find(handle)?;
+        {
+            let mut others = self.others.lock();
+            others.sessions.remove(handle);
+            others.ended.insert(handle.to_owned(), SessionEnd::Asked);
+        }
+        open.session.close().await;
+        Ok(format!("Session `{handle}` has ended, and its variables are gone."))
     }
 
     async fn open(&self) -> Result<(String, OpenSession), String> {
-        if let Some(idle) = self.reserve()? {
+        let place = self.make_room().await?;
+        let opened = open_session(&self.config, Some(Arc::clone(&self.own.session))).await;
+        let session = opened.map_err(|error| format!("Failed to open a session: {}", describe(&error)))?;
+        Ok(self.enter(session, place).await)
+    }
+
+    /// Copies the session with this handle. Returns the differences that are worth a word, too.
+    async fn copy(&self, origin: &str) -> Result<(String, OpenSession, Vec<String>), String> {
+        let origin = self.find(origin)?;
+        let place = self.make_room().await?;
+        // Opening is a large future.
+        let branched = Box::pin(origin.session.branch()).await;
+        let (branch, notes) = branched.map_err(|error| format!("Failed to {}", describe(&error)))?;
+        let (handle, open) = self.enter(Arc::new(branch), place).await;
+        let notes = notes.iter().map(|note| format!("[In the copy: {note}]")).collect();
+        Ok((handle, open, notes))
+    }
+
+    /// Reserves a place for another session, and ends one that is idle if there is none.
+    async fn make_room(&self) -> Result<ReservedPlace<'_>, String> {
+        let (place, idle) = self.reserve()?;
+        if let Some(idle) = idle {
             idle.session.close().await;
         }
-        let opened = open_session(&self.config, Some(Arc::clone(&self.own.session))).await;
-        self.others.lock().opening -= 1;
-        let session = opened.map_err(|error| format!("Failed to open a session: {}", describe(&error)))?;
+        Ok(place)
+    }
+
+    /// Puts a session into the reserved place, and gives it a handle.
+    async fn enter(&self, session: Arc<Session>, place: ReservedPlace<'_>) -> (String, OpenSession) {
         let open = OpenSession::new(session);
         let handle = uuid::Uuid::new_v4().simple().to_string()[..6].to_owned();
         let is_stopping = {
@@ -136,22 +282,27 @@ impl ClientSessions {
             others.sessions.insert(handle.clone(), open.clone());
             others.is_stopping
         };
+        drop(place);
+        self.watching.spawn(end_if_forgotten(
+            Arc::clone(&self.others),
+            handle.clone(),
+            self.stopping.clone(),
+        ));
         if is_stopping {
             open.session.stop().await;
         }
-        Ok((handle, open))
+        (handle, open)
     }
 
-    /// Reserves a place for another session. Returns one that has to be stopped for it.
-    fn reserve(&self) -> Result<Option<OpenSession>, String> {
+    /// Reserves a place for another session. Returns one that has to be stopped for it, too.
+    fn reserve(&self) -> Result<(ReservedPlace<'_>, Option<OpenSession>), String> {
         let mut others = self.others.lock();
         if others.sessions.len() + others.opening < MOST_OTHERS {
             others.opening += 1;
-            return Ok(None);
+            return Ok((ReservedPlace(&self.others), None));
         }
-        let idle = |open: &&OpenSession| open.cells.is_empty() && open.idle_for() >= IDLE;
-        let longest =
-            others.sessions.iter().filter(|(_, open)| idle(open)).max_by_key(|(_, open)| open.idle_for());
+        let idle = others.sessions.iter().filter(|(_, open)| open.idle_for() >= IDLE);
+        let longest = idle.max_by_key(|(_, open)| open.idle_for());
         let Some(handle) = longest.map(|(handle, _)| handle.clone()) else {
             let minutes = IDLE.as_secs() / 60;
             return Err(format!(
@@ -160,9 +311,9 @@ impl ClientSessions {
             ));
         };
         let open = others.sessions.remove(&handle);
-        others.ended.insert(handle);
+        others.ended.insert(handle, SessionEnd::PlaceNeeded);
         others.opening += 1;
-        Ok(open)
+        Ok((ReservedPlace(&self.others), open))
     }
 
     /// The handles of the sessions beside the client's own.
@@ -172,8 +323,13 @@ impl ClientSessions {
 
     /// The number of cells that have not ended.
     pub(super) fn open_cells(&self) -> usize {
-        self.own.cells.len()
-            + self.others.lock().sessions.values().map(|open| open.cells.len()).sum::<usize>()
+        let others = self.others.lock();
+        self.own.open_cells() + others.sessions.values().map(OpenSession::open_cells).sum::<usize>()
+    }
+
+    /// The limits around the client's own session, and what is in use.
+    pub(super) fn limits(&self) -> Vec<LimitUse> {
+        self.own.session.limits()
     }
 
     /// Lets the other sessions find packages that were installed or generated for the client's own.
@@ -187,6 +343,8 @@ impl ClientSessions {
     /// Stops all of them.
     pub(super) async fn stop(&self) {
         futures::future::join_all(self.all().iter().map(|session| session.stop())).await;
+        self.watching.close();
+        self.watching.wait().await;
     }
 
     /// Stops all of them, and completes their records.
@@ -195,6 +353,7 @@ impl ClientSessions {
     }
 
     fn all(&self) -> Vec<Arc<Session>> {
+        self.stopping.cancel();
         let mut others = self.others.lock();
         others.is_stopping = true;
         let sessions = others.sessions.values().map(|open| Arc::clone(&open.session));
@@ -203,10 +362,40 @@ impl ClientSessions {
 }
 
 impl Others {
+    /// Looks at the session with this handle, and takes it out if nobody uses it any more.
+    fn forget(&mut self, handle: &str) -> ForgottenSession {
+        let Some(open) = self.sessions.get(handle) else { return ForgottenSession::Ended };
+        let idle = open.idle_for();
+        if idle < FORGOTTEN {
+            return ForgottenSession::NotYet(FORGOTTEN - idle);
+        }
+        self.ended.insert(handle.to_owned(), SessionEnd::Forgotten);
+        self.sessions.remove(handle).map_or(ForgottenSession::Ended, ForgottenSession::Yes)
+    }
+
     /// The handles of those that live.
     fn handles(&self) -> String {
         let handles = [OWN].into_iter().chain(self.sessions.keys().map(String::as_str));
         backticked(handles)
+    }
+}
+
+/// Ends a session that nobody has used for too long, by itself and not by the next call.
+async fn end_if_forgotten(others: Arc<Mutex<Others>>, handle: String, stopping: CancellationToken) {
+    loop {
+        let found = others.lock().forget(&handle);
+        match found {
+            ForgottenSession::Yes(open) => {
+                tracing::info!(session = %handle, "ending a session that had no cell for long");
+                return open.session.close().await;
+            }
+            ForgottenSession::NotYet(left) => {
+                if stopping.run_until_cancelled(sleep(left)).await.is_none() {
+                    return;
+                }
+            }
+            ForgottenSession::Ended => return,
+        }
     }
 }
 
@@ -216,17 +405,88 @@ pub(super) async fn open_session(
     beside: Option<Arc<Session>>,
 ) -> Result<Arc<Session>, StartError> {
     let policy = policy(config).map_err(StartError::Policy)?;
-    let tools = ToolOptions { registry: None, policy, face: Face::Mcp, beside };
+    let tools = ToolOptions { registry: None, policy, face: SessionFace::Mcp, beside };
     // Opening is a large future.
     Box::pin(Session::open(config, Some(tools))).await.map(Arc::new)
 }
 
 /// The approval policy that the settings ask for.
-fn policy(config: &Config) -> Result<Policy, PolicyError> {
+fn policy(config: &Config) -> Result<ApprovalPolicy, PolicyError> {
     Ok(match &config.approval.mode {
-        ApprovalMode::Auto => Policy::always(Effect::Allow),
-        ApprovalMode::Ask => Policy::always(Effect::Ask),
-        ApprovalMode::Deny => Policy::always(Effect::Deny),
-        ApprovalMode::Policy(path) => Policy::read_in(&config.workspace, path)?,
+        ApprovalMode::Auto => ApprovalPolicy::always(ApprovalEffect::Allow),
+        ApprovalMode::Ask => ApprovalPolicy::always(ApprovalEffect::Ask),
+        ApprovalMode::Deny => ApprovalPolicy::always(ApprovalEffect::Deny),
+        ApprovalMode::Policy(path) => ApprovalPolicy::read_in(&config.workspace, path)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Settings;
+
+    /// Sessions whose kernels do not start.
+    async fn sessions(root: &Path) -> ClientSessions {
+        let mut settings = Settings { workspace: root.join("work"), ..Settings::default() };
+        settings.state_dir = Some(root.join("states"));
+        settings.kernel.python = Some(root.join("no-python"));
+        let config = Config::new(settings).unwrap();
+        ClientSessions::new(open_session(&config, None).await.unwrap(), &config)
+    }
+
+    async fn open(sessions: &ClientSessions) -> (String, OpenSession) {
+        let open = sessions.choose(Some(NEW)).await.ok().unwrap().open;
+        let others = sessions.others.lock();
+        let is_it = |(_, other): &(&String, &OpenSession)| Arc::ptr_eq(&other.session, &open.session);
+        let handle = others.sessions.iter().find(is_it).unwrap().0.clone();
+        (handle, open)
+    }
+
+    /// Lets tasks run that wait for nothing else than each other.
+    async fn until(sessions: &ClientSessions, expected: &[&str]) {
+        while sessions.others() != expected {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_that_nobody_uses_ends_without_another_call() {
+        let root = tempfile::tempdir().unwrap();
+        let sessions = sessions(root.path()).await;
+        let (forgotten, _) = open(&sessions).await;
+        let (busy, open) = open(&sessions).await;
+        let cell = open.begin_cell();
+        tokio::time::pause();
+        tokio::time::advance(FORGOTTEN).await;
+        until(&sessions, &[&busy]).await;
+        let error = sessions.choose(Some(&forgotten)).await.err().unwrap();
+        assert!(error.contains("has ended, since it had no cell for 2 hours"), "{error}");
+        // The time begins when the cell has ended.
+        drop(cell);
+        tokio::time::advance(FORGOTTEN - Duration::from_secs(1)).await;
+        assert!(sessions.choose(Some(&busy)).await.is_ok());
+        tokio::time::advance(FORGOTTEN - Duration::from_secs(1)).await;
+        assert_eq!(sessions.others(), [busy]);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        until(&sessions, &[]).await;
+        tokio::time::resume();
+        sessions.stop().await;
+        sessions.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_place_counts_while_its_session_is_opened_and_is_free_if_it_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let sessions = sessions(root.path()).await;
+        let places: Vec<_> = (0..MOST_OTHERS).map(|_| sessions.reserve().ok().unwrap()).collect();
+        assert!(sessions.choose(Some(NEW)).await.is_err());
+        drop(places);
+        let opening = sessions.open();
+        assert!(futures::FutureExt::now_or_never(opening).is_none_or(|opened| opened.is_ok()));
+        assert_eq!(sessions.others.lock().opening, 0);
+        sessions.stop().await;
+        sessions.close().await;
+    }
 }

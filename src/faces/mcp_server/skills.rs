@@ -9,7 +9,7 @@ use rmcp::model::{
 };
 use serde_json::json;
 
-use crate::config::{Config, Site};
+use crate::config::{Config, KernelSite};
 
 const NAME: &str = "codeact";
 const ENTRY: &str = "skill://codeact/SKILL.md";
@@ -33,12 +33,12 @@ const FILES: [(&str, &str); 2] = [
 ];
 
 /// The skills of a server.
-pub(super) struct Skills {
+pub(super) struct ServerSkills {
     frontmatter: SkillFrontmatter,
     text: String,
 }
 
-impl Skills {
+impl ServerSkills {
     /// Those for kernels that run where the configuration says.
     pub(super) fn new(config: &Config) -> Self {
         Self::with_section(section(config))
@@ -94,12 +94,12 @@ impl Skills {
 /// The skill's section about where code runs.
 fn section(config: &Config) -> &'static str {
     match &config.site {
-        Site::Remote(_) => include_str!("../../../packaging/plugins/flavours/remote.md"),
-        Site::Sandboxed { .. } => include_str!("../../../packaging/plugins/flavours/sandbox.md"),
-        Site::Local if config.is_in_container() => {
+        KernelSite::Remote(_) => include_str!("../../../packaging/plugins/flavours/remote.md"),
+        KernelSite::Sandboxed { .. } => include_str!("../../../packaging/plugins/flavours/sandbox.md"),
+        KernelSite::Local if config.is_in_container() => {
             include_str!("../../../packaging/plugins/flavours/docker.md")
         }
-        Site::Local => include_str!("../../../packaging/plugins/flavours/default.md"),
+        KernelSite::Local => include_str!("../../../packaging/plugins/flavours/default.md"),
     }
 }
 
@@ -121,8 +121,8 @@ fn frontmatter(text: &str) -> SkillFrontmatter {
 mod tests {
     use super::*;
 
-    fn skills() -> Skills {
-        Skills::with_section("## Where the code runs\n\nHere.\n")
+    fn skills() -> ServerSkills {
+        ServerSkills::with_section("## Where the code runs\n\nHere.\n")
     }
 
     #[test]

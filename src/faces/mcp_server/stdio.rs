@@ -6,7 +6,7 @@ use rmcp::transport::stdio_pipes;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::serving::{Codes, Error, Serving};
+use super::serving::{ApprovalCodes, Error, ServedSession};
 use super::streams::ClientStreams;
 use crate::config::Config;
 
@@ -23,7 +23,7 @@ const DRAIN_GRACE: Duration = Duration::from_millis(500);
 pub async fn serve_stdio(config: Config) -> Result<(), Error> {
     let closed = CancellationToken::new();
     end_on_signals(&closed).map_err(Error::Signals)?;
-    let serving = Serving::open(&config, Codes::OnStderr).await?;
+    let serving = ServedSession::open(&config, ApprovalCodes::OnStderr).await?;
     let (input, output) = stdio_pipes();
     let streams = ClientStreams { input, output };
     let served = {

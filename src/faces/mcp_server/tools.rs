@@ -85,7 +85,7 @@ impl From<CallRefusal> for Result<CallToolResult, ErrorData> {
 pub(super) fn definitions(has_long_cells: bool) -> Vec<Tool> {
     let wait = has_long_cells.then(wait::definition);
     let execute = execute::definition(has_long_cells);
-    [execute, register::definition(), install::definition(), reset::definition()]
+    [execute, register::definition(), install::definition(), reset::definition(has_long_cells)]
         .into_iter()
         .chain(wait)
         .map(|tool| {

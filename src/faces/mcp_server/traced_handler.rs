@@ -7,7 +7,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, Service};
 use rmcp::{ErrorData, RoleServer};
 
-use super::handler::Handler;
+use super::handler::ConnectionHandler;
 use super::ledger::{self, text_of};
 use super::server::McpServer;
 use super::{execute, install, register, reset, wait};
@@ -17,7 +17,7 @@ use crate::ground::telemetry::{Context, Operation, RequestTarget};
 const TOOLS: [&str; 5] = [execute::NAME, register::NAME, install::NAME, reset::NAME, wait::NAME];
 
 /// A handler whose requests have spans. Calls of tools begin theirs themselves, since they may outlive their requests.
-pub(super) struct TracedHandler(pub(super) Handler);
+pub(super) struct TracedHandler(pub(super) ConnectionHandler);
 
 impl Service<RoleServer> for TracedHandler {
     async fn handle_request(

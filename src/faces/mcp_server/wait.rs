@@ -20,7 +20,7 @@ pub(super) const LONGEST_WAIT_SECS: f64 = 30.0 * 24.0 * 3600.0;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct WaitArguments {
     cell: String,
     #[serde(default, deserialize_with = "number")]
     timeout: Option<f64>,
@@ -29,7 +29,7 @@ struct Arguments {
 }
 
 /// A request to wait.
-pub(super) struct Wait {
+pub(super) struct WaitTool {
     pub(super) cell: u64,
     pub(super) timeout: Duration,
     pub(super) interrupt: bool,
@@ -55,8 +55,8 @@ Wait for a cell that runs on after `wait`, or interrupt it. Returns what it has 
 ended.";
 
 /// Reads the arguments. The error is a text for the model.
-pub(super) fn read(arguments: &JsonObject) -> Result<Wait, String> {
-    let Arguments { cell, timeout, interrupt } = parse(arguments)?;
+pub(super) fn read(arguments: &JsonObject) -> Result<WaitTool, String> {
+    let WaitArguments { cell, timeout, interrupt } = parse(arguments)?;
     let number = ledger::number_in(&cell)
         .ok_or_else(|| format!("the argument `cell` cannot be used: `{cell}` is no id such as `cell-3`"))?;
     let seconds = timeout.unwrap_or(DEFAULT_WAIT_SECS);
@@ -64,7 +64,7 @@ pub(super) fn read(arguments: &JsonObject) -> Result<Wait, String> {
         return Err(format!("the argument `timeout` cannot be used: {seconds} is no number of seconds"));
     }
     let timeout = Duration::from_secs_f64(seconds.min(LONGEST_WAIT_SECS));
-    Ok(Wait { cell: number, timeout, interrupt })
+    Ok(WaitTool { cell: number, timeout, interrupt })
 }
 
 /// The answer about a cell that goes on.

@@ -3,10 +3,14 @@
 
 mod call;
 pub mod page;
+mod waiting_changes;
 mod wire;
 
 pub(crate) use self::call::ShownCall;
-pub use self::wire::{CellAuthor, Heard, Said};
-pub(crate) use self::wire::{GrantOffer, Granted};
+pub(crate) use self::waiting_changes::{ChangeRemark, SeenChange, WaitingChange, WaitingCopy};
+pub use self::wire::{CellAuthor, PersonMessage, SessionMessage};
+pub(crate) use self::wire::{GrantOffer, StandingGrant};
 pub use crate::approval::named_rows;
-pub(crate) use crate::approval::{Answer, Label, OriginInWords, PastDecision, Target, argument};
+pub(crate) use crate::approval::{
+    Label, OriginInWords, PastDecision, SettleAction, Target, UserAnswer, argument,
+};

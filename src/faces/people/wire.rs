@@ -4,18 +4,23 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::ShownCall;
-use crate::approval::{Answer, Label, PastDecision};
+use super::{SeenChange, ShownCall, WaitingCopy};
+use crate::approval::{Label, PastDecision, SettleAction, UserAnswer};
 
 /// A message of a prompt or a page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Said {
+pub enum PersonMessage {
     /// Run this cell.
     Run {
         /// Its code.
         code: String,
+    },
+    /// Undo the newest cells, whoever has run them. The cell that runs is stopped, and counts.
+    Undo {
+        /// Their number.
+        cells: usize,
     },
     /// Interrupt the person's cell, or take it out of the queue.
     Interrupt,
@@ -40,7 +45,7 @@ pub enum Said {
         /// The question.
         question: u64,
         /// The answer.
-        answer: Answer,
+        answer: UserAnswer,
         /// The label for the data of the server that is registered; `None` leaves it as it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         label: Option<Label>,
@@ -59,13 +64,24 @@ pub enum Said {
     },
     /// Which decisions have there been in the session?
     History,
+    /// A question for the changes that wait in copies of the workspace.
+    Changes,
+    /// Apply or discard changes that wait, as they were shown.
+    Settle {
+        /// The id of the copy.
+        copy: String,
+        /// Their fate.
+        action: SettleAction,
+        /// The changes.
+        seen: Vec<SeenChange>,
+    },
 }
 
 /// A message to a prompt or a page. Code and output may contain anything.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "hear", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Heard {
+pub enum SessionMessage {
     /// The session is ready for the person's cells.
     Ready {
         /// The number of the last cell.
@@ -111,12 +127,15 @@ pub enum Heard {
         /// The file with all of its text, if there was much.
         file: Option<PathBuf>,
     },
-    /// All is over that the person's `Run` has begun.
+    /// All is over that the person's `Run` or `Undo` has begun.
     Done {
         /// Whether the cell ran to its end.
         is_ok: bool,
         /// The further remarks: why it did not run, what became of the kernel, what earlier cells have shown.
         notes: Vec<String>,
+        /// The number of the last cell, after an undo.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        number: Option<u64>,
     },
     /// The person is asked whether something may run.
     Question {
@@ -181,7 +200,15 @@ pub enum Heard {
     /// The grants that hold from now on. They are sent when they change.
     Grants {
         /// The oldest first.
-        grants: Vec<Granted>,
+        grants: Vec<StandingGrant>,
+    },
+    /// The changes that wait.
+    Changes {
+        /// The copies of the workspace that have any.
+        copies: Vec<WaitingCopy>,
+        /// The fate of some of them just now, or the reason why they cannot be read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// The possible continuations of code.
     Completions {
@@ -220,7 +247,7 @@ impl GrantOffer {
 /// A grant that holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Granted {
+pub struct StandingGrant {
     /// Its number in the session.
     pub id: u64,
     /// The number of further calls that it allows.
@@ -231,7 +258,7 @@ pub struct Granted {
     pub is_of_cell: bool,
 }
 
-impl Granted {
+impl StandingGrant {
     pub(crate) fn new(id: u64, left: u32, covers: String, is_of_cell: bool) -> Self {
         Self { id, left, covers, is_of_cell }
     }

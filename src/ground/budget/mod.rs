@@ -1,6 +1,6 @@
 //! Memory limits for messages from outside: from code in the kernel, and from MCP servers.
 //!
-//! A message is weighed while it is read ([`Scan`]), before it is parsed, and holds a [`Lease`] of its weight
+//! A message is weighed while it is read ([`JsonScan`]), before it is parsed, and holds a [`Lease`] of its weight
 //! as long as its data lives. A message that exceeds the budget is refused.
 
 mod scan;
@@ -11,12 +11,12 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-pub(crate) use self::scan::Scan;
+pub(crate) use self::scan::JsonScan;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// The longest message, in bytes: it holds a file of 30 MB as Base64. Three times as much (see [`Scan::weight`]) for one
+/// The longest message, in bytes: it holds a file of 30 MB as Base64. Three times as much (see [`JsonScan::weight`]) for one
 /// message from either side, and what the program takes itself, stay below 300 MB.
 pub(crate) const MESSAGE_BYTES: usize = 40 * MIB;
 /// The weight of what all kernels print and display at a time: the longest message, which is held twice while it is read, and
@@ -75,7 +75,7 @@ pub(crate) struct TimedLease {
 
 /// Why a message is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Excess {
+pub(crate) enum BudgetExcess {
     /// It is too long.
     #[error("it is longer than {} MiB", MESSAGE_BYTES / MIB)]
     Long,
@@ -138,12 +138,12 @@ impl Lease {
     /// Extends the lease to `weight` bytes, if they are available.
     ///
     /// # Errors
-    /// [`Excess::Spent`] if they are not.
-    pub(crate) fn grow(&mut self, weight: usize) -> Result<(), Excess> {
+    /// [`BudgetExcess::Spent`] if they are not.
+    pub(crate) fn grow(&mut self, weight: usize) -> Result<(), BudgetExcess> {
         let lacking = self.lacking(weight);
         if lacking > 0 {
             let permit = self.budget.left.try_acquire_many(lacking);
-            self.add(permit.map_err(|_| Excess::Spent(self.budget.owner))?);
+            self.add(permit.map_err(|_| BudgetExcess::Spent(self.budget.owner))?);
         }
         Ok(())
     }
@@ -151,12 +151,12 @@ impl Lease {
     /// The same, but waits a while for memory. Cancellation safe.
     ///
     /// # Errors
-    /// [`Excess::Spent`] if they are not.
-    pub(crate) async fn grow_in_time(&mut self, weight: usize) -> Result<(), Excess> {
+    /// [`BudgetExcess::Spent`] if they are not.
+    pub(crate) async fn grow_in_time(&mut self, weight: usize) -> Result<(), BudgetExcess> {
         let lacking = self.lacking(weight);
         if lacking > 0 {
             let permit = tokio::time::timeout(ROOM_TIMEOUT, self.budget.left.acquire_many(lacking)).await;
-            let Ok(Ok(permit)) = permit else { return Err(Excess::Spent(self.budget.owner)) };
+            let Ok(Ok(permit)) = permit else { return Err(BudgetExcess::Spent(self.budget.owner)) };
             self.add(permit);
         }
         Ok(())
@@ -243,8 +243,8 @@ mod tests {
         first.grow(3 * MESSAGE_BYTES).unwrap();
         let mut second = BUDGET.lease();
         second.grow(FREE_BYTES).unwrap();
-        assert_eq!(second.grow(MESSAGE_BYTES), Err(Excess::Spent("others")));
-        assert_eq!(second.grow_in_time(MESSAGE_BYTES).await, Err(Excess::Spent("others")));
+        assert_eq!(second.grow(MESSAGE_BYTES), Err(BudgetExcess::Spent("others")));
+        assert_eq!(second.grow_in_time(MESSAGE_BYTES).await, Err(BudgetExcess::Spent("others")));
         first.shrink(MESSAGE_BYTES);
         second.grow(MESSAGE_BYTES).unwrap();
         let mut third = BUDGET.lease();

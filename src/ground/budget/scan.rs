@@ -1,6 +1,6 @@
 //! Weighs a JSON document without parsing it, piece by piece. Pure.
 
-use super::{DEPTH, Excess, MESSAGE_BYTES, POOL_BYTES};
+use super::{BudgetExcess, DEPTH, MESSAGE_BYTES, POOL_BYTES};
 
 /// The number of bytes of a member's name or value that are kept.
 const KEPT_BYTES: usize = 256;
@@ -9,7 +9,7 @@ const KEPT_BYTES: usize = 256;
 ///
 /// It counts the memory that parsing would take. It does not validate the JSON.
 #[derive(Debug, Default)]
-pub(crate) struct Scan {
+pub(crate) struct JsonScan {
     bytes: usize,
     values_bytes: usize,
     depth: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Scan {
     is_escaped: bool,
     /// Whether the next text in the outermost object is a member's name.
     is_name_next: bool,
-    kept: Kept,
+    kept: KeptText,
     name: Vec<u8>,
     id: Vec<u8>,
     method: Vec<u8>,
@@ -26,7 +26,7 @@ pub(crate) struct Scan {
 
 /// The name or value that is being kept.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum KeptText {
     #[default]
     Nothing,
     Name,
@@ -34,7 +34,7 @@ enum Kept {
     Method,
 }
 
-impl Scan {
+impl JsonScan {
     /// Scans the next piece.
     pub(crate) fn read(&mut self, piece: &[u8]) {
         self.bytes = self.bytes.saturating_add(piece.len());
@@ -57,13 +57,13 @@ impl Scan {
     }
 
     /// Why it is refused, if it is.
-    pub(crate) fn excess(&self) -> Option<Excess> {
+    pub(crate) fn excess(&self) -> Option<BudgetExcess> {
         if self.bytes > MESSAGE_BYTES {
-            Some(Excess::Long)
+            Some(BudgetExcess::Long)
         } else if self.deepest > DEPTH {
-            Some(Excess::Deep)
+            Some(BudgetExcess::Deep)
         } else {
-            (self.weight() > POOL_BYTES).then_some(Excess::Heavy)
+            (self.weight() > POOL_BYTES).then_some(BudgetExcess::Heavy)
         }
     }
 
@@ -103,7 +103,7 @@ impl Scan {
         self.is_in_string = false;
         self.keep(last);
         match self.kept {
-            Kept::Name => self.kept = Kept::Nothing,
+            KeptText::Name => self.kept = KeptText::Nothing,
             _ => self.keep(b"\""),
         }
     }
@@ -128,7 +128,7 @@ impl Scan {
     fn begin_text(&mut self) {
         self.is_in_string = true;
         if self.depth == 1 && self.is_name_next {
-            self.kept = Kept::Name;
+            self.kept = KeptText::Name;
             self.name.clear();
         } else {
             self.keep(b"\"");
@@ -142,13 +142,13 @@ impl Scan {
         self.depth += 1;
         self.deepest = self.deepest.max(self.depth);
         self.is_name_next = self.depth == 1 && byte == b'{';
-        self.kept = Kept::Nothing;
+        self.kept = KeptText::Nothing;
     }
 
     fn close(&mut self) {
         self.depth = self.depth.saturating_sub(1);
         if self.depth == 0 {
-            self.kept = Kept::Nothing;
+            self.kept = KeptText::Nothing;
         }
     }
 
@@ -159,7 +159,7 @@ impl Scan {
         if self.depth != 1 {
             return;
         }
-        self.kept = Kept::Nothing;
+        self.kept = KeptText::Nothing;
         if byte == b',' {
             self.is_name_next = true;
         } else if std::mem::take(&mut self.is_name_next) {
@@ -170,11 +170,11 @@ impl Scan {
     fn begin_value(&mut self) {
         match self.name.as_slice() {
             b"id" => {
-                self.kept = Kept::Id;
+                self.kept = KeptText::Id;
                 self.id.clear();
             }
             b"method" => {
-                self.kept = Kept::Method;
+                self.kept = KeptText::Method;
                 self.method.clear();
             }
             _ => {}
@@ -183,10 +183,10 @@ impl Scan {
 
     fn keep(&mut self, piece: &[u8]) {
         let kept = match self.kept {
-            Kept::Nothing => return,
-            Kept::Name => &mut self.name,
-            Kept::Id => &mut self.id,
-            Kept::Method => &mut self.method,
+            KeptText::Nothing => return,
+            KeptText::Name => &mut self.name,
+            KeptText::Id => &mut self.id,
+            KeptText::Method => &mut self.method,
         };
         let room = KEPT_BYTES.saturating_sub(kept.len()).min(piece.len());
         kept.extend_from_slice(&piece[..room]);
@@ -198,8 +198,8 @@ mod tests {
     use super::*;
 
     /// The scan of `text`, whole and byte by byte.
-    fn scans(text: &str) -> [Scan; 2] {
-        let (mut whole, mut pieces) = (Scan::default(), Scan::default());
+    fn scans(text: &str) -> [JsonScan; 2] {
+        let (mut whole, mut pieces) = (JsonScan::default(), JsonScan::default());
         whole.read(text.as_bytes());
         text.as_bytes().chunks(1).for_each(|piece| pieces.read(piece));
         [whole, pieces]
@@ -225,8 +225,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_excess(text: &str, expected: Option<Excess>) {
-        let mut scan = Scan::default();
+    fn check_excess(text: &str, expected: Option<BudgetExcess>) {
+        let mut scan = JsonScan::default();
         text.as_bytes().chunks(64 * 1024).for_each(|piece| scan.read(piece));
         assert_eq!(scan.excess(), expected, "{} bytes", text.len());
     }
@@ -234,13 +234,13 @@ mod tests {
     #[test]
     fn what_is_long_deep_or_heavy_is_not_taken() {
         check_excess(&format!("[{}[]]", "[],".repeat(100_000)), None);
-        check_excess(&format!("[{}[]]", "[],".repeat(1_000_000)), Some(Excess::Heavy));
+        check_excess(&format!("[{}[]]", "[],".repeat(1_000_000)), Some(BudgetExcess::Heavy));
         check_excess(&format!("[{}0]", "0,".repeat(500_000)), None);
         check_excess(&"[".repeat(DEPTH), None);
-        check_excess(&"[".repeat(DEPTH + 1), Some(Excess::Deep));
-        check_excess(&r#"{"":"#.repeat(100_000), Some(Excess::Deep));
+        check_excess(&"[".repeat(DEPTH + 1), Some(BudgetExcess::Deep));
+        check_excess(&r#"{"":"#.repeat(100_000), Some(BudgetExcess::Deep));
         check_excess(&format!("\"{}\"", "[".repeat(MESSAGE_BYTES - 2)), None);
-        check_excess(&format!("\"{}\"", "[".repeat(MESSAGE_BYTES)), Some(Excess::Long));
+        check_excess(&format!("\"{}\"", "[".repeat(MESSAGE_BYTES)), Some(BudgetExcess::Long));
     }
 
     #[test]

@@ -24,9 +24,9 @@ const SETTINGS: &[&str] =
 
 /// The value of [`IPYBOX_DOTENV`](super::IPYBOX_DOTENV): names, with commas or white space between them.
 #[derive(Default)]
-pub(super) struct Allowed<'a>(pub(super) &'a str);
+pub(super) struct AllowedNames<'a>(pub(super) &'a str);
 
-impl Allowed<'_> {
+impl AllowedNames<'_> {
     /// Whether `.env` may set the variable.
     pub(super) fn holds(&self, name: &str) -> bool {
         self.is_named(name) || is_for_a_secret(name.strip_prefix(KERNEL_ENV_PREFIX).unwrap_or(name))
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_users_word_counts_for_the_very_name() {
-        let allowed = Allowed("DATABASE_URL, KERNEL_ENV_PAGER");
+        let allowed = AllowedNames("DATABASE_URL, KERNEL_ENV_PAGER");
         assert!(allowed.holds("DATABASE_URL") && allowed.holds("KERNEL_ENV_PAGER"));
         assert!(!allowed.holds("KERNEL_ENV_DATABASE_URL") && !allowed.holds("PAGER") && !allowed.holds(""));
         assert!(allowed.holds("KERNEL_ENV_API_KEY"));

@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::allowed::Allowed;
+use super::allowed::AllowedNames;
 use super::{IPYBOX_DOTENV, KERNEL_ENV_PREFIX};
 use crate::ground::files::small;
 use crate::ground::text::listed;
 
 /// The variables of a file, and its problems.
 #[derive(Default)]
-pub(super) struct Dotenv {
+pub(super) struct DotenvFile {
     pub(super) variables: BTreeMap<String, String>,
     /// Variables that the file may not set.
     pub(super) refused: BTreeMap<String, String>,
@@ -58,8 +58,8 @@ pub enum DotenvProblem {
 }
 
 /// Reads a file. Problems are returned beside the valid variables.
-pub(super) fn read(path: &Path, allowed: &Allowed<'_>) -> Dotenv {
-    let mut dotenv = Dotenv::default();
+pub(super) fn read(path: &Path, allowed: &AllowedNames<'_>) -> DotenvFile {
+    let mut dotenv = DotenvFile::default();
     let workspace = path.parent().unwrap_or(path);
     match small::read_in(workspace, path, small::BY_HAND) {
         Ok(content) => dotenv.parse(path, &content, allowed),
@@ -74,14 +74,14 @@ pub(super) fn read(path: &Path, allowed: &Allowed<'_>) -> Dotenv {
 
 /// The variables of a file that a user names for a program, in order; values are literal. Invalid lines are passed over.
 pub(crate) fn literal(content: &[u8]) -> Vec<(String, String)> {
-    let text = Dotenv::default().valid_lines(Path::new(""), content);
+    let text = DotenvFile::default().valid_lines(Path::new(""), content);
     let escaped = without_substitution(&text);
     let variables = dotenvy::from_read_iter(escaped.as_bytes());
     variables.take_while(|item| !matches!(item, Err(dotenvy::Error::Io(_)))).flatten().collect()
 }
 
-impl Dotenv {
-    fn parse(&mut self, path: &Path, content: &[u8], allowed: &Allowed<'_>) {
+impl DotenvFile {
+    fn parse(&mut self, path: &Path, content: &[u8], allowed: &AllowedNames<'_>) {
         let text = self.valid_lines(path, content);
         let mut unseen = 0;
         for item in dotenvy::from_read_iter(without_substitution(&text).as_bytes()) {

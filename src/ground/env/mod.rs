@@ -16,7 +16,7 @@ pub(crate) mod vault;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use self::allowed::Allowed;
+use self::allowed::AllowedNames;
 pub(crate) use self::allowed::is_for_a_secret;
 pub use self::dotenv::DotenvProblem;
 pub(crate) use self::dotenv::literal as dotenv_variables;
@@ -96,7 +96,7 @@ impl Variables {
         for (name, value) in variables.credentials() {
             variables.redactor.note(name, &value);
         }
-        let allowed = Allowed(variables.in_process(IPYBOX_DOTENV).unwrap_or_default());
+        let allowed = AllowedNames(variables.in_process(IPYBOX_DOTENV).unwrap_or_default());
         let dotenv = dotenv::read(&workspace.join(".env"), &allowed);
         variables.take(dotenv);
         variables
@@ -156,7 +156,7 @@ impl Variables {
 
     /// Whether the value of `name` comes from `.env`, and the user has not named it in [`IPYBOX_DOTENV`].
     pub(crate) fn is_of_the_workspace(&self, name: &str) -> bool {
-        let allowed = Allowed(self.in_process(IPYBOX_DOTENV).unwrap_or_default());
+        let allowed = AllowedNames(self.in_process(IPYBOX_DOTENV).unwrap_or_default());
         let is_real = self.process.contains_key(name) || self.withheld.contains_key(name);
         !is_real && self.dotenv.contains_key(name) && !allowed.is_named(name)
     }
@@ -240,7 +240,7 @@ impl Variables {
             .collect()
     }
 
-    fn take(&mut self, dotenv: dotenv::Dotenv) {
+    fn take(&mut self, dotenv: dotenv::DotenvFile) {
         dotenv
             .variables
             .iter()
@@ -280,7 +280,7 @@ mod tests {
         std::fs::write(directory.path().join(".env"), dotenv).unwrap();
         let mut variables = Variables::from_pairs(process.iter().copied());
         let allowed = variables.in_process(IPYBOX_DOTENV).unwrap_or_default().to_owned();
-        variables.take(dotenv::read(&directory.path().join(".env"), &Allowed(&allowed)));
+        variables.take(dotenv::read(&directory.path().join(".env"), &AllowedNames(&allowed)));
         variables
     }
 
@@ -372,7 +372,7 @@ mod tests {
         let path = directory.path().join(".env");
         std::fs::write(&path, b"\xef\xbb\xbfA=1\nB=x\0y\nC=\xff\nD=2\n").unwrap();
         let mut variables = Variables::default();
-        variables.take(dotenv::read(&path, &Allowed("A,D")));
+        variables.take(dotenv::read(&path, &AllowedNames("A,D")));
         assert_eq!((variables.get("A"), variables.get("D")), (Some("1"), Some("2")));
         assert_eq!((variables.get("B"), variables.get("C")), (None, None));
         assert_eq!(variables.problems().len(), 2, "{:?}", variables.problems());
@@ -382,7 +382,7 @@ mod tests {
     fn a_directory_in_place_of_dotenv_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let mut variables = Variables::default();
-        variables.take(dotenv::read(directory.path(), &Allowed::default()));
+        variables.take(dotenv::read(directory.path(), &AllowedNames::default()));
         assert!(variables.problems()[0].to_string().contains("not a regular file"));
     }
 

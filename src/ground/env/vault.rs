@@ -34,7 +34,7 @@ pub(crate) struct Vault {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Document {
+struct VaultDocument {
     secrets: BTreeMap<String, String>,
 }
 
@@ -63,7 +63,7 @@ impl Vault {
     /// # Errors
     /// The file cannot be read. A keyring that cannot be used counts as one without the secret.
     pub(crate) fn get(&self, key: &str) -> io::Result<Option<String>> {
-        if let Some(secret) = self.file.read::<Document>()?.secrets.remove(key) {
+        if let Some(secret) = self.file.read::<VaultDocument>()?.secrets.remove(key) {
             return Ok(Some(secret));
         }
         Ok(self.with_entry(key, |entry| entry.get_password()).ok().flatten())
@@ -81,7 +81,7 @@ impl Vault {
         if is_in_keyring && !has_file {
             return Ok(());
         }
-        self.file.change(|document: &mut Document| {
+        self.file.change(|document: &mut VaultDocument| {
             if is_in_keyring {
                 drop(document.secrets.remove(key))
             } else {
@@ -98,9 +98,10 @@ impl Vault {
         // The keyring first: as long as the file has a newer one, an older one of the keyring is hidden.
         let in_keyring = self.with_entry(key, |entry| entry.delete_credential());
         let mut is_removed = matches!(in_keyring, Ok(Some(())));
-        if self.file.read::<Document>()?.secrets.contains_key(key) {
-            self.file
-                .change(|document: &mut Document| is_removed |= document.secrets.remove(key).is_some())?;
+        if self.file.read::<VaultDocument>()?.secrets.contains_key(key) {
+            self.file.change(|document: &mut VaultDocument| {
+                is_removed |= document.secrets.remove(key).is_some()
+            })?;
         }
         if let Err(error) = in_keyring {
             tracing::debug!(%error, "the keyring was not searched for a removed secret");

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path};
 
@@ -20,29 +20,65 @@ use super::replacement::{Replacement, sweep};
 /// # Errors
 /// As for [`File::open`], and [`io::ErrorKind::InvalidInput`] for anything else than such a file. It never waits.
 pub(crate) fn open(root: &Path, path: &Path) -> io::Result<File> {
+    let file = open_any(root, path)?;
+    if file.metadata()?.nlink() > 1 {
+        return Err(refused("it is a file with several names"));
+    }
+    Ok(file)
+}
+
+/// As [`open()`], also of a file with several names.
+///
+/// # Errors
+/// As there.
+pub(crate) fn open_any(root: &Path, path: &Path) -> io::Result<File> {
     let parts = names(path)?;
     let Some((name, directories)) = parts.split_last() else { return Err(refused("it is a directory")) };
     let mut directory = opened(root)?;
     for part in directories {
         directory = open_directory(&directory, part)?;
     }
+    file_in(&directory, name)
+}
+
+/// Opens a regular file in `directory`, which must be no symbolic link.
+///
+/// # Errors
+/// As for [`open()`].
+pub(crate) fn file_in(directory: impl AsFd, name: &OsStr) -> io::Result<File> {
     // Opening a FIFO would wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(&directory, *name, flags, Mode::empty()).map_err(|error| match error {
+    let file = rustix::fs::openat(directory, name, flags, Mode::empty()).map_err(|error| match error {
         Errno::LOOP | Errno::MLINK => refused("it is a symbolic link"),
         // A socket, or a FIFO's other end.
         Errno::NXIO | Errno::OPNOTSUPP => refused("it is not a regular file"),
         error => error.into(),
     })?;
     let file = File::from(file);
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
+    if !file.metadata()?.is_file() {
         return Err(refused("it is not a regular file"));
     }
-    if metadata.nlink() > 1 {
-        return Err(refused("it is a file with several names"));
-    }
     Ok(file)
+}
+
+/// Opens the directory `path` of `root`, which exists. No part of it may be a symbolic link.
+///
+/// # Errors
+/// As for [`std::fs::read_dir`], and [`io::ErrorKind::InvalidInput`] if a part of the path is no directory.
+pub(crate) fn directory(root: &Path, path: &Path) -> io::Result<Dir> {
+    let mut directory = opened(root)?;
+    for part in names(path)? {
+        directory = open_directory(&directory, part)?;
+    }
+    Ok(Dir::from_std_file(directory.into()))
+}
+
+/// Opens the directory `name` of `directory`, which must be no symbolic link.
+///
+/// # Errors
+/// As for [`directory`].
+pub(crate) fn in_directory(directory: &Dir, name: &OsStr) -> io::Result<Dir> {
+    open_directory(directory, name).map(|opened| Dir::from_std_file(opened.into()))
 }
 
 /// Opens the directory `path` of `root`, and makes what is missing of it. No part of it may be a symbolic link: the stranger
@@ -81,7 +117,7 @@ fn opened(root: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(CWD, root, DIRECTORY, Mode::empty())?)
 }
 
-fn open_directory(directory: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+fn open_directory(directory: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
     let opened = rustix::fs::openat(directory, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
     opened.map_err(|error| match error {
         // Linux says of a link to a directory that it is none.

@@ -112,7 +112,8 @@ impl Replacement {
 
     /// As [`put`](Self::put), unless something has the name: [`io::ErrorKind::AlreadyExists`].
     pub(crate) fn put_if_missing(mut self, name: impl AsRef<Path>) -> io::Result<()> {
-        let (directory, name) = (&self.directory, name.as_ref());
+        let directory = &self.directory;
+        let name = name.as_ref();
         match renameat_with(directory, &self.name, directory, name, RenameFlags::NOREPLACE) {
             // A file system that cannot do it. The first name is removed with the value.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {

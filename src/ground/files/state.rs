@@ -33,14 +33,14 @@ pub(crate) struct StateFile {
 
 /// The mark that distinguishes the versions of a file: each is a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct FileStamp {
     inode: u64,
     bytes: u64,
     modified: Option<SystemTime>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Document<T> {
+struct StateDocument<T> {
     version: u32,
     #[serde(flatten)]
     content: T,
@@ -61,7 +61,8 @@ impl StateFile {
         let content =
             if_there(small::read(&self.path, LARGEST)).map_err(|error| self.failed("read", &error))?;
         let Some(content) = content else { return Ok(None) };
-        let document: Document<T> = serde_json::from_slice(&content).map_err(|error| self.damaged(error))?;
+        let document: StateDocument<T> =
+            serde_json::from_slice(&content).map_err(|error| self.damaged(error))?;
         match document.version {
             VERSION => Ok(Some(document.content)),
             other => Err(self.damaged(format!("version {other} is not {VERSION}"))),
@@ -69,11 +70,11 @@ impl StateFile {
     }
 
     /// The version of the file; `None` if there is no file.
-    pub(crate) fn stamp(&self) -> io::Result<Option<Stamp>> {
+    pub(crate) fn stamp(&self) -> io::Result<Option<FileStamp>> {
         let found = if_there(std::fs::metadata(&self.path)).map_err(|error| self.failed("read", &error))?;
         Ok(found.map(|metadata| {
             let modified = metadata.modified().ok();
-            Stamp { inode: metadata.ino(), bytes: metadata.len(), modified }
+            FileStamp { inode: metadata.ino(), bytes: metadata.len(), modified }
         }))
     }
 
@@ -90,7 +91,8 @@ impl StateFile {
 
     /// Replaces the document, whatever it is: nobody else writes it.
     pub(crate) fn put<T: Serialize>(&self, content: T) -> io::Result<()> {
-        self.write(&Document { version: VERSION, content }).map_err(|error| self.failed("written", &error))
+        self.write(&StateDocument { version: VERSION, content })
+            .map_err(|error| self.failed("written", &error))
     }
 
     /// Has one process at a time, as long as the result lives, change this file together with others. Waits at most for
@@ -113,7 +115,7 @@ impl StateFile {
         lock(&self.path.with_extension("lock"), LOCK_TIMEOUT)
     }
 
-    fn write<T: Serialize>(&self, document: &Document<T>) -> io::Result<()> {
+    fn write<T: Serialize>(&self, document: &StateDocument<T>) -> io::Result<()> {
         let (directory, name) = parent_of(&self.path)?;
         replace(&directory, name, PRIVATE, &serde_json::to_vec_pretty(document)?)
     }

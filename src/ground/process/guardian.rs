@@ -50,6 +50,13 @@ pub(crate) fn guard_directory(directory: &Path) {
     }
 }
 
+/// Adds the directory of a control group, to be removed with all its processes if we are killed before we remove it.
+pub(super) fn guard_control_group(directory: &Path) {
+    if let Some(path) = directory.to_str().filter(|path| !path.contains('\n')) {
+        send(&format!("c {path}\n"));
+    }
+}
+
 fn send(line: &str) {
     let mut guardian = GUARDIAN.lock();
     let Some(pipe) = guardian.as_mut() else { return };

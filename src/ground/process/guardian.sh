@@ -1,12 +1,13 @@
 # Kills the process groups, and removes the directories, of a program that was killed before it could do so itself.
 # Its lines on standard input, until its end: `+ GROUP` and `- GROUP` as a group begins and ends, `~ GROUP` for one that is
 # asked to end before it is killed, `. GROUP` for one that has been asked already, `= GROUP` for neither any more,
-# `/ DIRECTORY`.
+# `/ DIRECTORY`, `c DIRECTORY` for one of a control group.
 trap '' INT TERM HUP
 groups=' '
 gentle=' '
 asked=' '
 directories=
+controlled=
 while read -r sign name; do
     case $sign in
         +) groups="$groups$name " ;;
@@ -15,6 +16,8 @@ while read -r sign name; do
         .) asked="$asked$name " ;;
         =) case $gentle in *" $name "*) gentle="${gentle%%" $name "*} ${gentle#*" $name "}" ;; esac ;;
         /) directories="$directories$name
+" ;;
+        c) controlled="$controlled$name
 " ;;
     esac
 done
@@ -29,6 +32,19 @@ for group in $groups; do
             ;;
         *) kill -s KILL -- "-$group" ;;
     esac
+done 2>/dev/null
+# Nothing is started there any more.
+printf '%s' "$controlled" | while read -r directory; do
+    [ -e "$directory/pids.max" ] && echo 0 >"$directory/pids.max"
+done 2>/dev/null
+# What is there may take a moment to end.
+printf '%s' "$controlled" | while read -r directory; do
+    turn=0
+    while [ -d "$directory" ] && ! rmdir "$directory" && [ "$turn" -lt 250 ]; do
+        while read -r process; do kill -s KILL "$process"; done <"$directory/cgroup.procs"
+        sleep 0.02
+        turn=$((turn + 1))
+    done
 done 2>/dev/null
 printf '%s' "$directories" | while read -r directory; do
     rm -rf -- "$directory"

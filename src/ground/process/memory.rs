@@ -1,7 +1,6 @@
 //! The memory that processes use, and their parents.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// The memory of a process and of all that descend from it, in bytes: what is theirs alone, and their parts of what is
 /// shared. `None` where the system does not say: everywhere but on Linux.
@@ -16,7 +15,7 @@ pub(crate) fn family(process: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        if let Some(parent) = parent_of(&entry.path()) {
+        if let Some(parent) = parent_of(process) {
             children.entry(parent).or_default().push(process);
         }
     }
@@ -33,7 +32,7 @@ pub(crate) fn family(process: u32) -> Vec<u32> {
 pub(crate) fn descends_from(process: u32, ancestor: u32) -> bool {
     let mut next = Some(process);
     while let Some(process) = next.filter(|process| *process != ancestor) {
-        next = parent_of(&Path::new("/proc").join(process.to_string()));
+        next = parent_of(process);
     }
     next.is_some()
 }
@@ -43,13 +42,49 @@ pub(crate) fn memory_of_machine() -> Option<u64> {
     kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
 }
 
+/// The memory that sleeping forks take beside the process that they were forked from, in bytes: what they alone hold, with what
+/// that process had to copy since. `None` if the system does not say.
+pub(crate) fn memory_of_forks(forks: &[u32], origin: Option<u32>) -> Option<u64> {
+    let mut all = 0;
+    for fork in forks {
+        all += anonymous(*fork)?.share;
+    }
+    // Of a page that it shares, the forks carry only their parts.
+    let ours = origin.and_then(anonymous).unwrap_or_default();
+    Some((all + ours.share).saturating_sub(ours.whole))
+}
+
+/// The anonymous memory of a process, in bytes.
+#[derive(Default)]
+struct Anonymous {
+    whole: u64,
+    /// With its part of what it shares with others.
+    share: u64,
+}
+
+/// Nothing for a process that has ended.
+fn anonymous(process: u32) -> Option<Anonymous> {
+    match std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")) {
+        Ok(text) => Some(Anonymous {
+            whole: kilobytes(&text, "Anonymous:")? + kilobytes(&text, "Swap:").unwrap_or(0),
+            share: kilobytes(&text, "Pss_Anon:")? + kilobytes(&text, "SwapPss:").unwrap_or(0),
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
+        Err(_) => Some(Anonymous::default()),
+    }
+}
+
 fn own_memory(process: u32) -> Option<u64> {
     kilobytes(&std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?, "Pss:")
 }
 
-/// The parent of the process that a directory of `/proc` is about.
-fn parent_of(directory: &Path) -> Option<u32> {
-    let stat = std::fs::read_to_string(directory.join("stat")).ok()?;
+/// The parent of a process: we are that of those that we have adopted.
+fn parent_of(process: u32) -> Option<u32> {
+    #[cfg(target_os = "linux")]
+    if super::adopted::is_adopted(process) {
+        return Some(std::process::id());
+    }
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name before may contain anything.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

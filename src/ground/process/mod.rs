@@ -1,11 +1,14 @@
-//! Child processes that cannot outlive us.
+//! Child processes that cannot outlive us, and the limits around those of a session.
 //!
 //! Every child leads its own process group, so that stopping it stops its children; the guardian kills the
 //! groups that are left if we are killed ourselves. Kernels, installers and MCP servers are all started here.
 
 #[cfg(target_os = "linux")]
+mod adopted;
+#[cfg(target_os = "linux")]
 mod descriptors;
 mod guardian;
+mod limits;
 mod memory;
 mod program;
 mod tail;
@@ -19,11 +22,16 @@ use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 #[cfg(target_os = "linux")]
+pub(crate) use self::adopted::AdoptedLeader;
+#[cfg(target_os = "linux")]
 pub use self::descriptors::raise_descriptors;
 pub(crate) use self::guardian::guard_directory;
-pub(crate) use self::memory::{descends_from, family, memory_of_family, memory_of_machine};
+pub(crate) use self::limits::LimitsError;
+pub(crate) use self::limits::{ByteSize, DiskPlaces, HeldLimits, limits_held_here};
+pub use self::limits::{LimitUse, SessionLimits, user_group};
+pub(crate) use self::memory::{descends_from, family, memory_of_family, memory_of_forks, memory_of_machine};
 pub(crate) use self::program::{ProgramQuestion, read_to_end, run_to_end};
-pub(crate) use self::tail::Tail;
+pub(crate) use self::tail::OutputTail;
 #[cfg(test)]
 pub(crate) use self::test_tools::{skip, test_tool};
 

@@ -19,11 +19,11 @@ const READ_LINE_BYTES: usize = 16 * 1024;
 
 /// The last lines that a child wrote, kept to say why it failed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tail {
+pub(crate) struct OutputTail {
     lines: Arc<Mutex<VecDeque<String>>>,
 }
 
-impl Tail {
+impl OutputTail {
     /// Reads `output` to its end, keeps its last lines and logs each at debug level under `name`.
     ///
     /// The returned task ends when every process that holds the other end has closed it.
@@ -106,7 +106,7 @@ mod tests {
     #[tokio::test]
     async fn a_tail_keeps_the_last_lines_only() {
         let text: String = (0..100).map(|number| format!("line {number}\n")).collect();
-        let (tail, task) = Tail::follow(io::Cursor::new(text), "test".to_owned());
+        let (tail, task) = OutputTail::follow(io::Cursor::new(text), "test".to_owned());
         task.await.unwrap();
         assert!(tail.text().starts_with("line 70\n"), "{}", tail.text());
         assert!(tail.text().ends_with("line 99"), "{}", tail.text());
@@ -115,14 +115,14 @@ mod tests {
     #[tokio::test]
     async fn what_steers_a_terminal_is_left_out() {
         let text = "\u{1b}[31mError\u{1b}[0m: \u{1b}]0;title\u{7}no key\r\n";
-        let (tail, task) = Tail::follow(io::Cursor::new(text), "test".to_owned());
+        let (tail, task) = OutputTail::follow(io::Cursor::new(text), "test".to_owned());
         task.await.unwrap();
         assert_eq!(tail.text(), "Error: no key");
     }
 
     #[tokio::test]
     async fn an_endless_line_is_cut() {
-        let (tail, task) = Tail::follow(io::Cursor::new(vec![b'x'; 1_000_000]), "test".to_owned());
+        let (tail, task) = OutputTail::follow(io::Cursor::new(vec![b'x'; 1_000_000]), "test".to_owned());
         task.await.unwrap();
         assert_eq!(tail.text().len(), TAIL_LINE_CHARS);
     }
@@ -131,7 +131,7 @@ mod tests {
     async fn a_line_is_edited_before_it_is_cut() {
         let text = "x".repeat(TAIL_LINE_CHARS - 5) + "hunter2hunter2 and so on";
         let edit = |line: String| line.replace("hunter2hunter2", "${TOKEN}");
-        let (tail, task) = Tail::follow_edited(io::Cursor::new(text), "test".to_owned(), edit);
+        let (tail, task) = OutputTail::follow_edited(io::Cursor::new(text), "test".to_owned(), edit);
         task.await.unwrap();
         assert!(tail.text().ends_with("x${TOK"), "{}", tail.text());
     }

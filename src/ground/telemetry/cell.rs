@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::api::{Context, Span, is_on, record};
 use super::names;
-use super::value::{Attribute, Instrument, WorkKind, name};
+use super::value::{MetricInstrument, SpanAttribute, WorkKind, name};
 
 /// The end of a cell about which nobody has said it: its session has stopped.
 const STOPPED: &str = "stopped";
@@ -37,7 +37,7 @@ impl CellSpan {
 
     fn end(&mut self, status: &'static str, exception: Option<&str>) {
         let Some((span, begun)) = self.0.take() else { return };
-        let mut attributes: Vec<Attribute> = vec![(names::CELL_STATUS, status.into())];
+        let mut attributes: Vec<SpanAttribute> = vec![(names::CELL_STATUS, status.into())];
         if status != FINISHED {
             attributes.push((names::ERROR_TYPE, status.into()));
             span.has_failed();
@@ -47,7 +47,7 @@ impl CellSpan {
         if let Some(class) = exception {
             span.set((names::EXCEPTION_TYPE, name(class).into()));
         }
-        record(Instrument::Cell, begun.elapsed().as_secs_f64(), &attributes);
+        record(MetricInstrument::Cell, begun.elapsed().as_secs_f64(), &attributes);
     }
 }
 

@@ -7,9 +7,9 @@ use super::names;
 use super::value::{DecidedCall, WorkKind, name};
 
 /// A decision that is being made. Dropping it withdraws the question.
-pub(crate) struct DecisionSpan(Option<Box<Asked>>);
+pub(crate) struct DecisionSpan(Option<Box<AskedCall>>);
 
-struct Asked {
+struct AskedCall {
     server: String,
     tool: String,
     begun: SystemTime,
@@ -19,7 +19,7 @@ struct Asked {
 }
 
 /// The circumstances of a decision.
-pub(crate) struct Made {
+pub(crate) struct MadeDecision {
     /// The deciding party, in the audit log's word.
     pub(crate) by: &'static str,
     pub(crate) waited: Duration,
@@ -33,8 +33,9 @@ impl DecisionSpan {
     /// About a tool of a server; the call has this id in the audit log.
     pub(crate) fn begin(server: &str, tool: &str, call: Option<&str>) -> Self {
         Self(is_on().then(|| {
-            let (call, context) = (call.map(str::to_owned), Context::current());
-            Box::new(Asked {
+            let call = call.map(str::to_owned);
+            let context = Context::current();
+            Box::new(AskedCall {
                 server: name(server),
                 tool: name(tool),
                 begun: SystemTime::now(),
@@ -45,7 +46,7 @@ impl DecisionSpan {
     }
 
     /// Ends it. Returns what is to be said of the call.
-    pub(crate) fn made(mut self, made: Made) -> Option<DecidedCall> {
+    pub(crate) fn made(mut self, made: MadeDecision) -> Option<DecidedCall> {
         let asked = self.0.take()?;
         let call = DecidedCall { id: asked.call.clone(), by: made.by, waited: made.waited };
         if made.was_asked || made.denied.is_some() {
@@ -55,7 +56,7 @@ impl DecisionSpan {
     }
 }
 
-impl Asked {
+impl AskedCall {
     fn record(self, call: &DecidedCall, denied: Option<&'static str>) {
         let Self { server, tool, begun, context, .. } = self;
         let decision = if denied.is_some() { "denied" } else { "accepted" };

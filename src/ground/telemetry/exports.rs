@@ -15,7 +15,7 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 
 use super::live;
-use super::sender::Sender;
+use super::sender::CollectorClient;
 use super::settings::{CollectorEndpoint, TelemetrySettings};
 
 /// The time that the last export may take: clients kill us some seconds after they closed our input.
@@ -23,13 +23,13 @@ const LAST_EXPORT: Duration = Duration::from_secs(2);
 
 /// The providers that are installed. [`end`](Self::end) sends what they have.
 #[derive(Default)]
-pub(super) struct Exports {
+pub(super) struct TelemetryExports {
     tracer: Option<SdkTracerProvider>,
     meter: Option<SdkMeterProvider>,
     is_last: Arc<AtomicBool>,
 }
 
-impl Exports {
+impl TelemetryExports {
     /// Starts to export what the variables ask for. Call it in a runtime.
     pub(super) fn start() -> Self {
         let settings = TelemetrySettings::read(|name| std::env::var(name).ok());
@@ -71,8 +71,8 @@ impl Exports {
         Some(SdkMeterProvider::builder().with_resource(resource()).with_periodic_exporter(exporter).build())
     }
 
-    fn sender(&self, what: &'static str, endpoint: CollectorEndpoint) -> Option<Sender> {
-        match Sender::new(what, endpoint, Arc::clone(&self.is_last)) {
+    fn sender(&self, what: &'static str, endpoint: CollectorEndpoint) -> Option<CollectorClient> {
+        match CollectorClient::new(what, endpoint, Arc::clone(&self.is_last)) {
             Ok(sender) => Some(sender),
             Err(why) => {
                 tracing::warn!(why, "no {what} are sent");

@@ -11,8 +11,8 @@ use opentelemetry::trace::{SpanKind, Status, TraceContextExt as _, Tracer as _};
 use opentelemetry::{Context as Otel, InstrumentationScope, KeyValue, global};
 use serde_json::{Map, Value as Json};
 
-use super::propagation::{Extract, Inject};
-use super::value::{Attribute, DecidedCall, Instrument, Value, WorkKind};
+use super::propagation::{MetaExtractor, MetaInjector};
+use super::value::{AttributeValue, DecidedCall, MetricInstrument, SpanAttribute, WorkKind};
 
 /// The buckets that the conventions name, in seconds.
 const BUCKETS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
@@ -52,7 +52,8 @@ impl Context {
 
     /// The span of the client that has sent a request with these `_meta`.
     pub(crate) fn of_meta(meta: &Map<String, Json>) -> Self {
-        let extract = || global::get_text_map_propagator(|propagator| propagator.extract(&Extract(meta)));
+        let extract =
+            || global::get_text_map_propagator(|propagator| propagator.extract(&MetaExtractor(meta)));
         Self(is_on().then(extract))
     }
 
@@ -60,14 +61,14 @@ impl Context {
     pub(crate) fn write_to(&self, meta: &mut Map<String, Json>) {
         if let Some(context) = &self.0 {
             global::get_text_map_propagator(|propagator| {
-                propagator.inject_context(context, &mut Inject(meta));
+                propagator.inject_context(context, &mut MetaInjector(meta));
             });
         }
     }
 
     /// Does `work` in this context.
-    pub(crate) fn around<F: Future>(self, work: F) -> Around<F> {
-        Around { context: self.0, work: Box::pin(work) }
+    pub(crate) fn around<F: Future>(self, work: F) -> InContext<F> {
+        InContext { context: self.0, work: Box::pin(work) }
     }
 
     /// The same for a call about which was decided.
@@ -84,7 +85,7 @@ impl Context {
     }
 
     /// Sets an attribute of its span.
-    pub(super) fn set(&self, attribute: Attribute) {
+    pub(super) fn set(&self, attribute: SpanAttribute) {
         if let Some(context) = &self.0 {
             context.span().set_attribute(key_value(attribute));
         }
@@ -93,12 +94,12 @@ impl Context {
 
 /// Work in a context.
 #[must_use = "futures do nothing unless they are polled"]
-pub(crate) struct Around<F> {
+pub(crate) struct InContext<F> {
     context: Option<Otel>,
     work: Pin<Box<F>>,
 }
 
-impl<F: Future> Future for Around<F> {
+impl<F: Future> Future for InContext<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut task::Context<'_>) -> Poll<F::Output> {
@@ -116,7 +117,7 @@ impl Span {
         kind: WorkKind,
         parent: &Context,
         begun: Option<SystemTime>,
-        attributes: Vec<Attribute>,
+        attributes: Vec<SpanAttribute>,
     ) -> Self {
         let tracer = global::tracer_with_scope(SCOPE.clone());
         let kind = match kind {
@@ -140,7 +141,7 @@ impl Span {
         self.0.span().is_recording()
     }
 
-    pub(super) fn set(&self, attribute: Attribute) {
+    pub(super) fn set(&self, attribute: SpanAttribute) {
         self.0.span().set_attribute(key_value(attribute));
     }
 
@@ -165,15 +166,15 @@ struct Instruments {
 }
 
 /// Records a duration.
-pub(super) fn record(instrument: Instrument, seconds: f64, attributes: &[Attribute]) {
+pub(super) fn record(instrument: MetricInstrument, seconds: f64, attributes: &[SpanAttribute]) {
     static INSTRUMENTS: OnceLock<Instruments> = OnceLock::new();
     let instruments = INSTRUMENTS.get_or_init(Instruments::new);
     let histogram = match instrument {
-        Instrument::ServerOperation => &instruments.server_operation,
-        Instrument::ClientOperation => &instruments.client_operation,
-        Instrument::ServerSession => &instruments.server_session,
-        Instrument::ClientSession => &instruments.client_session,
-        Instrument::Cell => &instruments.cell,
+        MetricInstrument::ServerOperation => &instruments.server_operation,
+        MetricInstrument::ClientOperation => &instruments.client_operation,
+        MetricInstrument::ServerSession => &instruments.server_session,
+        MetricInstrument::ClientSession => &instruments.client_session,
+        MetricInstrument::Cell => &instruments.cell,
     };
     let attributes: Vec<KeyValue> = attributes.iter().cloned().map(key_value).collect();
     histogram.record(seconds, &attributes);
@@ -208,10 +209,10 @@ impl Instruments {
     }
 }
 
-fn key_value((key, value): Attribute) -> KeyValue {
+fn key_value((key, value): SpanAttribute) -> KeyValue {
     match value {
-        Value::Text(text) => KeyValue::new(key, text),
-        Value::Integer(number) => KeyValue::new(key, number),
-        Value::Number(number) => KeyValue::new(key, number),
+        AttributeValue::Text(text) => KeyValue::new(key, text),
+        AttributeValue::Integer(number) => KeyValue::new(key, number),
+        AttributeValue::Number(number) => KeyValue::new(key, number),
     }
 }

@@ -11,6 +11,8 @@
 //! a program that was not asked to export. Spans go to the global provider: the one of the program `ipybox`, or that of the
 //! application whose library this is. The context is the current one of OpenTelemetry, which follows the work of a request;
 //! calls of code get that of the cell that runs, since code could name any.
+//!
+//! Reasons: `docs/decisions/telemetry.md`.
 
 mod cell;
 mod decision;
@@ -31,7 +33,7 @@ mod settings;
 mod value;
 
 pub(crate) use self::cell::CellSpan;
-pub(crate) use self::decision::{DecisionSpan, Made};
+pub(crate) use self::decision::{DecisionSpan, MadeDecision};
 #[cfg(feature = "otel")]
 use self::live as api;
 #[cfg(not(feature = "otel"))]
@@ -48,7 +50,7 @@ pub async fn exporting<T>(work: impl Future<Output = T>) -> T {
     let work = Box::pin(work);
     #[cfg(feature = "otel")]
     {
-        let exports = exports::Exports::start();
+        let exports = exports::TelemetryExports::start();
         let done = work.await;
         exports.end().await;
         done

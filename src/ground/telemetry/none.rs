@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value as Json};
 
-use super::value::{Attribute, DecidedCall, Instrument, WorkKind};
+use super::value::{DecidedCall, MetricInstrument, SpanAttribute, WorkKind};
 
 pub(super) const fn is_on() -> bool {
     false
@@ -42,7 +42,7 @@ impl Context {
         None
     }
 
-    pub(super) fn set(&self, _attribute: Attribute) {}
+    pub(super) fn set(&self, _attribute: SpanAttribute) {}
 }
 
 /// No span.
@@ -54,7 +54,7 @@ impl Span {
         _kind: WorkKind,
         _parent: &Context,
         _begun: Option<SystemTime>,
-        _attributes: Vec<Attribute>,
+        _attributes: Vec<SpanAttribute>,
     ) -> Self {
         Self(())
     }
@@ -67,9 +67,9 @@ impl Span {
         false
     }
 
-    pub(super) fn set(&self, _attribute: Attribute) {}
+    pub(super) fn set(&self, _attribute: SpanAttribute) {}
 
     pub(super) fn has_failed(&self) {}
 }
 
-pub(super) fn record(_instrument: Instrument, _seconds: f64, _attributes: &[Attribute]) {}
+pub(super) fn record(_instrument: MetricInstrument, _seconds: f64, _attributes: &[SpanAttribute]) {}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::api::{Context, Span, has_contents, is_on, record};
-use super::value::{Attribute, DecidedCall, Instrument, WorkKind, name};
+use super::value::{DecidedCall, MetricInstrument, SpanAttribute, WorkKind, name};
 use super::{CONTENT_BYTES, names};
 
 /// The first request to a server, which belongs to the connection and not to the call that needs it.
@@ -24,9 +24,9 @@ pub(crate) enum RequestTarget<'a> {
 
 /// The connection that a request goes over.
 #[derive(Clone, Default)]
-pub(crate) struct RequestLink(Option<Arc<Known>>);
+pub(crate) struct RequestLink(Option<Arc<LinkPeer>>);
 
-struct Known {
+struct LinkPeer {
     /// The server at the other end; `None` if that is a client.
     server: Option<String>,
     /// Host and port, if it is reached by HTTP.
@@ -35,18 +35,18 @@ struct Known {
 
 /// A request under way. Dropping it ends it: as cancelled, unless it was said how it ended.
 #[derive(Default)]
-pub(crate) struct Operation(Option<Box<Running>>);
+pub(crate) struct Operation(Option<Box<RunningOperation>>);
 
-struct Running {
+struct RunningOperation {
     span: Span,
-    instrument: Instrument,
+    instrument: MetricInstrument,
     begun: Instant,
     /// Those of the metric.
-    attributes: Vec<Attribute>,
-    end: End,
+    attributes: Vec<SpanAttribute>,
+    end: OperationEnd,
 }
 
-enum End {
+enum OperationEnd {
     Open,
     Good,
     Bad(Cow<'static, str>),
@@ -55,12 +55,12 @@ enum End {
 impl RequestLink {
     /// To a client, by stdio.
     pub(crate) fn to_client() -> Self {
-        Self(is_on().then(|| Arc::new(Known { server: None, address: None })))
+        Self(is_on().then(|| Arc::new(LinkPeer { server: None, address: None })))
     }
 
     /// To the server that is registered as `server`. `address` is its host and port, for a server behind a URL.
     pub(crate) fn to_server(server: &str, address: impl FnOnce() -> Option<(String, Option<u16>)>) -> Self {
-        Self(is_on().then(|| Arc::new(Known { server: Some(server.to_owned()), address: address() })))
+        Self(is_on().then(|| Arc::new(LinkPeer { server: Some(server.to_owned()), address: address() })))
     }
 
     /// Whether requests over it have spans.
@@ -68,9 +68,9 @@ impl RequestLink {
         self.0.is_some()
     }
 
-    fn attributes(&self) -> Vec<Attribute> {
+    fn attributes(&self) -> Vec<SpanAttribute> {
         let Some(known) = &self.0 else { return Vec::new() };
-        let mut attributes: Vec<Attribute> = Vec::with_capacity(12);
+        let mut attributes: Vec<SpanAttribute> = Vec::with_capacity(12);
         match &known.address {
             None => attributes.push((names::TRANSPORT, "pipe".into())),
             Some((host, port)) => {
@@ -136,14 +136,20 @@ impl Operation {
             RequestTarget::Resource(_) | RequestTarget::None => method.to_owned(),
         };
         let instrument = match kind {
-            WorkKind::Server => Instrument::ServerOperation,
-            WorkKind::Client | WorkKind::Internal => Instrument::ClientOperation,
+            WorkKind::Server => MetricInstrument::ServerOperation,
+            WorkKind::Client | WorkKind::Internal => MetricInstrument::ClientOperation,
         };
         let span = Span::begin(named, kind, parent, None, attributes.clone());
         if let RequestTarget::Resource(uri) = target {
             span.set((names::RESOURCE, name(uri).into()));
         }
-        Self(Some(Box::new(Running { span, instrument, begun: Instant::now(), attributes, end: End::Open })))
+        Self(Some(Box::new(RunningOperation {
+            span,
+            instrument,
+            begun: Instant::now(),
+            attributes,
+            end: OperationEnd::Open,
+        })))
     }
 
     /// The context of work for this request.
@@ -160,7 +166,7 @@ impl Operation {
     pub(crate) fn is_of_version(&mut self, version: impl FnOnce() -> Option<String>) {
         let Some(running) = &mut self.0 else { return };
         if let Some(version) = version() {
-            let attribute: Attribute = (names::PROTOCOL_VERSION, version.into());
+            let attribute: SpanAttribute = (names::PROTOCOL_VERSION, version.into());
             running.span.set(attribute.clone());
             running.attributes.push(attribute);
         }
@@ -191,13 +197,13 @@ impl Operation {
         }
     }
 
-    fn describe_with(&self, attribute: impl FnOnce() -> Attribute) {
+    fn describe_with(&self, attribute: impl FnOnce() -> SpanAttribute) {
         if let Some(running) = self.0.as_ref().filter(|running| running.span.is_recording()) {
             running.span.set(attribute());
         }
     }
 
-    fn describe(&mut self, attributes: impl IntoIterator<Item = Attribute>) {
+    fn describe(&mut self, attributes: impl IntoIterator<Item = SpanAttribute>) {
         if let Some(running) = &self.0 {
             attributes.into_iter().for_each(|attribute| running.span.set(attribute));
         }
@@ -205,30 +211,30 @@ impl Operation {
 
     /// It has its answer.
     pub(crate) fn succeeds(&mut self) {
-        self.ends(End::Good);
+        self.ends(OperationEnd::Good);
     }
 
     /// The tool has failed, which is its answer.
     pub(crate) fn tool_fails(&mut self) {
-        self.ends(End::Bad("tool_error".into()));
+        self.ends(OperationEnd::Bad("tool_error".into()));
     }
 
     /// It is answered with this error of JSON-RPC.
     pub(crate) fn is_refused(&mut self, code: i32) {
         if let Some(running) = &mut self.0 {
-            let attribute: Attribute = (names::STATUS_CODE, code.to_string().into());
+            let attribute: SpanAttribute = (names::STATUS_CODE, code.to_string().into());
             running.span.set(attribute.clone());
             running.attributes.push(attribute);
         }
-        self.ends(End::Bad(code.to_string().into()));
+        self.ends(OperationEnd::Bad(code.to_string().into()));
     }
 
     /// It has no answer, for a reason of this kind.
     pub(crate) fn fails(&mut self, kind: &'static str) {
-        self.ends(End::Bad(kind.into()));
+        self.ends(OperationEnd::Bad(kind.into()));
     }
 
-    fn ends(&mut self, end: End) {
+    fn ends(&mut self, end: OperationEnd) {
         if let Some(running) = &mut self.0 {
             running.end = end;
         }
@@ -238,14 +244,14 @@ impl Operation {
 impl Drop for Operation {
     fn drop(&mut self) {
         let Some(running) = self.0.take() else { return };
-        let Running { span, instrument, begun, mut attributes, end } = *running;
+        let RunningOperation { span, instrument, begun, mut attributes, end } = *running;
         let error = match end {
-            End::Good => None,
-            End::Bad(kind) => Some(kind),
-            End::Open => Some("cancelled".into()),
+            OperationEnd::Good => None,
+            OperationEnd::Bad(kind) => Some(kind),
+            OperationEnd::Open => Some("cancelled".into()),
         };
         if let Some(kind) = error {
-            let attribute: Attribute = (names::ERROR_TYPE, kind.into_owned().into());
+            let attribute: SpanAttribute = (names::ERROR_TYPE, kind.into_owned().into());
             span.set(attribute.clone());
             span.has_failed();
             attributes.push(attribute);
@@ -255,17 +261,17 @@ impl Drop for Operation {
 }
 
 /// A connection of MCP, whose duration is recorded when this is dropped.
-pub(crate) struct TracedConnection(Option<(Instrument, Instant, RequestLink, Option<&'static str>)>);
+pub(crate) struct TracedConnection(Option<(MetricInstrument, Instant, RequestLink, Option<&'static str>)>);
 
 impl TracedConnection {
     /// Of a client with us.
     pub(crate) fn of_client(link: &RequestLink) -> Self {
-        Self(is_on().then(|| (Instrument::ServerSession, Instant::now(), link.clone(), None)))
+        Self(is_on().then(|| (MetricInstrument::ServerSession, Instant::now(), link.clone(), None)))
     }
 
     /// Of us with a server.
     pub(crate) fn with_server(link: &RequestLink) -> Self {
-        Self(is_on().then(|| (Instrument::ClientSession, Instant::now(), link.clone(), None)))
+        Self(is_on().then(|| (MetricInstrument::ClientSession, Instant::now(), link.clone(), None)))
     }
 
     /// It ends by an error of this kind.

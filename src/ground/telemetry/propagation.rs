@@ -15,9 +15,9 @@ const TRACEPARENT_BYTES: usize = 256;
 const TRACESTATE_BYTES: usize = 512;
 
 /// Reads from `_meta`, which a stranger may have written.
-pub(super) struct Extract<'a>(pub(super) &'a Map<String, Value>);
+pub(super) struct MetaExtractor<'a>(pub(super) &'a Map<String, Value>);
 
-impl Extractor for Extract<'_> {
+impl Extractor for MetaExtractor<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         let text = self.0.get(key)?.as_str()?;
         let is_valid = match key {
@@ -34,9 +34,9 @@ impl Extractor for Extract<'_> {
 }
 
 /// Writes to `_meta`.
-pub(super) struct Inject<'a>(pub(super) &'a mut Map<String, Value>);
+pub(super) struct MetaInjector<'a>(pub(super) &'a mut Map<String, Value>);
 
-impl Injector for Inject<'_> {
+impl Injector for MetaInjector<'_> {
     fn set(&mut self, key: &str, value: String) {
         if [TRACEPARENT, TRACESTATE].contains(&key) && !value.is_empty() {
             self.0.insert(key.to_owned(), value.into());
@@ -53,7 +53,10 @@ fn is_traceparent(text: &str) -> bool {
     let is_id = |part: &str, length: usize| is_hex(part, length) && part.bytes().any(|byte| byte != b'0');
     let mut parts = text.splitn(5, '-');
     let mut next = || parts.next().unwrap_or_default();
-    let (version, trace, span, flags) = (next(), next(), next(), next());
+    let version = next();
+    let trace = next();
+    let span = next();
+    let flags = next();
     let has_more = parts.next().is_some();
     text.len() <= TRACEPARENT_BYTES
         && is_hex(version, 2)
@@ -74,7 +77,7 @@ mod tests {
 
     fn extracted(key: &str, value: &Value) -> Option<String> {
         let meta = Map::from_iter([(key.to_owned(), value.clone())]);
-        Extract(&meta).get(key).map(str::to_owned)
+        MetaExtractor(&meta).get(key).map(str::to_owned)
     }
 
     #[test]
@@ -116,7 +119,7 @@ mod tests {
         assert_eq!(extracted("tracestate", &json!("x".repeat(TRACESTATE_BYTES + 1))), None);
         assert_eq!(extracted("baggage", &json!("user=alice")), None);
         let mut meta = Map::new();
-        let mut inject = Inject(&mut meta);
+        let mut inject = MetaInjector(&mut meta);
         for (key, value) in [("baggage", "user=alice"), ("progressToken", "1"), ("tracestate", "")] {
             inject.set(key, value.to_owned());
         }

@@ -10,14 +10,14 @@ use tokio::runtime::Handle;
 
 use super::settings::CollectorEndpoint;
 use crate::ground::text::describe;
-use crate::ground::web::{self, Proxies};
+use crate::ground::web::{self, RequestProxies};
 
 /// The part of an answer that is read, in bytes: it says how many spans were refused.
 const ANSWER_BYTES: usize = 64 * 1024;
 
 /// A client of one collector. The SDK's threads call it, and wait; the runtime does the work.
 #[derive(Debug, Clone)]
-pub(super) struct Sender {
+pub(super) struct CollectorClient {
     http: reqwest::Client,
     runtime: Handle,
     endpoint: CollectorEndpoint,
@@ -27,7 +27,7 @@ pub(super) struct Sender {
     is_last: Arc<AtomicBool>,
 }
 
-impl Sender {
+impl CollectorClient {
     /// Sends `what`, in words. After `is_last` is set, what fails is not tried again.
     ///
     /// # Errors
@@ -51,8 +51,9 @@ impl Sender {
             let builder = builder.redirect(redirect::Policy::none()).timeout(endpoint.timeout);
             if trusted.is_empty() { builder } else { builder.tls_certs_merge(trusted.clone()) }
         };
-        let http = web::client(Proxies::to(&endpoint.url), configure)?;
-        let (runtime, has_warned) = (Handle::current(), Arc::default());
+        let http = web::client(RequestProxies::to(&endpoint.url), configure)?;
+        let runtime = Handle::current();
+        let has_warned = Arc::default();
         Ok(Self { http, runtime, endpoint, what, has_warned, is_last })
     }
 
@@ -89,7 +90,7 @@ impl Sender {
 }
 
 #[async_trait]
-impl HttpClient for Sender {
+impl HttpClient for CollectorClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let sent = self.runtime.spawn(self.clone().send(request)).await;
         let sent = sent.map_err(|_| HttpError::from("the program ends")).flatten();

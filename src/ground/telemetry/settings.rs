@@ -93,7 +93,7 @@ impl TelemetrySettings {
         if variables(SDK_DISABLED).is_some_and(|value| value.trim().eq_ignore_ascii_case("true")) {
             return settings;
         }
-        let mut reader = Reader { variables: &variables, warnings: Vec::new() };
+        let mut reader = SettingsReader { variables: &variables, warnings: Vec::new() };
         settings.traces = reader.signal(&TRACES);
         settings.metrics = reader.signal(&METRICS);
         if settings.traces.is_some() || settings.metrics.is_some() {
@@ -106,12 +106,12 @@ impl TelemetrySettings {
     }
 }
 
-struct Reader<'a> {
+struct SettingsReader<'a> {
     variables: &'a dyn Fn(&str) -> Option<String>,
     warnings: Vec<String>,
 }
 
-impl Reader<'_> {
+impl SettingsReader<'_> {
     fn value(&self, name: &str) -> Option<String> {
         (self.variables)(name).map(|value| value.trim().to_owned())
     }

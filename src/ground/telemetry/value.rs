@@ -27,7 +27,7 @@ pub(crate) struct DecidedCall {
 
 /// A metric.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Instrument {
+pub(super) enum MetricInstrument {
     ServerOperation,
     ClientOperation,
     ServerSession,
@@ -37,34 +37,34 @@ pub(super) enum Instrument {
 
 /// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum AttributeValue {
     Text(Cow<'static, str>),
     Integer(i64),
     Number(f64),
 }
 
 /// An attribute.
-pub(super) type Attribute = (&'static str, Value);
+pub(super) type SpanAttribute = (&'static str, AttributeValue);
 
-impl From<&'static str> for Value {
+impl From<&'static str> for AttributeValue {
     fn from(text: &'static str) -> Self {
         Self::Text(Cow::Borrowed(text))
     }
 }
 
-impl From<String> for Value {
+impl From<String> for AttributeValue {
     fn from(text: String) -> Self {
         Self::Text(Cow::Owned(text))
     }
 }
 
-impl From<i64> for Value {
+impl From<i64> for AttributeValue {
     fn from(number: i64) -> Self {
         Self::Integer(number)
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for AttributeValue {
     fn from(number: f64) -> Self {
         Self::Number(number)
     }
@@ -80,8 +80,8 @@ pub(super) fn name(name: &str) -> String {
 }
 
 impl DecidedCall {
-    pub(super) fn attributes(&self) -> Vec<Attribute> {
-        let mut attributes: Vec<Attribute> =
+    pub(super) fn attributes(&self) -> Vec<SpanAttribute> {
+        let mut attributes: Vec<SpanAttribute> =
             vec![(names::DECIDED_BY, self.by.into()), (names::WAITED, self.waited.as_secs_f64().into())];
         attributes.extend(self.id.clone().map(|id| (names::CALL, id.into())));
         attributes

@@ -1,6 +1,6 @@
 //! Text from outside for a terminal: colours are kept, and nothing else steers it. Pure.
 
-use super::plain::{Sequence, sequence};
+use super::plain::{EscapeSequence, sequence};
 use super::printed::steers;
 
 /// The length of the colours in force, in bytes.
@@ -12,24 +12,25 @@ const RESET: &str = "\u{1b}[0m";
 /// A stream of text, piece by piece. Colours hold from one piece to the next, but not beyond a piece on the terminal, so
 /// that what is written between two pieces has none.
 #[derive(Debug, Default)]
-pub(crate) struct Coloured {
+pub(crate) struct ColouredText {
     /// An escape sequence that is not complete.
     unfinished: String,
     /// The sequence that chose the colours in force.
     colours: String,
 }
 
-impl Coloured {
+impl ColouredText {
     /// The next piece as it may be written. `has_colours` if the terminal is to show them.
     pub(crate) fn take(&mut self, piece: &str, has_colours: bool) -> String {
         let text = std::mem::take(&mut self.unfinished) + piece;
         let mut shown = if has_colours { self.colours.clone() } else { String::new() };
-        let (mut rest, mut has_text) = (text.as_str(), false);
+        let mut rest = text.as_str();
+        let mut has_text = false;
         while let Some(character) = rest.chars().next() {
             let after = &rest[character.len_utf8()..];
             if matches!(character, '\u{1b}' | '\u{80}'..='\u{9f}') {
                 match sequence(rest) {
-                    (Sequence::Control(parameters, 'm'), next) => {
+                    (EscapeSequence::Control(parameters, 'm'), next) => {
                         if let Some(colours) = colours(parameters) {
                             self.choose(colours);
                             if has_colours {
@@ -38,11 +39,11 @@ impl Coloured {
                         }
                         rest = next;
                     }
-                    (Sequence::Unfinished, _) => {
+                    (EscapeSequence::Unfinished, _) => {
                         rest.clone_into(&mut self.unfinished);
                         break;
                     }
-                    (Sequence::Control(..) | Sequence::Other, next) => rest = next,
+                    (EscapeSequence::Control(..) | EscapeSequence::Other, next) => rest = next,
                 }
                 continue;
             }
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        assert_eq!(Coloured::default().take(text, true), expected, "{text:?}");
+        assert_eq!(ColouredText::default().take(text, true), expected, "{text:?}");
     }
 
     #[test]
@@ -119,7 +120,7 @@ mod tests {
         check("\u{1b}[38;5;208mx", "\u{1b}[38;5;208mx\u{1b}[0m");
         check("\u{1b}[38;2;1;2;3mx", "\u{1b}[38;2;1;2;3mx\u{1b}[0m");
         check("plain\ttext\r\n", "plain\ttext\r\n");
-        assert_eq!(Coloured::default().take("\u{1b}[31mred", false), "red");
+        assert_eq!(ColouredText::default().take("\u{1b}[31mred", false), "red");
     }
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn pieces_go_on() {
-        let mut stream = Coloured::default();
+        let mut stream = ColouredText::default();
         assert_eq!(stream.take("\u{1b}[31mred\u{1b}[", true), "\u{1b}[31mred\u{1b}[0m");
         assert_eq!(stream.take("2", true), "");
         assert_eq!(stream.take("Jstill", true), "\u{1b}[31mstill\u{1b}[0m");

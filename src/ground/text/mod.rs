@@ -10,12 +10,13 @@ mod printed;
 mod secrets;
 pub(crate) mod visible;
 
-pub(crate) use self::coloured::Coloured;
+pub(crate) use self::coloured::ColouredText;
 pub use self::describe::describe;
 pub(crate) use self::describe::{backticked, first_few, listed, quoted, readable, rfc3339, without_user};
 pub use self::emphasis::Emphasis;
 pub(crate) use self::halves::{replace_lone_surrogates, unfinished_character};
 pub(crate) use self::nearest::nearest;
-pub(crate) use self::plain::{Sequence, one_line, plain, sequence, shortened};
+pub use self::plain::one_line;
+pub(crate) use self::plain::{EscapeSequence, plain, sequence, shortened};
 pub use self::printed::printed;
-pub(crate) use self::secrets::{Beginning, Redactor, Secrets};
+pub(crate) use self::secrets::{OutputBeginning, Redactor, Secrets};

@@ -27,7 +27,7 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// A text from outside as part of a line.
-pub(crate) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
 }
 
 /// An escape sequence ([ECMA-48](https://ecma-international.org/publications-and-standards/standards/ecma-48/)).
-pub(crate) enum Sequence<'a> {
+pub(crate) enum EscapeSequence<'a> {
     /// A control sequence: its parameters, and the character that says what it does.
     Control(&'a str, char),
     /// Another sequence, or text that only begins like one.
@@ -51,14 +51,14 @@ pub(crate) enum Sequence<'a> {
 
 /// Reads the sequence that `text` begins with. Also returns the rest; if it is no sequence, all but its first
 /// character.
-pub(crate) fn sequence(text: &str) -> (Sequence<'_>, &str) {
+pub(crate) fn sequence(text: &str) -> (EscapeSequence<'_>, &str) {
     let near = &text[..text.floor_char_boundary(SEQUENCE_BYTES)];
     let (sequence, rest) = near_sequence(near);
-    let is_too_long = near.len() < text.len() && matches!(sequence, Sequence::Unfinished);
-    (if is_too_long { Sequence::Other } else { sequence }, &text[near.len() - rest.len()..])
+    let is_too_long = near.len() < text.len() && matches!(sequence, EscapeSequence::Unfinished);
+    (if is_too_long { EscapeSequence::Other } else { sequence }, &text[near.len() - rest.len()..])
 }
 
-fn near_sequence(text: &str) -> (Sequence<'_>, &str) {
+fn near_sequence(text: &str) -> (EscapeSequence<'_>, &str) {
     let mut characters = text.chars();
     let kind = match characters.next() {
         Some('\u{1b}') => characters.next(),
@@ -68,26 +68,26 @@ fn near_sequence(text: &str) -> (Sequence<'_>, &str) {
     };
     let inside = characters.as_str();
     match kind {
-        None => (Sequence::Unfinished, ""),
+        None => (EscapeSequence::Unfinished, ""),
         Some('[') => {
             let rest = inside.trim_start_matches(|character| (' '..='?').contains(&character));
             let parameters = &inside[..inside.len() - rest.len()];
             match rest.chars().next() {
-                Some(command @ '@'..='~') => (Sequence::Control(parameters, command), &rest[1..]),
-                Some(_) => (Sequence::Other, rest),
-                None => (Sequence::Unfinished, rest),
+                Some(command @ '@'..='~') => (EscapeSequence::Control(parameters, command), &rest[1..]),
+                Some(_) => (EscapeSequence::Other, rest),
+                None => (EscapeSequence::Unfinished, rest),
             }
         }
         // Control strings end with BEL or ST, which is `ESC \`.
         Some(']' | 'P' | 'X' | '^' | '_') => match inside.find(['\u{7}', '\u{9c}', '\u{1b}', '\n']) {
-            None => (Sequence::Unfinished, inside),
+            None => (EscapeSequence::Unfinished, inside),
             Some(end) => match &inside[end..] {
-                rest @ "\u{1b}" => (Sequence::Unfinished, rest),
-                rest if rest.starts_with('\n') => (Sequence::Other, inside),
+                rest @ "\u{1b}" => (EscapeSequence::Unfinished, rest),
+                rest if rest.starts_with('\n') => (EscapeSequence::Other, inside),
                 rest => {
                     let mut ends = ["\u{1b}\\", "\u{7}", "\u{9c}"].iter();
                     let after = ends.find_map(|end| rest.strip_prefix(end));
-                    (Sequence::Other, after.unwrap_or(rest))
+                    (EscapeSequence::Other, after.unwrap_or(rest))
                 }
             },
         },
@@ -95,13 +95,13 @@ fn near_sequence(text: &str) -> (Sequence<'_>, &str) {
         Some(' '..='/') => {
             let rest = inside.trim_start_matches(|character| (' '..='/').contains(&character));
             match rest.chars().next() {
-                Some('0'..='~') => (Sequence::Other, &rest[1..]),
-                Some(_) => (Sequence::Other, rest),
-                None => (Sequence::Unfinished, rest),
+                Some('0'..='~') => (EscapeSequence::Other, &rest[1..]),
+                Some(_) => (EscapeSequence::Other, rest),
+                None => (EscapeSequence::Unfinished, rest),
             }
         }
-        Some('0'..='~') => (Sequence::Other, inside),
-        Some(_) => (Sequence::Other, text.strip_prefix('\u{1b}').unwrap_or(inside)),
+        Some('0'..='~') => (EscapeSequence::Other, inside),
+        Some(_) => (EscapeSequence::Other, text.strip_prefix('\u{1b}').unwrap_or(inside)),
     }
 }
 

@@ -46,9 +46,9 @@ const WITHHELD: &str = "[withheld]";
 
 /// Values to redact in shown and logged texts.
 #[derive(Clone, Default)]
-pub(crate) struct Secrets(Option<Arc<Search>>);
+pub(crate) struct Secrets(Option<Arc<SecretSearch>>);
 
-struct Search {
+struct SecretSearch {
     /// The name of each pattern's variable.
     names: Vec<String>,
     /// `None` if there are too many patterns for one.
@@ -73,7 +73,7 @@ impl Secrets {
         let automaton =
             AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns.keys()).ok();
         let names = patterns.into_values().collect();
-        Self(Some(Arc::new(Search { names, automaton, longest })))
+        Self(Some(Arc::new(SecretSearch { names, automaton, longest })))
     }
 
     /// `text` with each secret in it replaced by its placeholder.
@@ -134,10 +134,10 @@ fn spellings(value: &str) -> Vec<String> {
 ///
 /// Clones share what they know.
 #[derive(Clone, Default)]
-pub(crate) struct Redactor(Arc<Mutex<Known>>);
+pub(crate) struct Redactor(Arc<Mutex<KnownSecrets>>);
 
 #[derive(Default)]
-struct Known {
+struct KnownSecrets {
     /// The variables' names by their values.
     names: BTreeMap<String, String>,
     /// Built on demand from all values.
@@ -161,7 +161,7 @@ impl Redactor {
 
     fn secrets(&self) -> Secrets {
         let mut known = self.0.lock();
-        let Known { names, secrets } = &mut *known;
+        let KnownSecrets { names, secrets } = &mut *known;
         let variables = names.iter().map(|(value, name)| (name.as_str(), value.as_str()));
         secrets.get_or_insert_with(|| Secrets::new(variables)).clone()
     }
@@ -183,7 +183,7 @@ impl Redactor {
     /// The JSON of `value`, or its beginning of about `length` bytes and a mark with its length, with each value that must
     /// not be shown replaced.
     pub(crate) fn redact_json_beginning<T: Serialize + ?Sized>(&self, value: &T, length: usize) -> String {
-        let mut beginning = Beginning::before(length, self);
+        let mut beginning = OutputBeginning::before(length, self);
         // Never happens: what is shown comes from JSON.
         if serde_json::to_writer(&mut beginning, value).is_err() {
             return String::new();
@@ -193,14 +193,15 @@ impl Redactor {
 
     /// The same of a text, which is never held whole.
     pub(crate) fn redact_text_beginning(&self, text: &dyn fmt::Display, length: usize) -> String {
-        let mut beginning = Beginning::before(length, self);
+        let mut beginning = OutputBeginning::before(length, self);
         // Writing to memory does not fail.
         write!(beginning, "{text}").ok();
         self.marked(&beginning, length)
     }
 
-    fn marked(&self, beginning: &Beginning, length: usize) -> String {
-        let (text, all) = (String::from_utf8_lossy(&beginning.bytes), beginning.length);
+    fn marked(&self, beginning: &OutputBeginning, length: usize) -> String {
+        let text = String::from_utf8_lossy(&beginning.bytes);
+        let all = beginning.length;
         if all <= length {
             self.redact(&text).into_owned()
         } else {
@@ -220,13 +221,13 @@ impl Redactor {
 }
 
 /// Keeps the first bytes of what is written, and counts all.
-pub(crate) struct Beginning {
+pub(crate) struct OutputBeginning {
     pub(crate) bytes: Vec<u8>,
     limit: usize,
     pub(crate) length: usize,
 }
 
-impl Beginning {
+impl OutputBeginning {
     /// Keeps what [`Redactor::redact_beginning`] needs for so many bytes: one more than it looks at, so that it sees that
     /// the text goes on.
     pub(crate) fn before(length: usize, redactor: &Redactor) -> Self {
@@ -234,7 +235,7 @@ impl Beginning {
     }
 }
 
-impl Write for Beginning {
+impl Write for OutputBeginning {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = self.limit.saturating_sub(self.bytes.len()).min(bytes.len());
         self.bytes.extend_from_slice(&bytes[..room]);

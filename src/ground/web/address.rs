@@ -139,7 +139,8 @@ pub(crate) fn deliveries(address: IpAddr) -> impl Iterator<Item = IpAddr> {
 
 fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let quad = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        let [a, b] = high.to_be_bytes();
+        let [c, d] = low.to_be_bytes();
         Ipv4Addr::new(a, b, c, d)
     };
     match address.segments() {

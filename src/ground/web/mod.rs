@@ -17,14 +17,14 @@ const TCP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The proxies of requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Proxies {
+pub(crate) enum RequestProxies {
     /// Through those that the environment names.
     OfEnvironment,
     /// Through none.
     None,
 }
 
-impl Proxies {
+impl RequestProxies {
     /// The proxies for requests to `url`: this machine is reached without one.
     pub(crate) fn to(url: &reqwest::Url) -> Self {
         if is_loopback(url) { Self::None } else { Self::OfEnvironment }
@@ -72,7 +72,7 @@ pub(crate) fn bare(url: &reqwest::Url) -> reqwest::Url {
 /// # Errors
 /// It could not be set up; the error is a text.
 pub(crate) fn client(
-    proxies: Proxies,
+    proxies: RequestProxies,
     configure: impl Fn(ClientBuilder) -> ClientBuilder,
 ) -> Result<Client, String> {
     // An error means that a provider is installed already, which is as good.
@@ -80,7 +80,7 @@ pub(crate) fn client(
     let trusted = trust::config();
     let builder = || {
         let builder = Client::builder();
-        let builder = if proxies == Proxies::None { builder.no_proxy() } else { builder };
+        let builder = if proxies == RequestProxies::None { builder.no_proxy() } else { builder };
         configure(
             builder
                 .user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
@@ -96,6 +96,14 @@ pub(crate) fn client(
         tracing::debug!(error = describe(&error), "no TLS trust anchors");
         builder().tls_certs_only([]).build().map_err(|error| describe(&error))
     })
+}
+
+/// An HTTP client for a program of ours beside the library, with the system's proxies and what `configure` adds.
+///
+/// # Errors
+/// It could not be set up; the error is a text.
+pub fn http_client(configure: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, String> {
+    client(RequestProxies::OfEnvironment, configure)
 }
 
 #[cfg(test)]

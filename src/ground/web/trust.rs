@@ -32,7 +32,7 @@ pub(super) fn config() -> Option<ClientConfig> {
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let made = Verifier::new(Arc::clone(&provider)).and_then(|others| {
-        let trust = Trust { named, others: Arc::new(others), provider: Arc::clone(&provider) };
+        let trust = NamedCertificate { named, others: Arc::new(others), provider: Arc::clone(&provider) };
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let verified = builder.dangerous().with_custom_certificate_verifier(Arc::new(trust));
         Ok(verified.with_no_client_auth())
@@ -56,7 +56,7 @@ fn named() -> Vec<CertificateDer<'static>> {
 
 /// Accepts a named certificate even if it is the server's own, in its time and for its names.
 #[derive(Debug)]
-struct Trust {
+struct NamedCertificate {
     named: Vec<CertificateDer<'static>>,
     others: Arc<dyn ServerCertVerifier>,
     provider: Arc<CryptoProvider>,
@@ -79,7 +79,7 @@ fn is_refused_as_server(error: &Error) -> bool {
     }
 }
 
-impl ServerCertVerifier for Trust {
+impl ServerCertVerifier for NamedCertificate {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -153,7 +153,7 @@ mod tests {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(named.iter().cloned());
         let others = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-        let trust = Trust { named, others: others.build().unwrap(), provider };
+        let trust = NamedCertificate { named, others: others.build().unwrap(), provider };
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         trust.verify_server_cert(&all[shown], &[], &name, &[], now)

@@ -12,7 +12,7 @@ use cap_std::fs::Dir;
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
-use super::manifest::{CheckpointContent, Conditions, KEPT_FOR, Manifest};
+use super::manifest::{CheckpointConditions, CheckpointContent, KEPT_FOR, Manifest};
 use crate::ground::files::replacement::{PRIVATE, Replacement};
 use crate::ground::files::{StateFile, create_private_directory, if_there, is_at, lock, persist};
 
@@ -26,7 +26,7 @@ const NAME_CHARS: usize = 16;
 
 /// The directory of one set of conditions, which no other session writes as long as this one lives.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct CheckpointDirectory {
     path: PathBuf,
     manifest: StateFile,
     _owner: File,
@@ -39,11 +39,11 @@ pub(super) enum NotOpened {
     Failed(io::Error),
 }
 
-impl Directory {
+impl CheckpointDirectory {
     /// Opens the directory below `base` for kernels with `python` under these conditions, and reads what is there.
     pub(super) fn open(
         base: &Path,
-        conditions: &Conditions,
+        conditions: &CheckpointConditions,
         python: &str,
     ) -> Result<(Self, io::Result<Manifest>), NotOpened> {
         let path = base.join(name(conditions, python));
@@ -136,14 +136,14 @@ impl Directory {
     }
 }
 
-fn name(conditions: &Conditions, python: &str) -> String {
-    let Conditions { site, policy } = conditions;
+fn name(conditions: &CheckpointConditions, python: &str) -> String {
+    let CheckpointConditions { site, policy } = conditions;
     let digest = format!("{:x}", Sha256::digest(format!("{site}\0{policy}\0{python}")));
     digest[..NAME_CHARS].to_owned()
 }
 
 /// The documents of other conditions below `base`. Those that nobody has written for long are removed.
-pub(super) fn others(base: &Path, conditions: &Conditions, python: &str) -> Vec<Manifest> {
+pub(super) fn others(base: &Path, conditions: &CheckpointConditions, python: &str) -> Vec<Manifest> {
     let own = name(conditions, python);
     let entries = std::fs::read_dir(base).into_iter().flatten().flatten();
     let mut others = Vec::new();
@@ -155,7 +155,7 @@ pub(super) fn others(base: &Path, conditions: &Conditions, python: &str) -> Vec<
         let written = written.and_then(|metadata| metadata.modified());
         let age = written.ok().and_then(|written| SystemTime::now().duration_since(written).ok());
         if age.is_some_and(|age| age > KEPT_FOR)
-            && let Ok(old) = Directory::own(&path)
+            && let Ok(old) = CheckpointDirectory::own(&path)
         {
             if let Err(error) = old.remove() {
                 tracing::warn!(%error, "could not remove an old checkpoint");
@@ -175,13 +175,13 @@ mod tests {
 
     const PYTHON: &str = "3.12";
 
-    fn conditions(site: &str) -> Conditions {
-        Conditions { site: site.to_owned(), policy: String::new() }
+    fn conditions(site: &str) -> CheckpointConditions {
+        CheckpointConditions { site: site.to_owned(), policy: String::new() }
     }
 
     /// Leaves a checkpoint that nobody has written for long.
     fn leave_old(base: &Path) {
-        let (directory, _) = Directory::open(base, &conditions("old"), PYTHON).ok().unwrap();
+        let (directory, _) = CheckpointDirectory::open(base, &conditions("old"), PYTHON).ok().unwrap();
         directory.write(&Manifest::default()).unwrap();
         let manifest = File::options().write(true).open(directory.path.join(MANIFEST)).unwrap();
         manifest.set_modified(SystemTime::now() - 2 * KEPT_FOR).unwrap();
@@ -207,7 +207,7 @@ mod tests {
                     others(base.path(), &conditions("new"), PYTHON);
                 });
                 begin.wait();
-                Directory::open(base.path(), &conditions("old"), PYTHON)
+                CheckpointDirectory::open(base.path(), &conditions("old"), PYTHON)
             });
             match opened {
                 Ok((directory, _)) => directory.write(&Manifest::default()).is_err(),

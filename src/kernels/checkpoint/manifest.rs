@@ -25,7 +25,7 @@ const DIGEST_CHARS: usize = 64;
 /// Variables of a sandboxed kernel are made by code that nobody trusts, and to load it is to run it: never in a kernel that
 /// may do more.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Conditions {
+pub(crate) struct CheckpointConditions {
     /// The place of the kernel, in words.
     pub(crate) site: String,
     /// The permissions of its sandbox.
@@ -35,7 +35,7 @@ pub(crate) struct Conditions {
 /// The document beside the bytes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Manifest {
-    pub(super) conditions: Conditions,
+    pub(super) conditions: CheckpointConditions,
     /// The Python of the kernel, by its version.
     pub(super) python: String,
     /// The kernel's name of its Python.
@@ -78,13 +78,13 @@ pub(crate) struct CheckpointReport {
     pub(super) has_cloudpickle: bool,
     /// The names that it has taken from an earlier kernel.
     pub(super) restored: BTreeSet<String>,
-    variables: Vec<Sent>,
+    variables: Vec<SentVariable>,
     missing: Vec<UnsavedVariable>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Sent {
+struct SentVariable {
     name: String,
     digest: String,
     bytes: u64,
@@ -93,9 +93,10 @@ struct Sent {
 impl CheckpointReport {
     /// Its variables, as far as they can be believed: `has` says whether there are bytes with this digest and length.
     pub(super) fn content(self, has: impl Fn(&str, u64) -> bool) -> CheckpointContent {
-        let (saved_at, mut seen) = (now(), BTreeSet::new());
+        let saved_at = now();
+        let mut seen = BTreeSet::new();
         let mut content = CheckpointContent::default();
-        for Sent { name, digest, bytes } in self.variables.into_iter().take(VARIABLES) {
+        for SentVariable { name, digest, bytes } in self.variables.into_iter().take(VARIABLES) {
             if !is_name(&name) || !seen.insert(name.clone()) {
                 continue;
             }

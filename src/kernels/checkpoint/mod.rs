@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The values are pickled in the kernel and loaded there. The host keeps bytes and never parses them. What a kernel under
-//! other [`Conditions`] has saved is in another directory.
+//! other [`CheckpointConditions`] has saved is in another directory.
 
 mod directory;
 mod manifest;
@@ -24,10 +24,10 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::directory::{Directory, NotOpened};
+use self::directory::{CheckpointDirectory, NotOpened};
+pub(crate) use self::manifest::{CheckpointConditions, CheckpointReport};
 use self::manifest::{CheckpointContent, Manifest, TOTAL_BYTES};
-pub(crate) use self::manifest::{CheckpointReport, Conditions};
-pub(crate) use self::receiving::Receiving;
+pub(crate) use self::receiving::ArrivingValue;
 use crate::ground::text::describe;
 
 /// The time that a kernel may take to send its variables; `ipybox_saving.py` gives up before.
@@ -46,8 +46,7 @@ const BUSY: &str =
 pub(crate) struct Checkpoint {
     /// The directories of all conditions.
     base: PathBuf,
-    conditions: Conditions,
-    state: Mutex<State>,
+    state: Mutex<CheckpointState>,
     /// Whether variables are being saved.
     is_saving: watch::Sender<bool>,
 }
@@ -72,11 +71,12 @@ pub(crate) enum Error {
     Disk(io::Error),
 }
 
-#[derive(Debug, Default)]
-struct State {
+#[derive(Debug)]
+struct CheckpointState {
+    conditions: CheckpointConditions,
     /// The version of the kernel's Python, once it has started.
     python: Option<String>,
-    open: Option<Open>,
+    open: Option<OpenCheckpoint>,
     saving: Option<Saving>,
     /// The number of the last request.
     last_number: u64,
@@ -90,8 +90,8 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Open {
-    directory: Directory,
+struct OpenCheckpoint {
+    directory: CheckpointDirectory,
     python: String,
     /// The kernel's name of its Python.
     tag: String,
@@ -114,14 +114,14 @@ struct Saving {
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct SavedNote {
     python: String,
-    variables: Vec<Offered>,
+    variables: Vec<OfferedVariable>,
     missing: Vec<manifest::UnsavedVariable>,
     /// The digests of values that need not be sent.
     kept: BTreeSet<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct Offered {
+struct OfferedVariable {
     name: String,
     digest: String,
     /// In seconds.
@@ -130,13 +130,19 @@ struct Offered {
 
 impl Checkpoint {
     /// Checkpoints in the state directory of a workspace.
-    pub(crate) fn new(state_dir: &Path, conditions: Conditions) -> Self {
+    pub(crate) fn new(state_dir: &Path, conditions: CheckpointConditions) -> Self {
         Self {
             base: state_dir.join("checkpoints"),
-            conditions,
-            state: Mutex::default(),
+            state: Mutex::new(CheckpointState::under(conditions)),
             is_saving: watch::Sender::new(false),
         }
+    }
+
+    /// The kernels that start from now on run under these conditions. What the earlier ones have saved stays.
+    pub(crate) fn move_to(&self, conditions: CheckpointConditions) {
+        let mut state = self.state.lock();
+        self.give_up_saving(&mut state);
+        *state = CheckpointState { last_number: state.last_number, ..CheckpointState::under(conditions) };
     }
 
     /// A fresh kernel has started, of this version of Python. What earlier ones have saved is offered to it.
@@ -157,9 +163,9 @@ impl Checkpoint {
         }
     }
 
-    fn open(&self, state: &mut State, python: String) {
+    fn open(&self, state: &mut CheckpointState, python: String) {
         state.open = None;
-        let (directory, found) = match Directory::open(&self.base, &self.conditions, &python) {
+        let (directory, found) = match CheckpointDirectory::open(&self.base, &state.conditions, &python) {
             Ok(opened) => opened,
             Err(NotOpened::Busy) => return state.note_once(BUSY.to_owned()),
             Err(NotOpened::Failed(error)) => return state.failed(&error),
@@ -177,13 +183,14 @@ impl Checkpoint {
         manifest.content.forget_old();
         directory.sweep(&manifest.content);
         if manifest.content.variables.is_empty() && !state.has_named_others {
-            let others = directory::others(&self.base, &self.conditions, &python);
-            state.notes.extend(note::not_offered(&others, &self.conditions, &python));
+            let others = directory::others(&self.base, &state.conditions, &python);
+            state.notes.extend(note::not_offered(&others, &state.conditions, &python));
         }
         state.has_named_others = true;
         let Manifest { tag, content: earlier, .. } = manifest;
         state.notes.extend(note::offer(&earlier));
-        state.open = Some(Open { directory, python, tag, earlier, own: CheckpointContent::default() });
+        state.open =
+            Some(OpenCheckpoint { directory, python, tag, earlier, own: CheckpointContent::default() });
     }
 
     /// Notes for the next cell: what can be restored, and what does not work.
@@ -196,6 +203,13 @@ impl Checkpoint {
             self.open(&mut state, python);
         }
         std::mem::take(&mut state.notes)
+    }
+
+    /// The note about what the next kernel can have back; `None` if there is nothing.
+    pub(crate) fn offer(&self) -> Option<String> {
+        let state = self.state.lock();
+        let open = state.open.as_ref()?;
+        note::offer(&open.own.and(&open.earlier))
     }
 
     /// Forgets all variables, as the user has asked for: nothing is offered to the next kernel.
@@ -220,6 +234,14 @@ impl Checkpoint {
     /// A cell has ended, so that variables may have changed.
     pub(crate) fn cell_ended(&self) {
         self.state.lock().is_due = true;
+    }
+
+    /// The kernel has earlier variables again, which are to be saved; they need not be restored.
+    pub(crate) fn kernel_set_back(&self) {
+        let mut state = self.state.lock();
+        self.give_up_saving(&mut state);
+        state.notes.clear();
+        state.is_due = true;
     }
 
     /// Waits until variables are to be saved, which [`begin`](Self::begin) does. Cancellation safe.
@@ -261,7 +283,7 @@ impl Checkpoint {
     }
 
     /// Removes what has arrived: no document will name it.
-    fn give_up_saving(&self, state: &mut State) {
+    fn give_up_saving(&self, state: &mut CheckpointState) {
         if state.saving.take().is_some()
             && let Some(open) = &state.open
         {
@@ -274,7 +296,7 @@ impl Checkpoint {
     pub(crate) fn saved(&self) -> SavedNote {
         let state = self.state.lock();
         let Some(open) = &state.open else { return SavedNote::default() };
-        let offered = |variable: &manifest::SavedVariable| Offered {
+        let offered = |variable: &manifest::SavedVariable| OfferedVariable {
             name: variable.name.clone(),
             digest: variable.digest.clone(),
             age: variable.age().as_secs(),
@@ -316,12 +338,13 @@ impl Checkpoint {
         let mut saving = state.saving.as_ref();
         saving = saving.filter(|saving| saving.number == number && !saving.is_receiving);
         let open = state.open.as_mut().filter(|_| saving.is_some()).ok_or(Error::NotAsked)?;
-        let (tag, has_cloudpickle, restored) =
-            (report.python.clone(), report.has_cloudpickle, report.restored.clone());
+        let tag = report.python.clone();
+        let has_cloudpickle = report.has_cloudpickle;
+        let restored = report.restored.clone();
         let own = report.content(|digest, bytes| open.directory.has(digest, bytes));
         let left = open.earlier.left_by(&own, &restored);
         let manifest = Manifest {
-            conditions: self.conditions.clone(),
+            conditions: state.conditions.clone(),
             python: open.python.clone(),
             tag: tag.clone(),
             content: own.and(&left),
@@ -344,7 +367,21 @@ impl Checkpoint {
     }
 }
 
-impl State {
+impl CheckpointState {
+    fn under(conditions: CheckpointConditions) -> Self {
+        Self {
+            conditions,
+            python: None,
+            open: None,
+            saving: None,
+            last_number: 0,
+            is_due: false,
+            notes: Vec::new(),
+            trouble: None,
+            has_named_others: false,
+        }
+    }
+
     fn failed(&mut self, error: &io::Error) {
         tracing::warn!(error = %describe(error), "variables could not be saved");
         // The error's own text has a name that is different each time.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::manifest::{CheckpointContent, Conditions, Manifest, SavedVariable};
+use super::manifest::{CheckpointConditions, CheckpointContent, Manifest, SavedVariable};
 use crate::ground::text::first_few;
 
 /// The number of names that a note has, of saved and of missing variables.
@@ -28,7 +28,11 @@ pub(super) fn offer(content: &CheckpointContent) -> Option<String> {
 }
 
 /// Why what `others` hold is not offered; `None` if there is nothing.
-pub(super) fn not_offered(others: &[Manifest], conditions: &Conditions, python: &str) -> Option<String> {
+pub(super) fn not_offered(
+    others: &[Manifest],
+    conditions: &CheckpointConditions,
+    python: &str,
+) -> Option<String> {
     let other = others.iter().find(|other| !other.content.variables.is_empty())?;
     let why = match &other.conditions {
         them if them.site != conditions.site => {
@@ -93,12 +97,12 @@ mod tests {
     #[track_caller]
     fn check_not_offered(site: &str, policy: &str, python: &str, words: &str) {
         let manifest = |site: &str, policy: &str| Manifest {
-            conditions: Conditions { site: site.to_owned(), policy: policy.to_owned() },
+            conditions: CheckpointConditions { site: site.to_owned(), policy: policy.to_owned() },
             python: python.to_owned(),
             tag: String::new(),
             content: content(&["x"]),
         };
-        let here = Conditions { site: "in a sandbox (bwrap)".to_owned(), policy: "p".to_owned() };
+        let here = CheckpointConditions { site: "in a sandbox (bwrap)".to_owned(), policy: "p".to_owned() };
         let note = not_offered(&[manifest(site, policy)], &here, "3.12").unwrap();
         assert!(note.contains(words), "{note}");
     }
@@ -113,7 +117,7 @@ mod tests {
         );
         check_not_offered("in a sandbox (bwrap)", "q", "3.12", "another policy");
         check_not_offered("in a sandbox (bwrap)", "p", "3.11", "by Python 3.11, and this is 3.12");
-        let here = Conditions::default();
+        let here = CheckpointConditions::default();
         assert!(not_offered(&[], &here, "3.12").is_none());
     }
 }

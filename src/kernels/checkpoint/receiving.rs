@@ -10,7 +10,7 @@ use super::{Checkpoint, Error};
 use crate::ground::files::replacement::Replacement;
 
 /// A value that is arriving. Dropping it leaves nothing.
-pub(crate) struct Receiving {
+pub(crate) struct ArrivingValue {
     checkpoint: Arc<Checkpoint>,
     number: u64,
     /// Removes the file when it is dropped.
@@ -20,7 +20,7 @@ pub(crate) struct Receiving {
     bytes: u64,
 }
 
-impl Receiving {
+impl ArrivingValue {
     /// Begins to receive a value that was asked for by this number.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Receiving {
     }
 }
 
-impl Drop for Receiving {
+impl Drop for ArrivingValue {
     fn drop(&mut self) {
         let mut state = self.checkpoint.state.lock();
         if let Some(saving) = state.saving.as_mut().filter(|saving| saving.number == self.number) {

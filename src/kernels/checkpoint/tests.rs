@@ -9,7 +9,7 @@ use super::*;
 const PYTHON: (u32, u32) = (3, 12);
 
 fn checkpoint(state_dir: &Path) -> Arc<Checkpoint> {
-    let conditions = Conditions { site: "without a sandbox".to_owned(), policy: String::new() };
+    let conditions = CheckpointConditions { site: "without a sandbox".to_owned(), policy: String::new() };
     Arc::new(Checkpoint::new(state_dir, conditions))
 }
 
@@ -32,7 +32,7 @@ fn report(variables: &Value, restored: &[&str]) -> CheckpointReport {
 }
 
 async fn send(checkpoint: &Arc<Checkpoint>, number: u64, value: &str) -> Result<Value, Error> {
-    let mut receiving = Receiving::begin(checkpoint, number)?;
+    let mut receiving = ArrivingValue::begin(checkpoint, number)?;
     receiving.write(value.as_bytes()).await?;
     receiving.finish().await?;
     Ok(json!(format!("{:x}", Sha256::digest(value))))
@@ -101,7 +101,7 @@ async fn only_what_was_asked_for_is_taken() {
     checkpoint.cell_ended();
     assert!(checkpoint.begin().is_none(), "one at a time");
     assert!(matches!(send(&checkpoint, number + 1, "x").await, Err(Error::NotAsked)));
-    let first = Receiving::begin(&checkpoint, number).unwrap();
+    let first = ArrivingValue::begin(&checkpoint, number).unwrap();
     assert!(matches!(send(&checkpoint, number, "x").await, Err(Error::Occupied)));
     assert!(checkpoint.end(number, report(&json!([]), &[])).is_err(), "a value is under way");
     drop(first);
@@ -200,7 +200,7 @@ async fn a_reset_leaves_nothing() {
 #[tokio::test]
 async fn other_conditions_have_another_directory() {
     let state = tempfile::tempdir().unwrap();
-    let conditions = Conditions { site: "in a sandbox (bwrap)".to_owned(), policy: "p".to_owned() };
+    let conditions = CheckpointConditions { site: "in a sandbox (bwrap)".to_owned(), policy: "p".to_owned() };
     let sandboxed = Arc::new(Checkpoint::new(state.path(), conditions));
     sandboxed.kernel_started(PYTHON.0, PYTHON.1);
     save(&sandboxed, &["hostile"], &[]).await;

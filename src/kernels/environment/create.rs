@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use super::installer::{Bytecode, Installer};
+use super::installer::{BytecodeTime, Installer};
 use super::lock::InstallTurn;
 use super::managed_place::ManagedPlace;
-use super::probe::{self, Facts, NEWEST, OLDEST, dotted};
+use super::probe::{self, NEWEST, OLDEST, PythonFacts, dotted};
 use super::record::InstallerTool;
-use super::run::{self, Invocation};
+use super::run::{self, ProgramInvocation};
 use super::search;
-use super::{Attempt, Attempts, Error};
+use super::{Error, FailedAttempt, FailedAttempts};
 
 /// The package that saves variables (`--checkpoint`). A kernel runs without it.
 const PICKLER: &str = "cloudpickle";
@@ -26,7 +26,7 @@ pub(super) async fn create(
     let installer = managed.installer;
     let base = search::base_beside(managed.executable.as_deref(), installer.environment()).await;
     managed.clear().await?;
-    let mut attempts = Attempts::default();
+    let mut attempts = FailedAttempts::default();
     if let Some(uv) = installer.uv() {
         match with_uv(managed, uv, base.as_ref(), turn).await {
             Ok(()) => return Ok(InstallerTool::Uv),
@@ -56,9 +56,9 @@ pub(super) async fn fill(
     installer: &Installer,
     tool: InstallerTool,
     python: &Path,
-    bytecode: Bytecode,
+    bytecode: BytecodeTime,
     turn: &InstallTurn<'_>,
-) -> Result<(), Attempt> {
+) -> Result<(), FailedAttempt> {
     let mut requirements = probe::needed().to_vec();
     if tool == InstallerTool::Uv {
         requirements.push("pip".to_owned());
@@ -87,9 +87,9 @@ pub(super) async fn fill(
 async fn with_uv(
     managed: &ManagedPlace<'_>,
     uv: &Path,
-    base: Option<&Facts>,
+    base: Option<&PythonFacts>,
     turn: &InstallTurn<'_>,
-) -> Result<(), Attempt> {
+) -> Result<(), FailedAttempt> {
     // Without a base of our own uv decides: its managed Pythons, those on PATH, or a download.
     let python = match base {
         Some(base) => base.details.base_executable.display().to_string(),
@@ -107,7 +107,11 @@ async fn with_uv(
     .await
 }
 
-async fn with_venv(managed: &ManagedPlace<'_>, base: &Facts, turn: &InstallTurn<'_>) -> Result<(), Attempt> {
+async fn with_venv(
+    managed: &ManagedPlace<'_>,
+    base: &PythonFacts,
+    turn: &InstallTurn<'_>,
+) -> Result<(), FailedAttempt> {
     let python = &base.details.base_executable;
     let version = dotted(base.version);
     turn.report(&format!("creating a virtual environment with Python {version}"));
@@ -124,7 +128,10 @@ async fn with_venv(managed: &ManagedPlace<'_>, base: &Facts, turn: &InstallTurn<
 }
 
 /// A Python on `PATH` that can make virtual environments.
-pub(super) async fn base_for_venv(managed: &ManagedPlace<'_>, attempts: &Attempts) -> Result<Facts, Error> {
+pub(super) async fn base_for_venv(
+    managed: &ManagedPlace<'_>,
+    attempts: &FailedAttempts,
+) -> Result<PythonFacts, Error> {
     let found = search::pythons_on_path(managed.path, managed.installer.environment()).await;
     match found.into_iter().next() {
         Some(facts) if facts.details.has_venv => Ok(facts),
@@ -137,11 +144,15 @@ pub(super) async fn base_for_venv(managed: &ManagedPlace<'_>, attempts: &Attempt
     }
 }
 
-async fn attempt(what: &str, invocation: &Invocation, turn: &InstallTurn<'_>) -> Result<(), Attempt> {
+async fn attempt(
+    what: &str,
+    invocation: &ProgramInvocation,
+    turn: &InstallTurn<'_>,
+) -> Result<(), FailedAttempt> {
     let output = match turn.run(invocation).await {
         Ok(run) if run.status.success() => return Ok(()),
         Ok(run) => format!("{}\n({})", run::last_lines(&run.output, SHOWN_LINES), run.status),
         Err(error) => error.to_string(),
     };
-    Err(Attempt { what: what.to_owned(), output })
+    Err(FailedAttempt { what: what.to_owned(), output })
 }

@@ -6,15 +6,15 @@ use super::create;
 use super::installer::Installer;
 use super::managed_place::ManagedPlace;
 use super::named;
-use super::probe::{self, Facts, dotted};
-use super::record::Recalled;
+use super::probe::{self, PythonFacts, dotted};
+use super::record::RecordContent;
 use super::search;
-use super::{Attempts, EnvironmentSettings, Error};
+use super::{EnvironmentSettings, Error, FailedAttempts};
 use crate::ground::env::Variables;
 
 /// The Python that the kernel would get.
 #[derive(Debug)]
-pub(crate) enum Outlook {
+pub(crate) enum PythonOutlook {
     /// It exists and has the required packages.
     Ready {
         /// Version, path and packages, in words.
@@ -39,7 +39,7 @@ pub(crate) fn find_uv(variables: &Variables) -> Option<PathBuf> {
 /// # Errors
 /// As [`Environment::prepare`](super::Environment::prepare), except those that only occur while an
 /// environment is made.
-pub(crate) async fn examine(settings: &EnvironmentSettings) -> Result<Outlook, Error> {
+pub(crate) async fn examine(settings: &EnvironmentSettings) -> Result<PythonOutlook, Error> {
     let installer = Installer::new(&settings.variables);
     let path = settings.variables.in_process("PATH").unwrap_or_default();
     if let Some(named) = &settings.python {
@@ -49,10 +49,10 @@ pub(crate) async fn examine(settings: &EnvironmentSettings) -> Result<Outlook, E
     let place = ManagedPlace::of(settings, &lock, &installer, path);
     let python = place.directory.join("bin/python");
     let known = match place.record.recall(&python) {
-        Recalled::True(record) => return Ok(ready(&record.facts)),
-        Recalled::Stale(record) if record.python == python => Some(record.facts.minor_version()),
-        Recalled::Unreadable => None,
-        Recalled::Missing | Recalled::Stale(_) => return made(&place, &installer).await,
+        RecordContent::True(record) => return Ok(ready(&record.facts)),
+        RecordContent::Stale(record) if record.python == python => Some(record.facts.minor_version()),
+        RecordContent::Unreadable => None,
+        RecordContent::Missing | RecordContent::Stale(_) => return made(&place, &installer).await,
     };
     if place.is_sandboxed {
         return made(&place, &installer).await;
@@ -68,30 +68,30 @@ pub(crate) async fn examine(settings: &EnvironmentSettings) -> Result<Outlook, E
 }
 
 /// The way in which an environment would be made.
-async fn made(place: &ManagedPlace<'_>, installer: &Installer) -> Result<Outlook, Error> {
+async fn made(place: &ManagedPlace<'_>, installer: &Installer) -> Result<PythonOutlook, Error> {
     if let Some(uv) = installer.uv() {
         return Ok(to_be_made(&format!("`{}`", uv.display())));
     }
     let beside = search::base_beside(place.executable.as_deref(), installer.environment()).await;
     let base = match beside.filter(|facts| facts.details.has_venv) {
         Some(facts) => facts,
-        None => create::base_for_venv(place, &Attempts::default()).await?,
+        None => create::base_for_venv(place, &FailedAttempts::default()).await?,
     };
     Ok(to_be_made(&described(&base)))
 }
 
-fn to_be_made(by: &str) -> Outlook {
-    Outlook::ToBeMade { words: format!("an environment will be made by {by}, for the first cell") }
+fn to_be_made(by: &str) -> PythonOutlook {
+    PythonOutlook::ToBeMade { words: format!("an environment will be made by {by}, for the first cell") }
 }
 
-fn ready(facts: &Facts) -> Outlook {
+fn ready(facts: &PythonFacts) -> PythonOutlook {
     let packages = [("ipython", &facts.details.ipython), ("pydantic", &facts.details.pydantic)];
     let packages =
         packages.into_iter().filter_map(|(name, found)| Some(format!("{name} {}", found.as_ref()?.version)));
     let words = format!("{}, {}", described(facts), Vec::from_iter(packages).join(", "));
-    Outlook::Ready { words, is_untested: facts.is_untested() }
+    PythonOutlook::Ready { words, is_untested: facts.is_untested() }
 }
 
-fn described(facts: &Facts) -> String {
+fn described(facts: &PythonFacts) -> String {
     format!("Python {} (`{}`)", dotted(facts.version), facts.details.executable.display())
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::index;
-use super::installer::{AGAIN, Bytecode, Installer};
+use super::installer::{AGAIN, BytecodeTime, Installer};
 use super::lock::InstallTurn;
 use super::probe;
 use super::record::InstallerTool;
@@ -183,7 +183,7 @@ impl Environment {
         sandbox: Option<&dyn SandboxRunner>,
     ) -> io::Result<InstallerRun> {
         let tool = self.installer.available(self.tool);
-        let bytecode = Bytecode::for_kernel(sandbox.is_some());
+        let bytecode = BytecodeTime::for_kernel(sandbox.is_some());
         let invocation = self.installer.install(options, tool, self.python(), requirements, bytecode);
         let Some(sandbox) = sandbox else { return turn.run(&invocation).await };
         let hosts = index::hosts(self.installer.environment());

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::record::InstallerTool;
-use super::run::Invocation;
+use super::run::ProgramInvocation;
 use super::search;
 use crate::ground::env::Variables;
 
 /// When the bytecode of installed packages is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bytecode {
+pub(super) enum BytecodeTime {
     /// With the packages: a kernel that cannot write it later would compile again at each start.
     Installed,
     /// By Python itself, for imported modules: a tenth of a kernel's packages. Compiling all takes ten times
@@ -19,7 +19,7 @@ pub(super) enum Bytecode {
     Imported,
 }
 
-impl Bytecode {
+impl BytecodeTime {
     /// The choice for a kernel in a sandbox, where it can write to no environment, or outside.
     pub(super) fn for_kernel(is_sandboxed: bool) -> Self {
         if is_sandboxed { Self::Installed } else { Self::Imported }
@@ -81,14 +81,14 @@ impl Installer {
     }
 
     /// Makes a virtual environment for `python`, a path or what uv understands.
-    pub(super) fn uv_venv(&self, uv: &Path, python: &str, directory: &Path) -> Invocation {
+    pub(super) fn uv_venv(&self, uv: &Path, python: &str, directory: &Path) -> ProgramInvocation {
         let options = ["venv", "--no-project", "--python", python, "--"];
-        Invocation::new(uv, &self.environment).args(options).args([directory])
+        ProgramInvocation::new(uv, &self.environment).args(options).args([directory])
     }
 
     /// Makes a virtual environment with the interpreter's own `venv`.
-    pub(super) fn venv(&self, python: &Path, directory: &Path) -> Invocation {
-        Invocation::new(python, &self.environment).args(["-I", "-m", "venv", "--"]).args([directory])
+    pub(super) fn venv(&self, python: &Path, directory: &Path) -> ProgramInvocation {
+        ProgramInvocation::new(python, &self.environment).args(["-I", "-m", "venv", "--"]).args([directory])
     }
 
     /// Installs `requirements` into the environment of `python`.
@@ -101,20 +101,20 @@ impl Installer {
         tool: InstallerTool,
         python: &Path,
         requirements: &[String],
-        bytecode: Bytecode,
-    ) -> Invocation {
+        bytecode: BytecodeTime,
+    ) -> ProgramInvocation {
         match (&self.uv, tool) {
-            (Some(uv), InstallerTool::Uv) => Invocation::new(uv, &self.environment)
+            (Some(uv), InstallerTool::Uv) => ProgramInvocation::new(uv, &self.environment)
                 .args(["pip", "install"])
-                .args((bytecode == Bytecode::Installed).then_some("--compile-bytecode"))
+                .args((bytecode == BytecodeTime::Installed).then_some("--compile-bytecode"))
                 .args(options)
                 .args(["--python"])
                 .args([python])
                 .args(["--"])
                 .args(requirements),
-            _ => Invocation::new(python, &self.environment)
+            _ => ProgramInvocation::new(python, &self.environment)
                 .args(["-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"])
-                .args((bytecode == Bytecode::Imported).then_some("--no-compile"))
+                .args((bytecode == BytecodeTime::Imported).then_some("--no-compile"))
                 .args(options)
                 .args(["--no-color", "--progress-bar", "off", "--"])
                 .args(requirements),
@@ -125,7 +125,7 @@ impl Installer {
 impl Installer {
     /// For a run in a sandbox: its builds must not get into the user's caches, and its proxy is the
     /// sandbox's.
-    pub(super) fn without_cache(mut invocation: Invocation) -> Invocation {
+    pub(super) fn without_cache(mut invocation: ProgramInvocation) -> ProgramInvocation {
         for name in PROXIES.iter().flat_map(|name| [(*name).to_owned(), name.to_lowercase()]) {
             invocation = invocation.without_env(&name);
         }
@@ -157,11 +157,11 @@ mod tests {
     #[test]
     fn requirements_come_after_the_options() {
         let installer = Installer { uv: None, environment: BTreeMap::new() };
-        let shown = shown(&installer, InstallerTool::Uv, Bytecode::Imported);
+        let shown = shown(&installer, InstallerTool::Uv, BytecodeTime::Imported);
         assert!(shown.contains(r#""pip", "install""#) && shown.contains(r#""--", "six"]"#), "{shown}");
     }
 
-    fn shown(installer: &Installer, tool: InstallerTool, bytecode: Bytecode) -> String {
+    fn shown(installer: &Installer, tool: InstallerTool, bytecode: BytecodeTime) -> String {
         let requirements = ["six".to_owned()];
         format!("{:?}", installer.install(&[], tool, Path::new("/python"), &requirements, bytecode))
     }
@@ -170,7 +170,7 @@ mod tests {
     fn packages_are_compiled_beforehand_for_sandboxed_kernels_only() {
         let installer = Installer { uv: Some(PathBuf::from("/uv")), environment: BTreeMap::new() };
         let compiles = |tool, is_sandboxed| {
-            let shown = shown(&installer, tool, Bytecode::for_kernel(is_sandboxed));
+            let shown = shown(&installer, tool, BytecodeTime::for_kernel(is_sandboxed));
             (shown.contains("--compile-bytecode"), shown.contains("--no-compile"))
         };
         // uv compiles if a flag asks for it, pip unless a flag forbids it.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::run::{self, Contained, InstallerRun, Invocation, SandboxRunner};
+use super::run::{self, ContainedProgram, InstallerRun, ProgramInvocation, SandboxRunner};
 use super::{Error, InstallProgress};
 
 /// The interval at which a taken lock is tried again. Blocking in `flock` instead would hold a thread of the
@@ -82,7 +82,8 @@ impl<'a> InstallTurn<'a> {
     }
 
     fn unfinished(&self) -> io::Result<Vec<String>> {
-        let (mut file, mut text) = (&self.file, String::new());
+        let mut file = &self.file;
+        let mut text = String::new();
         file.rewind()?;
         file.take(FILE_BYTES).read_to_string(&mut text)?;
         let mut unfinished = Vec::new();
@@ -97,14 +98,14 @@ impl<'a> InstallTurn<'a> {
     }
 
     /// Runs an installer, and reports its newest line as progress.
-    pub(super) async fn run(&self, invocation: &Invocation) -> io::Result<InstallerRun> {
+    pub(super) async fn run(&self, invocation: &ProgramInvocation) -> io::Result<InstallerRun> {
         run::run(invocation, Stdio::from(self.file.try_clone()?), self.progress).await
     }
 
     /// Runs an installer in a sandbox, and reports its newest line as progress.
     pub(super) async fn run_in_sandbox(
         &self,
-        program: Contained,
+        program: ContainedProgram,
         place: &dyn SandboxRunner,
     ) -> io::Result<InstallerRun> {
         run::run_in_sandbox(program, place, self.progress).await

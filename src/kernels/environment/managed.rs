@@ -6,16 +6,16 @@ use super::contents::requested_packages;
 use super::create;
 use super::lock::InstallTurn;
 use super::managed_place::ManagedPlace;
-use super::probe::{self, Facts, ProbeError};
-use super::record::{InstallerTool, Recalled};
-use super::{Attempt, Attempts, Error, InstallProgress};
+use super::probe::{self, ProbeError, PythonFacts};
+use super::record::{InstallerTool, RecordContent};
+use super::{Error, FailedAttempt, FailedAttempts, InstallProgress};
 
 /// The number of lost packages that are named in a message.
 const NAMED_PACKAGES: usize = 20;
 
 /// The treatment of an environment that may be broken.
 enum Need {
-    Nothing(InstallerTool, Facts),
+    Nothing(InstallerTool, PythonFacts),
     Repair(InstallerTool, Vec<String>),
     Rebuild(&'static str),
 }
@@ -25,30 +25,30 @@ impl ManagedPlace<'_> {
     pub(super) async fn prepare(
         &self,
         progress: InstallProgress<'_>,
-    ) -> Result<(InstallerTool, Facts), Error> {
+    ) -> Result<(InstallerTool, PythonFacts), Error> {
         let python = self.directory.join("bin/python");
-        if let Recalled::True(record) = self.record.recall(&python) {
+        if let RecordContent::True(record) = self.record.recall(&python) {
             return Ok((record.tool, record.facts));
         }
         let turn = InstallTurn::wait(self.lock, progress).await?;
         // The earlier holder of the lock may have done it.
         let need = match self.record.recall(&python) {
-            Recalled::True(record) => return Ok((record.tool, record.facts)),
-            Recalled::Missing if !self.directory.exists() => Need::Rebuild(""),
-            Recalled::Missing => Need::Rebuild("its creation was interrupted"),
-            Recalled::Stale(_) if !self.directory.exists() => Need::Rebuild("it was removed"),
-            Recalled::Stale(record) if record.python != python => Need::Rebuild("it was moved"),
+            RecordContent::True(record) => return Ok((record.tool, record.facts)),
+            RecordContent::Missing if !self.directory.exists() => Need::Rebuild(""),
+            RecordContent::Missing => Need::Rebuild("its creation was interrupted"),
+            RecordContent::Stale(_) if !self.directory.exists() => Need::Rebuild("it was removed"),
+            RecordContent::Stale(record) if record.python != python => Need::Rebuild("it was moved"),
             // Examining it means running it, with packages that were installed in a sandbox.
-            Recalled::Stale(record) if self.is_sandboxed => match record.after_installations() {
+            RecordContent::Stale(record) if self.is_sandboxed => match record.after_installations() {
                 Some(facts) if facts.lacking().is_empty() => Need::Nothing(record.tool, facts),
                 Some(_) => Need::Rebuild("what ipybox needs was replaced by what it cannot use"),
                 None => Need::Rebuild("its Python has changed"),
             },
-            Recalled::Unreadable if self.is_sandboxed => Need::Rebuild("its record cannot be read"),
-            Recalled::Stale(record) => {
+            RecordContent::Unreadable if self.is_sandboxed => Need::Rebuild("its record cannot be read"),
+            RecordContent::Stale(record) => {
                 self.examine(&python, record.tool, Some(record.facts.minor_version())).await?
             }
-            Recalled::Unreadable => self.examine(&python, self.installer.default_tool(), None).await?,
+            RecordContent::Unreadable => self.examine(&python, self.installer.default_tool(), None).await?,
         };
         let (tool, facts) = match need {
             Need::Nothing(tool, facts) => (tool, facts),
@@ -98,13 +98,13 @@ impl ManagedPlace<'_> {
         tool: InstallerTool,
         lacking: &[String],
         turn: &InstallTurn<'_>,
-    ) -> Result<(InstallerTool, Facts), Error> {
+    ) -> Result<(InstallerTool, PythonFacts), Error> {
         let lacking = lacking.join(" and ");
         tracing::warn!(%lacking, "the managed environment is repaired");
         turn.report(&format!("repairing the Python environment, which lacks {lacking}"));
         create::fill(self.installer, tool, python, self.bytecode(), turn)
             .await
-            .map_err(|Attempt { what, output }| self.not_repaired(&what, &output))?;
+            .map_err(|FailedAttempt { what, output }| self.not_repaired(&what, &output))?;
         Ok((tool, self.check(python).await?))
     }
 
@@ -113,7 +113,7 @@ impl ManagedPlace<'_> {
         python: &Path,
         reason: &str,
         turn: &InstallTurn<'_>,
-    ) -> Result<(InstallerTool, Facts), Error> {
+    ) -> Result<(InstallerTool, PythonFacts), Error> {
         if reason.is_empty() {
             turn.report("creating a Python environment for this workspace");
         } else {
@@ -128,7 +128,7 @@ impl ManagedPlace<'_> {
     }
 
     /// Whether the new environment can run a kernel.
-    async fn check(&self, python: &Path) -> Result<Facts, Error> {
+    async fn check(&self, python: &Path) -> Result<PythonFacts, Error> {
         let failed = |output: String| self.not_repaired("checking the result", &output);
         let facts = probe::probe(python, self.installer.environment())
             .await
@@ -148,8 +148,8 @@ impl ManagedPlace<'_> {
     }
 
     fn not_made(&self, what: &str, output: String) -> Error {
-        let attempt = Attempt { what: what.to_owned(), output };
-        Error::Create { directory: self.directory.clone(), attempts: Attempts(vec![attempt]) }
+        let attempt = FailedAttempt { what: what.to_owned(), output };
+        Error::Create { directory: self.directory.clone(), attempts: FailedAttempts(vec![attempt]) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::installer::{Bytecode, Installer};
+use super::installer::{BytecodeTime, Installer};
 use super::record::RecordFile;
 use super::{EnvironmentSettings, Error};
 use crate::ground::files::{if_there, remove_tree};
@@ -44,8 +44,8 @@ impl<'a> ManagedPlace<'a> {
     }
 
     /// When the bytecode of its packages is written.
-    pub(super) fn bytecode(&self) -> Bytecode {
-        Bytecode::for_kernel(self.is_sandboxed)
+    pub(super) fn bytecode(&self) -> BytecodeTime {
+        BytecodeTime::for_kernel(self.is_sandboxed)
     }
 
     /// Removes the files of a failed or interrupted creation.

@@ -8,6 +8,8 @@
 //! otherwise → managed → record | create → probe (one environment per workspace)
 //! install   → several → requirement → lock → installer → run → summary
 //! ```
+//!
+//! Reasons: `docs/decisions/environment.md`.
 
 mod contents;
 mod create;
@@ -34,13 +36,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use examine::{Outlook, examine, find_uv};
+pub(crate) use examine::{PythonOutlook, examine, find_uv};
 pub(crate) use install::{EnvironmentInstallError, check_host, explained, requirements, summarised};
 use installer::Installer;
 use managed_place::ManagedPlace;
-use probe::{Facts, ProbeError};
+use probe::{ProbeError, PythonFacts};
 use record::{InstallerTool, RecordFile};
-pub(crate) use run::{Contained, RunningInstaller, SandboxRunner};
+pub(crate) use run::{ContainedProgram, RunningInstaller, SandboxRunner};
 pub(crate) use shared::SharedEnvironment;
 
 use crate::ground::env::Variables;
@@ -67,7 +69,7 @@ pub(crate) struct EnvironmentSettings {
 /// A Python that can run the kernel, and the installer for its packages.
 #[derive(Debug)]
 pub(crate) struct Environment {
-    facts: Facts,
+    facts: PythonFacts,
     tool: InstallerTool,
     installer: Installer,
     lock: PathBuf,
@@ -95,7 +97,7 @@ pub(crate) enum Error {
     )]
     NoPython {
         /// The attempts before.
-        attempts: Attempts,
+        attempts: FailedAttempts,
     },
     /// There is a Python, but it cannot make virtual environments.
     #[error(
@@ -108,7 +110,7 @@ pub(crate) enum Error {
         /// The Debian package that completes it.
         package: String,
         /// The attempts before.
-        attempts: Attempts,
+        attempts: FailedAttempts,
     },
     /// Creating the environment failed, though all tools exist.
     #[error("make the Python environment `{}`{attempts}", directory.display())]
@@ -116,7 +118,7 @@ pub(crate) enum Error {
         /// The environment.
         directory: PathBuf,
         /// The attempts and their results.
-        attempts: Attempts,
+        attempts: FailedAttempts,
     },
     /// A file or directory of the state directory could not be read or written.
     #[error("keep the Python environment in `{}`", path.display())]
@@ -153,18 +155,20 @@ pub(crate) enum UnusablePython {
 
 /// Failed attempts at making an environment, in order.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Attempts(Vec<Attempt>);
+pub(crate) struct FailedAttempts(Vec<FailedAttempt>);
 
 #[derive(Debug, Clone)]
-struct Attempt {
+struct FailedAttempt {
     what: String,
     output: String,
 }
 
-impl fmt::Display for Attempts {
+impl fmt::Display for FailedAttempts {
     /// Each on lines of its own, which begin with a line break: they follow a message.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|Attempt { what, output }| write!(formatter, "\n{what} failed: {output}"))
+        self.0
+            .iter()
+            .try_for_each(|FailedAttempt { what, output }| write!(formatter, "\n{what} failed: {output}"))
     }
 }
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::installer::Installer;
-use super::probe::{self, Facts};
-use super::record::{Recalled, RecordFile};
+use super::probe::{self, PythonFacts};
+use super::record::{RecordContent, RecordFile};
 use super::{Error, UnusablePython, run};
 
 /// Checks the interpreter that was named as `named`; `path` is the value of `PATH`.
@@ -13,10 +13,10 @@ pub(super) async fn prepare(
     path: &str,
     record: &RecordFile,
     installer: &Installer,
-) -> Result<Facts, Error> {
+) -> Result<PythonFacts, Error> {
     let refused = |why| Error::Unusable { python: named.to_owned(), why };
     let python = locate(named, path).map_err(refused)?;
-    if let Recalled::True(record) = record.recall(&python) {
+    if let RecordContent::True(record) = record.recall(&python) {
         return Ok(record.facts);
     }
     let facts = examine(named, path, installer).await?;
@@ -31,7 +31,7 @@ pub(super) async fn prepare(
 }
 
 /// The facts about the interpreter, if it can be used; keeps no record of it.
-pub(super) async fn examine(named: &Path, path: &str, installer: &Installer) -> Result<Facts, Error> {
+pub(super) async fn examine(named: &Path, path: &str, installer: &Installer) -> Result<PythonFacts, Error> {
     let refused = |why| Error::Unusable { python: named.to_owned(), why };
     let python = locate(named, path).map_err(refused)?;
     let facts = probe::probe(&python, installer.environment())
@@ -57,16 +57,19 @@ fn locate(named: &Path, path: &str) -> Result<PathBuf, UnusablePython> {
             Err(UnusablePython::NoPythonInside)
         };
     }
-    match file.exists() {
-        true if crate::ground::env::is_program(&file) => Ok(file),
-        true => Err(UnusablePython::NotExecutable),
-        false if is_bare => Err(UnusablePython::NotOnPath),
-        false => Err(UnusablePython::NotFound),
+    if crate::ground::env::is_program(&file) {
+        Ok(file)
+    } else if file.exists() {
+        Err(UnusablePython::NotExecutable)
+    } else if is_bare {
+        Err(UnusablePython::NotOnPath)
+    } else {
+        Err(UnusablePython::NotFound)
     }
 }
 
 /// Whether a kernel can run in it and packages can be installed into it.
-fn accept(facts: &Facts, has_uv: bool) -> Result<(), UnusablePython> {
+fn accept(facts: &PythonFacts, has_uv: bool) -> Result<(), UnusablePython> {
     if facts.details.is_externally_managed {
         return Err(UnusablePython::ExternallyManaged);
     }
@@ -105,7 +108,7 @@ mod tests {
         check_locate("src", Err(UnusablePython::NoPythonInside));
     }
 
-    fn check_accept(facts: &Facts, has_uv: bool, expected: &str) {
+    fn check_accept(facts: &PythonFacts, has_uv: bool, expected: &str) {
         let accepted = accept(facts, has_uv).map_err(|error| error.to_string());
         assert_eq!(accepted.err().as_deref().unwrap_or_default(), expected);
     }

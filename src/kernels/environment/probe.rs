@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::run::{self, Invocation};
+use super::run::{self, ProgramInvocation};
 
 /// Printed by the interpreter: its version, and the details if it is new enough to run the rest of the probe.
 const PROBE: &str = include_str!("probe.py");
@@ -26,17 +26,17 @@ pub(super) const NEWEST: (u32, u32) = (3, 14);
 const NEEDED: [(&str, (u32, u32)); 2] = [("ipython", (8, 0)), ("pydantic", (2, 6))];
 
 /// `major.minor.micro`.
-pub(crate) type Version = (u32, u32, u32);
+pub(crate) type PythonVersion = (u32, u32, u32);
 
 /// The facts about an interpreter of a supported version.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
-pub(super) struct Facts {
-    pub(super) version: Version,
-    pub(super) details: Details,
+pub(super) struct PythonFacts {
+    pub(super) version: PythonVersion,
+    pub(super) details: PythonDetails,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
-pub(super) struct Details {
+pub(super) struct PythonDetails {
     /// `sys.executable`: never a shim, and a virtual environment's own `python`.
     pub(super) executable: PathBuf,
     /// The interpreter that the virtual environment was made from; outside one, the real executable.
@@ -74,22 +74,22 @@ pub(crate) enum ProbeError {
     #[error("it did not answer within {} s", LIMIT.as_secs())]
     Silent,
     #[error("it is Python {}, and {}.{} or newer is needed", dotted(*.0), OLDEST.0, OLDEST.1)]
-    TooOld(Version),
+    TooOld(PythonVersion),
 }
 
 /// The output of the probe.
 #[derive(Deserialize)]
-struct Answer {
-    version: Version,
-    details: Option<Details>,
+struct ProbeAnswer {
+    version: PythonVersion,
+    details: Option<PythonDetails>,
 }
 
 /// Runs `python` once and returns its facts.
 pub(super) async fn probe(
     python: &Path,
     environment: &BTreeMap<String, String>,
-) -> Result<Facts, ProbeError> {
-    let invocation = Invocation::new(python, environment).args(["-I", "-c", PROBE]);
+) -> Result<PythonFacts, ProbeError> {
+    let invocation = ProgramInvocation::new(python, environment).args(["-I", "-c", PROBE]);
     let Ok(run) = tokio::time::timeout(LIMIT, run::run(&invocation, Stdio::null(), &|_| ())).await else {
         return Err(ProbeError::Silent);
     };
@@ -98,11 +98,11 @@ pub(super) async fn probe(
 }
 
 /// Finds the answer in the interpreter's output: `.pth` files of its environment may write too.
-fn parse(output: &str) -> Result<Facts, ProbeError> {
-    let answer = output.lines().rev().find_map(|line| serde_json::from_str::<Answer>(line).ok());
+fn parse(output: &str) -> Result<PythonFacts, ProbeError> {
+    let answer = output.lines().rev().find_map(|line| serde_json::from_str::<ProbeAnswer>(line).ok());
     match answer {
-        Some(Answer { version, details: Some(details) }) => Ok(Facts { version, details }),
-        Some(Answer { version, details: None }) => Err(ProbeError::TooOld(version)),
+        Some(ProbeAnswer { version, details: Some(details) }) => Ok(PythonFacts { version, details }),
+        Some(ProbeAnswer { version, details: None }) => Err(ProbeError::TooOld(version)),
         None => {
             let said: String = run::last_lines(output, 3).chars().take(SHOWN_CHARS).collect();
             Err(ProbeError::NotPython(said))
@@ -110,7 +110,7 @@ fn parse(output: &str) -> Result<Facts, ProbeError> {
     }
 }
 
-impl Facts {
+impl PythonFacts {
     /// The major and the minor version.
     pub(super) fn minor_version(&self) -> (u32, u32) {
         (self.version.0, self.version.1)
@@ -152,7 +152,7 @@ pub(super) fn needed() -> [String; 2] {
     NEEDED.each_ref().map(requirement)
 }
 
-pub(super) fn dotted((major, minor, micro): Version) -> String {
+pub(super) fn dotted((major, minor, micro): PythonVersion) -> String {
     format!("{major}.{minor}.{micro}")
 }
 
@@ -176,7 +176,7 @@ pub(super) mod tests {
     use super::*;
 
     /// The facts of a virtual environment at `prefix` that holds these versions.
-    pub(in super::super) fn venv(prefix: &str, ipython: Option<&str>, pydantic: Option<&str>) -> Facts {
+    pub(in super::super) fn venv(prefix: &str, ipython: Option<&str>, pydantic: Option<&str>) -> PythonFacts {
         let prefix = PathBuf::from(prefix);
         let distribution = |name: &str, version: Option<&str>| {
             version.map(|version| Distribution {
@@ -184,9 +184,9 @@ pub(super) mod tests {
                 path: Some(prefix.join(format!("{name}-{version}.dist-info"))),
             })
         };
-        Facts {
+        PythonFacts {
             version: (3, 12, 1),
-            details: Details {
+            details: PythonDetails {
                 executable: prefix.join("bin/python"),
                 base_executable: PathBuf::from("/usr/bin/python3.12"),
                 scripts: prefix.join("bin"),

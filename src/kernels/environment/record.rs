@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::contents;
-use super::probe::Facts;
+use super::probe::PythonFacts;
 use crate::ground::files::replacement::{PRIVATE, parent_of, replace};
 use crate::ground::files::{if_there, small};
 
@@ -35,13 +35,13 @@ pub(super) enum InstallerTool {
 pub(super) struct EnvironmentRecord {
     pub(super) python: PathBuf,
     pub(super) tool: InstallerTool,
-    pub(super) facts: Facts,
-    stamp: Stamp,
+    pub(super) facts: PythonFacts,
+    stamp: RecordStamp,
 }
 
 /// Distinguishes versions of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Stamp {
+struct RecordStamp {
     inode: u64,
     size_bytes: u64,
     modified_secs: i64,
@@ -50,7 +50,7 @@ struct Stamp {
 
 /// The content of a record file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Recalled {
+pub(super) enum RecordContent {
     /// It is still valid, as far as `stat` shows.
     True(EnvironmentRecord),
     /// Something has changed since.
@@ -68,28 +68,28 @@ impl RecordFile {
 
     /// Reads the record and compares it with the files of `python`.
     // Blocking calls on purpose: a handful of `stat`s in a local directory take microseconds.
-    pub(super) fn recall(&self, python: &Path) -> Recalled {
+    pub(super) fn recall(&self, python: &Path) -> RecordContent {
         let text = match small::read(&self.path, small::BY_HAND) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Recalled::Missing,
-            Err(_) => return Recalled::Unreadable,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return RecordContent::Missing,
+            Err(_) => return RecordContent::Unreadable,
         };
         match serde_json::from_slice::<EnvironmentRecord>(&text) {
-            Ok(record) if record.holds_for(python) => Recalled::True(record),
-            Ok(record) => Recalled::Stale(record),
-            Err(_) => Recalled::Unreadable,
+            Ok(record) if record.holds_for(python) => RecordContent::True(record),
+            Ok(record) => RecordContent::Stale(record),
+            Err(_) => RecordContent::Unreadable,
         }
     }
 
     /// Saves `facts` about `python`, unless `stat` cannot check them later.
     ///
     /// A shim is not saved: which interpreter it runs depends on more than its own file.
-    pub(super) fn keep(&self, python: &Path, tool: InstallerTool, facts: &Facts) -> io::Result<()> {
+    pub(super) fn keep(&self, python: &Path, tool: InstallerTool, facts: &PythonFacts) -> io::Result<()> {
         let record = EnvironmentRecord {
             python: python.to_owned(),
             tool,
             facts: facts.clone(),
-            stamp: Stamp::of(python)?,
+            stamp: RecordStamp::of(python)?,
         };
         let (directory, name) = parent_of(&self.path)?;
         replace(&directory, name, PRIVATE, &serde_json::to_vec_pretty(&record)?)
@@ -104,7 +104,7 @@ impl RecordFile {
 impl EnvironmentRecord {
     /// The facts, should packages have been replaced since, by the names of files alone: nothing is run. `None` if more
     /// has changed.
-    pub(super) fn after_installations(&self) -> Option<Facts> {
+    pub(super) fn after_installations(&self) -> Option<PythonFacts> {
         if !self.is_of(&self.python) {
             return None;
         }
@@ -119,7 +119,7 @@ impl EnvironmentRecord {
     fn is_of(&self, python: &Path) -> bool {
         self.python == python
             && self.facts.details.executable == python
-            && Stamp::of(python).is_ok_and(|stamp| stamp == self.stamp)
+            && RecordStamp::of(python).is_ok_and(|stamp| stamp == self.stamp)
     }
 
     fn holds_for(&self, python: &Path) -> bool {
@@ -129,7 +129,7 @@ impl EnvironmentRecord {
     }
 }
 
-impl Stamp {
+impl RecordStamp {
     /// Follows links: a virtual environment's `python` is a link to the interpreter that may change.
     fn of(path: &Path) -> io::Result<Self> {
         let metadata = std::fs::metadata(path)?;
@@ -163,9 +163,9 @@ mod tests {
         let (directory, python, file) = environment();
         let facts = venv(directory.path().to_str().unwrap(), Some("9.5.0"), Some("2.6"));
         file.keep(&python, InstallerTool::Uv, &facts).unwrap();
-        assert!(matches!(file.recall(&python), Recalled::True(record) if record.facts == facts));
+        assert!(matches!(file.recall(&python), RecordContent::True(record) if record.facts == facts));
         change(directory.path());
-        assert!(matches!(file.recall(&python), Recalled::Stale(_)));
+        assert!(matches!(file.recall(&python), RecordContent::Stale(_)));
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         let replace = |before: &str, after: &str| {
             std::fs::rename(root.join(before), root.join(after)).unwrap();
             match file.recall(&python) {
-                Recalled::Stale(record) => record.after_installations(),
+                RecordContent::Stale(record) => record.after_installations(),
                 recalled => panic!("{recalled:?}"),
             }
         };
@@ -203,17 +203,17 @@ mod tests {
         file.keep(&python, InstallerTool::Pip, &facts).unwrap();
         let other = directory.path().join("bin/python3");
         std::fs::write(&other, "an interpreter").unwrap();
-        assert!(matches!(file.recall(&other), Recalled::Stale(_)));
+        assert!(matches!(file.recall(&other), RecordContent::Stale(_)));
     }
 
     #[test]
     fn a_damaged_record_is_distinguished_from_a_missing_one() {
         let (_directory, python, file) = environment();
-        assert_eq!(file.recall(&python), Recalled::Missing);
+        assert_eq!(file.recall(&python), RecordContent::Missing);
         std::fs::write(&file.path, "{\"python\": 1}").unwrap();
-        assert_eq!(file.recall(&python), Recalled::Unreadable);
+        assert_eq!(file.recall(&python), RecordContent::Unreadable);
         file.forget().unwrap();
         file.forget().unwrap();
-        assert_eq!(file.recall(&python), Recalled::Missing);
+        assert_eq!(file.recall(&python), RecordContent::Missing);
     }
 }

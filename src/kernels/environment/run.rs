@@ -17,7 +17,7 @@ use crate::ground::process::{read_to_end, run_to_end};
 
 /// A program, its arguments and its whole environment.
 #[derive(Debug, Clone)]
-pub(super) struct Invocation {
+pub(super) struct ProgramInvocation {
     program: OsString,
     arguments: Vec<OsString>,
     environment: BTreeMap<String, String>,
@@ -38,12 +38,12 @@ pub(crate) type RunningInstaller<'a> =
 /// A sandbox for installers.
 pub(crate) trait SandboxRunner: Send + Sync {
     /// Runs a program in it to its end.
-    fn run(&self, program: Contained, output: OwnedFd) -> RunningInstaller<'_>;
+    fn run(&self, program: ContainedProgram, output: OwnedFd) -> RunningInstaller<'_>;
 }
 
 /// A program to be run in a sandbox, and its permissions.
 #[derive(Debug)]
-pub(crate) struct Contained {
+pub(crate) struct ContainedProgram {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
     pub(crate) environment: BTreeMap<String, String>,
@@ -55,16 +55,16 @@ pub(crate) struct Contained {
     pub(crate) readable: Vec<PathBuf>,
 }
 
-impl Invocation {
+impl ProgramInvocation {
     /// As a program that is run in a sandbox.
     pub(super) fn contained(
         self,
         writable: PathBuf,
         hosts: Vec<String>,
         readable: Vec<PathBuf>,
-    ) -> Contained {
+    ) -> ContainedProgram {
         let arguments = self.arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned());
-        Contained {
+        ContainedProgram {
             program: self.program.into(),
             arguments: arguments.collect(),
             environment: self.environment,
@@ -104,7 +104,7 @@ impl Invocation {
 /// `.python-version`, in the working directory and above. In a workspace, code in the kernel could
 /// plant those and choose where packages come from.
 pub(super) async fn run(
-    invocation: &Invocation,
+    invocation: &ProgramInvocation,
     stdin: Stdio,
     progress: InstallProgress<'_>,
 ) -> io::Result<InstallerRun> {
@@ -117,7 +117,7 @@ pub(super) async fn run(
 
 /// Runs a program in a sandbox; its working directory is `/` there too.
 pub(super) async fn run_in_sandbox(
-    program: Contained,
+    program: ContainedProgram,
     sandbox: &dyn SandboxRunner,
     progress: InstallProgress<'_>,
 ) -> io::Result<InstallerRun> {
@@ -157,8 +157,8 @@ mod tests {
     /// Only what hangs takes longer, on the slowest machine.
     const PATIENCE: Duration = Duration::from_secs(300);
 
-    fn shell(script: &str) -> Invocation {
-        Invocation::new(Path::new("/bin/sh"), &BTreeMap::new()).args(["-c", script])
+    fn shell(script: &str) -> ProgramInvocation {
+        ProgramInvocation::new(Path::new("/bin/sh"), &BTreeMap::new()).args(["-c", script])
     }
 
     #[tokio::test]

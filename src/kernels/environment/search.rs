@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::probe::{self, Facts, NEWEST, OLDEST};
+use super::probe::{self, NEWEST, OLDEST, PythonFacts};
 use crate::ground::env::{self, Variables};
 pub(super) use crate::ground::env::{is_program, on_path};
 
@@ -21,7 +21,7 @@ pub(super) fn uv(variables: &Variables) -> Option<PathBuf> {
 pub(super) async fn base_beside(
     executable: Option<&Path>,
     environment: &BTreeMap<String, String>,
-) -> Option<Facts> {
+) -> Option<PythonFacts> {
     let directory = executable?.canonicalize().ok()?.parent()?.to_owned();
     if !directory.parent()?.join("pyvenv.cfg").is_file() {
         return None;
@@ -38,10 +38,10 @@ pub(super) async fn base_beside(
 ///
 /// `python3` comes first because users mean it by Python; then versioned names, newest first. Each is run,
 /// because a name may be a shim for nothing.
-pub(super) async fn pythons_on_path(path: &str, environment: &BTreeMap<String, String>) -> Vec<Facts> {
+pub(super) async fn pythons_on_path(path: &str, environment: &BTreeMap<String, String>) -> Vec<PythonFacts> {
     let plain = ["python3".to_owned(), "python".to_owned()];
     let versioned = (OLDEST.1..=NEWEST.1).rev().map(|minor| format!("python3.{minor}"));
-    let mut found: Vec<Facts> = Vec::new();
+    let mut found: Vec<PythonFacts> = Vec::new();
     for name in plain.into_iter().chain(versioned) {
         let Some(python) = on_path(&name, path) else { continue };
         match probe::probe(&python, environment).await {

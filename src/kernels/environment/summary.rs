@@ -35,7 +35,7 @@ const STEPS: [&str; 9] = [
 
 /// The change of one package.
 #[derive(Debug, Default)]
-struct Change<'a> {
+struct PackageChange<'a> {
     name: &'a str,
     before: Option<&'a str>,
     after: Option<&'a str>,
@@ -117,7 +117,7 @@ pub(super) fn may_be_partial(output: &str) -> bool {
         .any(|mark| output.contains(mark))
 }
 
-fn changes(output: &str) -> BTreeMap<String, Change<'_>> {
+fn changes(output: &str) -> BTreeMap<String, PackageChange<'_>> {
     let mut changes = BTreeMap::new();
     for line in output.lines() {
         let listed = line.get(3..).and_then(|rest| rest.split_whitespace().next()?.split_once("=="));
@@ -142,8 +142,11 @@ fn changes(output: &str) -> BTreeMap<String, Change<'_>> {
 }
 
 /// The change of the package of this name.
-fn at<'a, 'b>(changes: &'b mut BTreeMap<String, Change<'a>>, name: &'a str) -> &'b mut Change<'a> {
-    changes.entry(normalized(name)).or_insert_with(|| Change { name, ..Change::default() })
+fn at<'a, 'b>(
+    changes: &'b mut BTreeMap<String, PackageChange<'a>>,
+    name: &'a str,
+) -> &'b mut PackageChange<'a> {
+    changes.entry(normalized(name)).or_insert_with(|| PackageChange { name, ..PackageChange::default() })
 }
 
 /// Names and versions in a line of pip that begins with these words.
@@ -164,7 +167,7 @@ fn already_there(output: &str) -> BTreeMap<String, &str> {
 }
 
 /// The new packages: those that were asked for by name, and the number of those that came with them.
-fn installed(changes: &BTreeMap<String, Change<'_>>, is_wanted: impl Fn(&str) -> bool) -> String {
+fn installed(changes: &BTreeMap<String, PackageChange<'_>>, is_wanted: impl Fn(&str) -> bool) -> String {
     let new = || changes.iter().filter(|(_, change)| change.before.is_none() && !change.is_again);
     let (wanted, others): (Vec<_>, Vec<_>) = new().partition(|(name, _)| is_wanted(name));
     // What comes alone was missing for a package that was there.

@@ -7,7 +7,7 @@ use super::probe::tests::venv;
 use super::*;
 use crate::ground::process::test_tool;
 
-fn environment(facts: Facts, path: &str) -> Environment {
+fn environment(facts: PythonFacts, path: &str) -> Environment {
     let installer = Installer::new(&Variables::default());
     Environment {
         facts,
@@ -137,7 +137,7 @@ async fn an_unfinished_environment_is_made_again_and_what_it_held_is_named() {
 }
 
 /// An environment that was complete with Python 3.12, and whose interpreter now says `facts`.
-async fn check_changed(facts: impl FnOnce(&mut Facts), expected: &str) {
+async fn check_changed(facts: impl FnOnce(&mut PythonFacts), expected: &str) {
     let state = State::new();
     let directory = state.directory.path().join("python");
     std::fs::create_dir_all(directory.join("bin")).unwrap();

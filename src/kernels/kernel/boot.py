@@ -14,14 +14,14 @@ import sys
 
 
 def main():
-    # Who started the host may have blocked them.
+    # The program that started the host may have blocked them.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     leave_terminal()
     here = open_directory()
     import ipybox_host
 
     connection = take_connection()
-    host = ipybox_host.Host(connection)
+    host = ipybox_host.HostChannel(connection)
     settings = host.receive()["content"]
     watch_host(connection, settings["private_directory"])
     import ipybox_limits
@@ -46,9 +46,13 @@ def main():
 
     sys.path.remove(here)
     host.open_output(settings["mark"])
-    sys.stdout, sys.__stdout__ = (ipybox_host.Text(host, 1, "<stdout>") for _ in "12")
-    sys.stderr, sys.__stderr__ = (ipybox_host.Text(host, 2, "<stderr>") for _ in "12")
-    # What has been imported stays. A collection that goes through all of it takes longer than all else at the exit.
+    sys.stdout, sys.__stdout__ = (
+        ipybox_host.TextStream(host, 1, "<stdout>") for _ in "12"
+    )
+    sys.stderr, sys.__stderr__ = (
+        ipybox_host.TextStream(host, 2, "<stderr>") for _ in "12"
+    )
+    # Imported objects stay. A collection that goes through all of it takes longer than all else at the exit.
     gc.freeze()
     kernel = ipybox_kernel.Kernel(host)
     ipybox_shell.adapt(kernel.shell)

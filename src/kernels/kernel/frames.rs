@@ -4,11 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
+use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use super::Error;
 use crate::ground::budget::{MESSAGE_BYTES, OUTPUT, TimedLease};
 
 /// The bytes before a message, which give its length.
@@ -23,6 +25,15 @@ const READ_BYTES: usize = 64 * 1024;
 /// The time that a message may hold memory before it has arrived whole and its position is known. Code can stop in the middle
 /// of one, which must not stop the other kernels for ever.
 pub(super) const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A request to a kernel, as it reads it: its length, and JSON.
+pub(super) fn framed(kind: &str, id: &str, content: &Value) -> Result<Vec<u8>, Error> {
+    let request = json!({ "type": kind, "cell": id, "content": content });
+    let request = serde_json::to_vec(&request).map_err(Error::Message)?;
+    let length =
+        u32::try_from(request.len()).map_err(|_| Error::Connection("a request of more than 4 GiB".into()))?;
+    Ok([&length.to_le_bytes()[..], &request].concat())
+}
 
 /// The reading side of a kernel's socket.
 pub(super) struct FrameReader {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::insight::{Completeness, Completions, Insight};
+use super::insight::{CodeCompleteness, CodeCompletions, CodeInsight};
 use super::{Error, Kernel, KernelEvent, KernelMessage, MessageContent};
 use crate::ground::text::visible::line;
 
@@ -26,14 +26,14 @@ const MATCH_BYTES: usize = 400;
 
 /// A question about code.
 #[derive(Debug, Clone)]
-pub(crate) enum Inquiry {
+pub(crate) enum CodeInquiry {
     /// The continuations at this position, in bytes.
     Completions { code: String, cursor: usize },
     /// Whether it is complete.
     Completeness { code: String },
 }
 
-impl Inquiry {
+impl CodeInquiry {
     fn code(&self) -> &str {
         match self {
             Self::Completions { code, .. } | Self::Completeness { code } => code,
@@ -51,22 +51,22 @@ impl Inquiry {
     }
 }
 
-impl Insight {
+impl CodeInsight {
     /// The usable part of an answer of the kernel's, whose code may have made it up.
     fn believable(self, cursor: usize) -> Option<Self> {
         match self {
-            Self::Completions(Completions { mut matches, start }) => {
+            Self::Completions(CodeCompletions { mut matches, start }) => {
                 let before = cursor.checked_sub(start)?;
                 matches.retain(|each| each.len() <= MATCH_BYTES && line(each) == *each);
                 matches.truncate(MATCHES);
-                Some(Self::Completions(Completions { matches, start: before }))
+                Some(Self::Completions(CodeCompletions { matches, start: before }))
             }
             Self::Completeness(_) => Some(self),
         }
     }
 }
 
-impl Completeness {
+impl CodeCompleteness {
     /// Whether it is complete, if that is known.
     pub(crate) fn is_complete(self) -> Option<bool> {
         match self {
@@ -84,8 +84,8 @@ impl Kernel {
     /// interrupts.
     pub(crate) async fn inquire(
         &mut self,
-        inquiry: Inquiry,
-    ) -> (Option<Insight>, Vec<Result<KernelEvent, Error>>) {
+        inquiry: CodeInquiry,
+    ) -> (Option<CodeInsight>, Vec<Result<KernelEvent, Error>>) {
         if inquiry.code().len() > CODE_BYTES {
             return (None, Vec::new());
         }
@@ -94,7 +94,8 @@ impl Kernel {
             Err(error) => return (None, vec![Err(error)]),
         };
         let mut others = Vec::new();
-        let (mut insight, mut interrupted) = (None, None);
+        let mut insight = None;
+        let mut interrupted = None;
         let mut deadline = Instant::now() + TIME;
         while insight.is_none() || interrupted == Some(false) {
             let event = match tokio::time::timeout_at(deadline, self.next()).await {
@@ -133,12 +134,12 @@ impl Kernel {
         (insight.and_then(|insight| insight.believable(inquiry.cursor())), others)
     }
 
-    fn send_inquiry(&mut self, inquiry: &Inquiry) -> Result<String, Error> {
+    fn send_inquiry(&mut self, inquiry: &CodeInquiry) -> Result<String, Error> {
         let (kind, content) = match inquiry {
-            Inquiry::Completions { code, .. } => {
+            CodeInquiry::Completions { code, .. } => {
                 ("complete_request", json!({"code": code, "cursor_pos": inquiry.cursor()}))
             }
-            Inquiry::Completeness { code } => ("is_complete_request", json!({ "code": code })),
+            CodeInquiry::Completeness { code } => ("is_complete_request", json!({ "code": code })),
         };
         match self {
             Self::Own(kernel) => {
@@ -154,9 +155,9 @@ impl Kernel {
 mod tests {
     use super::*;
 
-    fn completions(matches: &[&str], start: usize) -> Insight {
+    fn completions(matches: &[&str], start: usize) -> CodeInsight {
         let matches = matches.iter().map(|&each| each.to_owned()).collect();
-        Insight::Completions(Completions { matches, start })
+        CodeInsight::Completions(CodeCompletions { matches, start })
     }
 
     #[test]
@@ -172,17 +173,17 @@ mod tests {
 
     #[test]
     fn positions_are_characters_for_python() {
-        let inquiry = Inquiry::Completions { code: "é = 'é'".to_owned(), cursor: 6 };
+        let inquiry = CodeInquiry::Completions { code: "é = 'é'".to_owned(), cursor: 6 };
         assert_eq!(inquiry.cursor(), 5);
-        let beyond = Inquiry::Completions { code: "é".to_owned(), cursor: 1000 };
+        let beyond = CodeInquiry::Completions { code: "é".to_owned(), cursor: 1000 };
         assert_eq!(beyond.cursor(), 1);
     }
 
     #[test]
     fn answers_of_any_form_are_read() {
-        let read = |json: &str| serde_json::from_str::<Completeness>(json).unwrap();
-        assert_eq!(read(r#"{"status": "invalid", "indent": ""}"#), Completeness::Complete);
-        assert_eq!(read(r#"{"status": "incomplete"}"#), Completeness::Incomplete);
-        assert_eq!(read(r#"{"status": "what"}"#), Completeness::Unknown);
+        let read = |json: &str| serde_json::from_str::<CodeCompleteness>(json).unwrap();
+        assert_eq!(read(r#"{"status": "invalid", "indent": ""}"#), CodeCompleteness::Complete);
+        assert_eq!(read(r#"{"status": "incomplete"}"#), CodeCompleteness::Incomplete);
+        assert_eq!(read(r#"{"status": "what"}"#), CodeCompleteness::Unknown);
     }
 }

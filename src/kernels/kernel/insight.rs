@@ -1,17 +1,17 @@
-//! The answers of a kernel to an [`Inquiry`](super::Inquiry).
+//! The answers of a kernel to an [`CodeInquiry`](super::CodeInquiry).
 
 use serde::Deserialize;
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Insight {
-    Completions(Completions),
-    Completeness(Completeness),
+pub(crate) enum CodeInsight {
+    Completions(CodeCompletions),
+    Completeness(CodeCompleteness),
 }
 
 /// The possible continuations of code.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct Completions {
+pub(crate) struct CodeCompletions {
     pub(crate) matches: Vec<String>,
     /// The number of characters before the cursor at which they begin; from the kernel, the position itself.
     #[serde(rename = "cursor_start")]
@@ -21,7 +21,7 @@ pub(crate) struct Completions {
 /// Whether code is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
-pub(crate) enum Completeness {
+pub(crate) enum CodeCompleteness {
     /// It can run, or never will: the kernel says why when it runs.
     #[serde(alias = "invalid")]
     Complete,

@@ -18,7 +18,7 @@ from ipybox_pickling import NotSavedError
 
 __all__ = ["restore"]
 
-# How long the host may take for an answer: it may write 128 MiB to a slow disk.
+# The longest wait for the host's answer: it may write 128 MiB to a slow disk.
 ANSWER_SECONDS = 30
 # Variables that were saved within this time before the newest are shown without their age.
 SAME_SECONDS = 60
@@ -41,15 +41,17 @@ def restore(*names):
         raise TypeError(f"restore() takes names, as in restore('df'), not {wrong[0]!r}")
     saved = ask("/checkpoint/list", {})
     python = saved["python"]
-    if saved["variables"] and python != tag():
-        print(f"Nothing is restored: it was saved by {python}, and this is {tag()}.")
+    if saved["variables"] and python != python_version():
+        print(
+            f"Nothing is restored: it was saved by {python}, and this is {python_version()}."
+        )
         return
-    report = Restoring(saved)
+    report = Restoration(saved)
     report.restore(names or [each["name"] for each in saved["variables"]], bool(names))
     report.show(names)
 
 
-class Restoring:
+class Restoration:
     """Variables that come back, and those that do not."""
 
     def __init__(self, saved):
@@ -202,7 +204,7 @@ def deliver(number, delivery):
 
     delivery.run(keep)
     report = {
-        "python": tag(),
+        "python": python_version(),
         "has_cloudpickle": ipybox_pickling.cloudpickle is not None,
         "restored": sorted(_restored_names),
         "variables": [
@@ -214,8 +216,8 @@ def deliver(number, delivery):
     ask(f"/checkpoint/{number}/end", report, connection)
 
 
-def tag():
-    """What has to be the same for pickled code to run."""
+def python_version():
+    """The Python that pickled code needs: the implementation and the version."""
     return f"{platform.python_implementation()} {sys.version_info[0]}.{sys.version_info[1]}"
 
 

@@ -32,7 +32,7 @@ class ProcessBlockedError(PermissionError):
     """
 
 
-class Approved(str):
+class ApprovedCommand(str):
     """A command whose variables are expanded already."""
 
     __slots__ = ()
@@ -71,12 +71,12 @@ def approved(command):
     # It would not run, so no approval is needed.
     refuse_background(command)
     ipybox_runtime.approve_shell("shell", command)
-    return Approved(command)
+    return ApprovedCommand(command)
 
 
 def expand_unless_approved(var_expand):
     def expand(text, depth=0, *args, **kwargs):
-        if isinstance(text, Approved):
+        if isinstance(text, ApprovedCommand):
             return text
         return var_expand(text, depth + 1, *args, **kwargs)
 

@@ -21,7 +21,7 @@ from ipybox_frames import is_library
 FIRST_PART, NEXT_PART = 0.7, 0.1
 # Files that keep what was written to them in a buffer: text first, since it is written to a file of bytes.
 BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
-# What code refers to by name: functions, classes and modules, and values that do nothing at their end.
+# Values that code refers to by name (functions, classes and modules), and values that do nothing at their end.
 NEEDED = (
     types.BuiltinFunctionType,
     types.FunctionType,
@@ -40,8 +40,11 @@ class ExitTookTooLongError(BaseException):
     """Ends code that runs at the kernel's exit for too long."""
 
 
-def end(shell, loop, seconds):
-    """Do what is done at the exit of Python, in so many seconds. Return whether nothing was interrupted."""
+def end(shell, loop, seconds, inherited=None):
+    """Do what is done at the exit of Python, in so many seconds. Return whether nothing was interrupted.
+
+    What a branch has `inherited` is its origin's: it is not finalized.
+    """
     alarm = Alarm(seconds)
     # IPython would delete variables in any order, and collect garbage once more, which takes a while.
     atexit.unregister(shell.atexit_operations)
@@ -50,7 +53,7 @@ def end(shell, loop, seconds):
         alarm.limit(lambda: end_tasks(loop))
     alarm.limit(threading._shutdown)
     alarm.limit(atexit._run_exitfuncs)
-    alarm.limit(lambda: finalize(shell))
+    alarm.limit(lambda: finalize(shell, inherited))
     alarm.limit(flush_files)
     alarm.limit(end_resource_tracker)
     alarm.stop()
@@ -100,36 +103,43 @@ def end_tasks(loop):
     loop.run_until_complete(loop.shutdown_asyncgens())
 
 
-def finalize(shell):
+def finalize(shell, inherited):
     """Let go of what code has made, so that Python finalizes it."""
+    ids = inherited.ids if inherited else {}
     for name in ("last_exc", "last_type", "last_value", "last_traceback"):
         with contextlib.suppress(AttributeError):
             delattr(sys, name)
     shell.last_execution_result = None
     names = shell.user_global_ns
-    names.get("_oh", {}).clear()
-    shell.user_ns_hidden.clear()
-    # What a `__del__` needs comes last.
-    forget(names, lambda value: not isinstance(value, NEEDED))
+    if not inherited:
+        names.get("_oh", {}).clear()
+        shell.user_ns_hidden.clear()
+    # Values that a `__del__` needs come last.
+    forget(names, ids, lambda value: not isinstance(value, NEEDED))
     gc.collect()
-    forget(names, lambda value: True)
-    forget_modules_of_code()
+    forget(names, ids, lambda value: True)
+    forget_modules_of_code(inherited.modules if inherited else ())
     # IPython looks at the working directory, which may have been removed.
     with contextlib.suppress(OSError):
-        shell.atexit_operations()
+        # It forgets all variables, and removes temporary files.
+        if not inherited:
+            shell.atexit_operations()
     gc.collect()
 
 
-def forget(names, is_meant):
+def forget(names, ids, is_meant):
     for name in names.keys() - {"__builtin__", "__builtins__", "__name__"}:
-        if is_meant(names.get(name)):
+        value = names.get(name)
+        if ids.get(name) != id(value) and is_meant(value):
+            del value
             names.pop(name, None)
 
 
-def forget_modules_of_code():
+def forget_modules_of_code(inherited):
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
-        if isinstance(path, str) and not is_library(path):
+        is_of_code = isinstance(path, str) and not is_library(path)
+        if is_of_code and name not in inherited:
             del sys.modules[name]
 
 

@@ -15,7 +15,7 @@ KIND = "application/vnd.ipybox.file"
 # The longest file: in Base64 it fits in a message.
 FILE_BYTES = 24 * 1024 * 1024
 
-# Where clients put files.
+# The directory in which clients put files.
 UPLOADS = "uploads"
 
 _workspace = ""

@@ -150,12 +150,12 @@ def short_path(path):
 
 @functools.lru_cache(maxsize=1024)
 def is_code_of_user(path):
-    """Whether a file of code is neither a library's nor ours."""
+    """True if a file of code is neither a library's nor ours."""
     return not is_library(path) and not path.startswith(OWN_MODULES)
 
 
 def is_generated(package):
-    """Whether a package was generated for an MCP server."""
+    """True if a package was generated for an MCP server."""
     if package.startswith("mcptools."):
         return True
     client = getattr(sys.modules.get(package), "__dict__", {}).get("CLIENT")
@@ -164,7 +164,7 @@ def is_generated(package):
 
 
 def validates_for_tool(frame):
-    """Whether a function of pydantic handles a class of a generated package."""
+    """True if a function of pydantic handles a class of a generated package."""
     owner = frame.f_locals.get("self", frame.f_locals.get("cls"))
     module = getattr(
         owner if isinstance(owner, type) else type(owner), "__module__", None

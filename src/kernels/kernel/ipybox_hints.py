@@ -28,38 +28,40 @@ NO_CONTAINER = re.compile(
     r"'(\w+)' object (?:is not (?:subscriptable|iterable)|does not support item)"
     r"|argument of type '(\w+)' is not|object of type '(\w+)' has no len"
 )
-# How many names a hint lists.
+# The most names that a hint lists.
 MOST_NAMES = 8
 HOW_TO_REGISTER = "register one with `register_mcp_server`"
 
 
-def of_place(error):
+def hint_of_place(error):
     """The hint to add to an error that has to do with where the kernel is, wherever it was raised; a sandbox has some."""
 
 
 def hint_for(error, by_library):
     """The hint to add to the text of `error`, or None. `by_library` says whether a library has raised it."""
     if isinstance(error, ImportError):
-        return of_import(error) or of_package(error)
+        return hint_of_import(error) or hint_of_package(error)
     if by_library:
         # A name that a library does not find is no name of a tool, unless it looks for it in `mcptools`.
         is_own_name = isinstance(error, AttributeError)
-        return (is_own_name and of_attribute(error)) or missing().of_message(error)
+        return (is_own_name and hint_of_attribute(error)) or missing().hint_of_message(
+            error
+        )
     if isinstance(error, UnboundLocalError):
         return None
     if isinstance(error, NameError):
-        return of_name(getattr(error, "name", None))
+        return hint_of_name(getattr(error, "name", None))
     if isinstance(error, AttributeError):
-        return of_attribute(error)
+        return hint_of_attribute(error)
     if isinstance(error, TypeError) and NO_FUNCTION.search(str(error)):
-        return of_called_module(error)
+        return hint_of_called_module(error)
     if isinstance(error, TypeError):
-        return of_result(NO_CONTAINER.search(str(error)))
+        return hint_of_result(NO_CONTAINER.search(str(error)))
     return None
 
 
-def of_result(found):
-    """How the fields of a tool's result are read, if the class that was `found` is one of results."""
+def hint_of_result(found):
+    """A hint on reading the fields of a tool's result, if the class that was `found` is one of results."""
     name = found and next(filter(None, found.groups()))
     modules = [
         module
@@ -76,7 +78,7 @@ def of_result(found):
     return f"the fields of a tool's result are attributes, as in `result.field`{shown}"
 
 
-def of_import(error):
+def hint_of_import(error):
     wanted = error.name or ""
     if not isinstance(error, ModuleNotFoundError):
         # `from wanted import name`
@@ -87,35 +89,35 @@ def of_import(error):
     root, _, rest = wanted.partition(".")
     if root != ROOT:
         return (
-            of_name(wanted)
+            hint_of_name(wanted)
             if wanted == root and isinstance(error, ModuleNotFoundError)
             else None
         )
     server, _, tool = rest.partition(".")
     if tool and server in servers():
-        return of_tool(server, tool)
-    return of_server(server)
+        return hint_of_tool(server, tool)
+    return hint_of_server(server)
 
 
-def of_attribute(error):
+def hint_of_attribute(error):
     if getattr(error, "obj", None) is sys.modules.get(ROOT, error):
-        return of_server(error.name, is_attribute=True)
+        return hint_of_server(error.name, is_attribute=True)
     return None
 
 
-def of_package(error):
+def hint_of_package(error):
     """The hint for a package that is not installed."""
     name = error.name or ""
     if f"{name}.".startswith(f"{ROOT}."):
         return None
-    said = missing().of_message(error)
+    said = missing().hint_of_message(error)
     if said is None and isinstance(error, ModuleNotFoundError) and name:
-        return missing().of_module(error)
+        return missing().hint_of_module(error)
     member = re.match(r"cannot import name '(\w+)'", str(error))
-    return missing().of_name(f"{name}.{member[1]}") if member else said
+    return missing().hint_of_name(f"{name}.{member[1]}") if member else said
 
 
-def of_server(name, is_attribute=False):
+def hint_of_server(name, is_attribute=False):
     known = servers()
     if not known:
         return f"no MCP server is registered; {HOW_TO_REGISTER}"
@@ -129,12 +131,14 @@ def of_server(name, is_attribute=False):
     return f"registered MCP servers: {listed(known)}"
 
 
-def of_tool(server, name):
+def hint_of_tool(server, name):
     known = tools(server)
     near = nearest(name, known)
     number = count(server)
     package = f"{ROOT}.{server}"
-    guess = f"did you mean {listed(near)}? " if near else ""
+    call = call_of(server, near[0]) if near else None
+    calls = f"`{call}`; " if call else ""
+    guess = f"did you mean {listed(near)}? {calls}" if near else ""
     others = [other for other in servers() if other != server and name in tools(other)]
     if others and not near:
         guess = (
@@ -146,7 +150,7 @@ def of_tool(server, name):
     )
 
 
-def of_name(name):
+def hint_of_name(name):
     """The hint for an undefined name. Names that only resemble others get none."""
     if not name or name == ROOT:
         known = servers() if name else []
@@ -172,11 +176,13 @@ def of_name(name):
         return None
     imports = [f"`from {ROOT}.{server} import {tool}`" for server, tool in found]
     shown = " or ".join(imports[:MOST_NAMES])
-    return f"a tool of a registered MCP server has this name: {shown}"
+    call = call_of(*found[0]) if len(found) == 1 else None
+    calls = f"; `{call}`" if call else ""
+    return f"a tool of a registered MCP server has this name: {shown}{calls}"
 
 
-def of_called_module(error):
-    """Whether code has called the module of a tool."""
+def hint_of_called_module(error):
+    """A hint for code that has called the module of a tool, or None."""
     tb = error.__traceback__
     while tb.tb_next is not None:
         tb = tb.tb_next
@@ -211,10 +217,17 @@ def tools(server):
 
 
 def count(server):
-    """How many tools a server has: the modules for its resources and prompts are none."""
+    """The number of a server's tools: the modules for its resources and prompts are none."""
     from ipybox_modules import tool_modules
 
     return len(tool_modules(importlib.import_module(f"{ROOT}.{server}")))
+
+
+def call_of(server, tool):
+    """The call of a tool in one line, or None."""
+    from ipybox_modules import nearest_call
+
+    return nearest_call(f"{ROOT}.{server}", [tool])
 
 
 def locations():

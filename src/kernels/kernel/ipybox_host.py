@@ -34,7 +34,7 @@ from ipybox_frames import is_code_of_user
 
 # The cell of the running code. Threads and tasks inherit it from the code that started them.
 CELL = contextvars.ContextVar("cell", default=b"")
-# Whether a library's own thread runs, as one that shows what other processes have printed. While it runs no code of the user,
+# True in a library's own thread, as in one that shows the output of other processes. While it runs no code of the user,
 # it works for whatever cell runs.
 BY_LIBRARY = contextvars.ContextVar("by_library", default=False)
 LENGTH = struct.Struct("<I")
@@ -44,16 +44,20 @@ TOO_LONG = "this would take {:,} bytes, and at most 39 MiB can be shown of one o
 # The longest mark is shorter.
 MARK_BYTES = 128
 PIECE_BYTES = select.PIPE_BUF
+# The most descriptors that come with a message: a socket and a pipe for a branch, and another pipe for a template's kernel.
+DESCRIPTORS = 3
+# Only Linux can say so when they come; other systems get none.
+NOT_INHERITED = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 # The most characters whose encoding always fits in one atomic write behind a mark.
 PIECE_CHARS = (PIECE_BYTES - MARK_BYTES) // 4
-# How long a thread waits for the end of the line that another one prints, in seconds: `print` writes it in pieces, and
+# The longest wait of a thread for the end of the line that another one prints, in seconds: `print` writes it in pieces, and
 # other threads may compute between them.
 LINE_SECS = 0.1
-# How often it looks.
+# The time between two looks.
 LINE_INTERVAL_SECS = 0.0005
 
 
-class Host:
+class HostChannel:
     """The connection to the host, for the kernel's process and its forks."""
 
     def __init__(self, stream):
@@ -79,12 +83,22 @@ class Host:
         self._waiting_threads = set()
         # Those that have left a line open, as for a row of dots: nobody waits for them again in this cell.
         self._leaving_open = set()
-        # What a forked process has printed of a line: it cannot wait for lines of other processes.
+        # The line that a forked process has begun: it cannot wait for lines of other processes.
         self._begun = ""
 
     def _forked(self):
         self.is_fork = True
         self._current = None
+        self._begin_line()
+
+    def begin_branch(self, mark):
+        """Be the connection of a kernel that has just been forked. Its descriptors are in place."""
+        self._mark = b"\0" + mark.encode()
+        self._current = b""
+        self._numbers = 0
+        self._owner = None
+        self._waiting.clear()
+        self.is_fork = False
         self._begin_line()
 
     def open_output(self, mark):
@@ -98,8 +112,8 @@ class Host:
         return (1, 2, self._pipe)
 
     def is_own_stream(self, stream):
-        """Whether a stream writes to the pipe, as child processes do, and not to something else that code has put there."""
-        return type(stream) is Text and not self.is_fork
+        """True if a stream writes to the pipe, as child processes do, and not to something else that code has put there."""
+        return type(stream) is TextStream and not self.is_fork
 
     def begin(self, cell):
         """From here on, running code belongs to this cell."""
@@ -110,7 +124,7 @@ class Host:
 
     def write(self, text):
         """Write a text to the pipe before returning, lines of several threads and of forked processes whole."""
-        # How many threads there are beside the main one: mostly none.
+        # The count of threads beside the main one: mostly 0.
         if _thread._count() or self.is_fork:
             self._write_in_turn(text)
         else:
@@ -273,15 +287,20 @@ class Host:
 
     def receive(self, is_waiting=True):
         """The next message of the host; `None` if there is none yet. Ends the process if the connection is closed."""
-        flags = 0 if is_waiting else socket.MSG_DONTWAIT
+        flags = NOT_INHERITED | (0 if is_waiting else socket.MSG_DONTWAIT)
         try:
-            head = self._socket.recv(LENGTH.size, flags)
+            head, descriptors, _, _ = socket.recv_fds(
+                self._socket, LENGTH.size, DESCRIPTORS, flags
+            )
         except BlockingIOError:
             return None
         head += self._fill(LENGTH.size - len(head)) if head else b""
         if not head:
             os._exit(0)
-        return json.loads(self._fill(LENGTH.unpack(head)[0]))
+        request = json.loads(self._fill(LENGTH.unpack(head)[0]))
+        if descriptors:
+            request["descriptors"] = descriptors
+        return request
 
     def _fill(self, size):
         data = bytearray()
@@ -343,7 +362,7 @@ def interrupted_afterwards():
         handler(*waiting[0])
 
 
-class Bytes(io.BufferedIOBase):
+class ByteStream(io.BufferedIOBase):
     """`sys.stdout.buffer`."""
 
     def __init__(self, host, descriptor):
@@ -365,11 +384,13 @@ class Bytes(io.BufferedIOBase):
         return len(data)
 
 
-class Text(io.TextIOWrapper):
+class TextStream(io.TextIOWrapper):
     """`sys.stdout` or `sys.stderr`, without buffering."""
 
     def __init__(self, host, descriptor, name):
-        super().__init__(Bytes(host, descriptor), encoding="utf-8", errors="replace")
+        super().__init__(
+            ByteStream(host, descriptor), encoding="utf-8", errors="replace"
+        )
         self._host = host
         self._write = host.write
         self.name_of_stream = name
@@ -396,7 +417,7 @@ class Text(io.TextIOWrapper):
         self._host.flush()
 
     def detach(self):
-        return Bytes(self._host, self.fileno())
+        return ByteStream(self._host, self.fileno())
 
     def close(self):
-        """Does nothing, as in `Bytes`."""
+        """Does nothing, as in `ByteStream`."""

@@ -1,14 +1,14 @@
-"""What a person who writes code asks: how it could go on, and whether it is complete. IPython decides."""
+"""Answers about code that a person is writing: its completions, and whether it is complete. IPython decides."""
 
 import types
 
-# How many completions are sent, and how long one may be, in characters.
+# The most completions that are sent, and the longest one, in characters.
 MATCHES = 200
 MATCH_CHARS = 200
 
 
 def complete(shell, code, cursor_pos):
-    """How the code could go on at the position, in characters."""
+    """The completions of the code at the position, in characters."""
     code = code[:cursor_pos]
     line = code[code.rfind("\n") + 1 :]
     text, matches = shell.complete("", line, len(line))
@@ -21,7 +21,7 @@ def complete(shell, code, cursor_pos):
 
 
 def is_complete(shell, code):
-    """Whether the code is complete."""
+    """The status of the code: complete, incomplete or invalid."""
     status, _indent = shell.input_transformer_manager.check_complete(code)
     return {"status": status}
 

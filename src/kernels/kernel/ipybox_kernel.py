@@ -35,6 +35,9 @@ INSISTENCE_SECONDS = 10
 # Modules that few sessions, or only their ends, need.
 loop_module = later("ipybox_loop")
 exit_module = later("ipybox_exit")
+branch_module = later("ipybox_branch")
+obstacles_module = later("ipybox_obstacles")
+template_module = later("ipybox_template")
 # `_IOLBF` of the C library, on Linux and macOS.
 LINE_BUFFERED = 1
 
@@ -151,12 +154,18 @@ class Kernel:
         self._host = host
         self._process = os.getpid()
         self._loop = None
-        self._requests = []
+        # Requests that have come, the oldest first.
+        self.requests = []
+        # The event loops of the kernels that this one was forked from.
+        self._left = []
+        self._is_announced = True
+        # Of a branch: what it has of its origin.
+        self._inherited = None
         self._is_in_cell = False
         self._is_interrupted = False
-        # Whether the client of the newest cell shows views.
+        # True if the client of the newest cell shows views.
         self._has_views = False
-        # When an interrupt was last ignored.
+        # The time at which an interrupt was last ignored.
         self._ignored = -math.inf
         self.shell = InteractiveShell.instance(config=ipybox_shell.configuration())
         self.shell.kernel = self
@@ -189,6 +198,17 @@ class Kernel:
                 ipybox_shell.refresh_imports(request["content"]["package"])
             elif request["type"] == "checkpoint":
                 self.save_variables(request["content"]["number"])
+            elif request["type"] == "branch":
+                self._branch(request)
+            elif request["type"] == "template":
+                # All kernels of the template end by it.
+                exit_module()
+                self._branch(request, template_module().KernelTemplate)
+            elif request["type"] == "awaken":
+                branch_module().awaken(self._host)
+            elif request["type"] == "renewed":
+                # Of a fork that took too long, or of a state that is awake.
+                branch_module().take_token(request["content"])
             elif request["type"] == "shutdown_request":
                 self._exit(request["content"]["seconds"])
 
@@ -196,12 +216,39 @@ class Kernel:
         """End this process as Python ends one, in so many seconds."""
         try:
             python_exit = exit_module()
-            is_complete = python_exit.end(self.shell, self._loop, seconds)
+            is_complete = python_exit.end(
+                self.shell, self._loop, seconds, self._inherited
+            )
             flush_streams()
             self._host.send("shutdown_reply", {"is_complete": is_complete})
             python_exit.leave()
         finally:
             os._exit(1)
+
+    @property
+    def loop(self):
+        """The event loop of the code's tasks, if it has one."""
+        return self._loop
+
+    def _branch(self, request, make_template=None):
+        """Fork this kernel. Both go on from here."""
+        obstacles_module()
+        branch_module().answer(self, self._host, request, make_template)
+        if not self._is_announced:
+            self._is_announced = True
+            self._host.send("ready", {})
+
+    def begin_branch(self, inherited):
+        """Be the kernel of a branch, in the process that has just been forked."""
+        self._inherited = inherited or self._inherited
+        if inherited is not None:
+            self.save_variables = None
+        self._process = os.getpid()
+        self._is_announced = False
+        self.requests.clear()
+        # Of the origin's tasks not even the end runs here: it would act on what is the origin's.
+        self._left.append(self._loop)
+        self._loop = None
 
     def _wants_views(self):
         # Of what a forked process shows there is text only.
@@ -376,7 +423,7 @@ class Kernel:
     # Between cells
 
     def _next_request(self):
-        while not self._requests:
+        while not self.requests:
             try:
                 if self._loop is None:
                     self._host.wait()
@@ -387,7 +434,7 @@ class Kernel:
                 continue
             if self._loop is None:
                 return self._host.receive()
-        return self._requests.pop(0)
+        return self.requests.pop(0)
 
     def _use_loop(self, asyncio):
         """Create a loop for code that has just imported asyncio."""
@@ -417,7 +464,7 @@ class Kernel:
             os._exit(0)
         request = self._host.receive(is_waiting=False)
         if request is not None:
-            self._requests.append(request)
+            self.requests.append(request)
             if not self._is_in_cell:
                 self._loop.stop()
 

@@ -11,10 +11,10 @@ import unicodedata
 
 import ipybox_views
 from ipybox_tables import in_text, show_table
-from ipybox_viewing import PLOTLY, Reader, as_title, quoted, shortened_text
+from ipybox_viewing import PLOTLY, HtmlReader, as_title, quoted, shortened_text
 from ipybox_views import PAGE, TITLE
 
-# How Plotly shows figures in browsers and notebooks.
+# Plotly's renderers for browsers and notebooks.
 BROWSERS = (
     "azure",
     "browser",
@@ -46,9 +46,9 @@ CHART_BROWSERS = (
     "nteract",
     "zeppelin",
 )
-# How many rows of a table the text of its page has.
+# The most rows of a table in the text of its page.
 PAGE_ROWS = 3
-# How many rows a chart of Altair may have.
+# The most rows of a chart of Altair.
 CHART_ROWS = 100_000
 
 
@@ -237,7 +237,7 @@ def show_panel(thing):
 def show_map(thing):
     """The page of a map of folium. What it is drawn by comes from the network."""
     page = thing.get_root().render()
-    reader = Reader.of(page)
+    reader = HtmlReader.of(page)
     layers = [type(child).__name__ for child in thing._children.values()]
     where = getattr(thing, "location", None)
     parts = ["Map by folium" + (f" at {', '.join(map(str, where))}" if where else "")]
@@ -267,7 +267,7 @@ def show_great_table(table):
     content = table.as_raw_html()
     shown = {
         PAGE: content,
-        "text/plain": shortened_text(Reader.of(content, PAGE_ROWS).text()),
+        "text/plain": shortened_text(HtmlReader.of(content, PAGE_ROWS).text()),
     }
     title = getattr(table._heading, "title", None)
     return {**shown, TITLE: plain_title(as_title(title))}

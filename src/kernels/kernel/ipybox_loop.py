@@ -3,7 +3,7 @@
 import contextvars
 import functools
 
-# What works outside of a loop too, since tasks go on between cells. `asyncio.get_running_loop` is none of them: libraries
+# Functions that work outside of a loop too, since tasks go on between cells. `asyncio.get_running_loop` is none of them: libraries
 # take a loop that runs for a reason to refuse synchronous calls.
 NEEDING_A_LOOP = ("all_tasks", "create_task", "ensure_future", "gather", "shield")
 

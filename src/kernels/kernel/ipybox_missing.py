@@ -140,7 +140,7 @@ POPULAR_NAMES = """
 """
 POPULAR = set(POPULAR_NAMES.split())
 
-# What the standard library has no more: since when, and a package or a module in its place.
+# Modules that the standard library has no more: the first version without it, and a package or a module in its place.
 REMOVED = {
     "aifc": ("3.13", "standard-aifc", None),
     "asynchat": ("3.12", "pyasynchat", None),
@@ -185,7 +185,7 @@ REMOVED = {
     "urlparse": ("3.0", None, "urllib.parse"),
 }
 
-# What libraries say of a package that they want, and of a module.
+# Messages of libraries about a package that they want, and about a module.
 WANTED_PACKAGE = re.compile(
     r"\bpip3? install (?:-\S+ )*[`'\"]*([A-Za-z0-9][\w.-]*\w(?:\[[\w.,-]+\])?)"
 )
@@ -193,19 +193,19 @@ WANTED_MODULE = re.compile(
     r"(?:Missing optional dependency '|`Import |requires the )([\w.-]+)(?:'|` failed| package\b)"
     r"|^(\w+) not found, please install|[Pp]lease install (?:the )?[`']?([a-z][\w-]+)[`']? (?:to|package|library)\b"
 )
-# How many directories of the workspace are looked into for a module.
+# The most directories of the workspace that are searched for a module.
 MOST_DIRECTORIES = 200
 NEAR = 0.8
 
 
-def of_module(error):
+def hint_of_module(error):
     """The hint for a module that is missing."""
     name = error.name
     root = name.partition(".")[0]
     if root in OF_WORKSPACES:
         return None
     if root in REMOVED:
-        return of_removed(root)
+        return hint_of_removed(root)
     # A package that is there has no such module, unless it shares its name with others.
     least = 2 if is_there(root) else 1
     package = package_of(imported(error) or [name], least)
@@ -221,13 +221,13 @@ def of_module(error):
     return f"did you mean `{near}`? If not, {install}" if near else install
 
 
-def of_name(wanted):
+def hint_of_name(wanted):
     """The hint for `from namespace import name`."""
     package = package_of([wanted])
     return None if package is None or is_installed(package) else installation(package)
 
 
-def of_message(error):
+def hint_of_message(error):
     """The hint for an error of a library that wants another package, by what it says."""
     text = str(error)
     module = WANTED_MODULE.search(text)
@@ -240,7 +240,7 @@ def of_message(error):
     return installation(wanted[1])
 
 
-def of_removed(root):
+def hint_of_removed(root):
     version, package, module = REMOVED[root]
     gone = f"Python {version} and newer have no module `{root}`"
     if package:

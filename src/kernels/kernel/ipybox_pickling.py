@@ -37,7 +37,7 @@ class NotSavedError(Exception):
     """A value did not come back; its text is the reason."""
 
 
-class Pickler(pickle.Pickler if cloudpickle is None else cloudpickle.Pickler):
+class VariablePickler(pickle.Pickler if cloudpickle is None else cloudpickle.Pickler):
     """Pickles the variable `name` to `file`."""
 
     def __init__(self, file, name):
@@ -115,7 +115,7 @@ def named(name):
 
 
 def function(value):
-    """How a function is made again: first without what may refer to it."""
+    """The recipe for a function: it is made first without the values that may refer to it."""
     cells = value.__closure__ or ()
     state = {
         "cells": [contents(cell) for cell in cells],
@@ -162,7 +162,7 @@ def fill(value, state):
 
 
 def reason(error):
-    """Why something failed, as one short line."""
+    """An exception as one short line."""
     try:
         text = " ".join(str(error).split())
     except BaseException:  # noqa: BLE001 - the class of the exception may be the user's

@@ -29,7 +29,7 @@ def meet_on_loopback(connection):
 def refuse_code_of_cells(reduction):
     """Check what a process is started with, if it is not a fork."""
 
-    class Pickler(reduction.ForkingPickler):
+    class ProcessPickler(reduction.ForkingPickler):
         """Refuses what would be pickled by its name in `__main__`."""
 
         def reducer_override(self, thing):
@@ -42,10 +42,10 @@ def refuse_code_of_cells(reduction):
             return NotImplemented
 
     def dump(thing, file, protocol=None):
-        Pickler(file, protocol).dump(thing)
+        ProcessPickler(file, protocol).dump(thing)
 
     reduction.dump = dump
-    reduction.PicklerForOthers = Pickler
+    reduction.PicklerForOthers = ProcessPickler
 
 
 def check_tasks(pool):

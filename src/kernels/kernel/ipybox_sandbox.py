@@ -11,7 +11,7 @@ import socket
 
 import ipybox_hints
 
-# Where the kernel has started.
+# The directory in which the kernel has started.
 workspace = ""
 # The most exceptions of a chain that are examined.
 MOST_CAUSES = 20
@@ -30,7 +30,7 @@ UNREACHABLE = (
     errno.EHOSTUNREACH,
     errno.ENETDOWN,
 )
-# What libraries for HTTP say of an answer of the sandbox's proxy.
+# Messages of libraries for HTTP about an answer of the sandbox's proxy.
 REFUSED = re.compile(r"\b403\b")
 
 
@@ -38,14 +38,14 @@ def install(shell):
     """Give hints to errors of code in `shell`, and refuse commands that cannot install anything."""
     global workspace
     workspace = os.getcwd()
-    ipybox_hints.of_place = hint_for
+    ipybox_hints.hint_of_place = hint_for
     # Without a network, further attempts take time and say nothing new.
     for name in ("PIP_RETRIES", "UV_HTTP_RETRIES"):
         os.environ.setdefault(name, "0")
     system, getoutput, var_expand = shell.system, shell.getoutput, shell.var_expand
 
     def expand(text, depth=0, *args, **kwargs):
-        if isinstance(text, Expanded):
+        if isinstance(text, ExpandedCommand):
             return text
         return var_expand(text, depth + 1, *args, **kwargs)
 
@@ -61,7 +61,7 @@ def install(shell):
     shell.getoutput = checked_getoutput
 
 
-class Expanded(str):
+class ExpandedCommand(str):
     """A command in which IPython has filled the values of names."""
 
 
@@ -73,14 +73,14 @@ def checked(command):
         raise UsageError(
             "code in this sandbox cannot install packages. The tool `install_package` can: it has a sandbox of its own"
         )
-    return Expanded(command)
+    return ExpandedCommand(command)
 
 
 def hint_for(error):
     """The hint to add to an error that has to do with the sandbox, or None."""
     for cause in causes(error):
         if isinstance(cause, OSError):
-            hint = of_files(cause) or of_network(cause)
+            hint = hint_of_files(cause) or hint_of_network(cause)
             if hint:
                 return hint
     return None
@@ -94,16 +94,16 @@ def causes(error):
     return found
 
 
-def of_files(error):
+def hint_of_files(error):
     if not isinstance(error.filename, (str, bytes)):
         return None
     temporary = os.environ.get("TMPDIR", "")
     path = os.path.realpath(os.fsdecode(error.filename))
     if error.errno == errno.ENOENT:
-        return of_home(path, temporary)
+        return hint_of_home(path, temporary)
     if error.errno not in UNWRITABLE:
         return None
-    # What can be read and written was to be run.
+    # A file that can be read and written was to be run.
     if error.errno != errno.EROFS and os.access(path, os.R_OK | os.W_OK):
         return None
     if any(is_below(path, place) for place in (workspace, temporary) if place):
@@ -118,7 +118,7 @@ def of_files(error):
     )
 
 
-def of_home(path, temporary):
+def hint_of_home(path, temporary):
     """The hint for a missing file of the home, if the sandbox hides the home."""
     home = os.path.realpath(os.path.expanduser("~"))
     if not is_below(path, home) or not is_covered(home):
@@ -132,7 +132,7 @@ def of_home(path, temporary):
 
 
 def is_covered(directory):
-    """Whether the sandbox has an empty file system in place of a directory."""
+    """True if the sandbox has an empty file system in place of a directory."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
             lines = [line.split() for line in mounts]
@@ -151,7 +151,7 @@ def is_below(path, place):
     )
 
 
-def of_network(error):
+def hint_of_network(error):
     is_name = isinstance(error, socket.gaierror)
     is_refused = REFUSED.search(str(error)) and "unnel" in str(error)
     if not (is_name or is_refused or error.errno in UNREACHABLE):

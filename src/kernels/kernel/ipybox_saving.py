@@ -26,25 +26,26 @@ import warnings
 import ipybox_pickling
 
 MIB = 1024 * 1024
-# How large one pickled variable, and all of them together, may be. The host has the same limits.
+# The largest pickled variable, and all of them together. The host has the same limits.
 VARIABLE_BYTES = 128 * MIB
 TOTAL_BYTES = 512 * MIB
-# How long one variable, and all of them together, may take.
+# The longest time for one variable, and for all of them together.
 VARIABLE_SECONDS = 10
 TOTAL_SECONDS = 30
-# When a supervisor that hangs ends: the host does not wait longer either.
+# The time after which a supervisor that hangs ends: the host does not wait longer either.
 LAST_SECONDS = 45
-# How many variables are saved.
+# The most variables that are saved.
 VARIABLES = 2000
-# How much memory a worker may take beside what the kernel has: no other process shall suffer from a lack of it.
+# The most memory that a worker takes beside the kernel's: no other process shall suffer from a lack of it.
 SPARE_BYTES = 512 * MIB
 PIECE_BYTES = MIB
 
 # The variables that have taken too long or ended their process: written by supervisors, read by later ones.
-stuck = mmap.mmap(-1, 64 * 1024)
+STUCK_BYTES = 64 * 1024
+stuck = mmap.mmap(-1, STUCK_BYTES)
 STUCK = struct.Struct("<q")
 
-# What the worker reports: the kind, the position of the variable, and the length of what follows.
+# The head of a worker's report: the kind, the position of the variable, and the length of what follows.
 HEAD = struct.Struct("<BIQ")
 BEGIN, PIECE, SAVED, FAILED = range(4)
 
@@ -54,7 +55,7 @@ class TooLargeError(Exception):
 
 
 def save(names, output, deliver):
-    """Fork a process that pickles the variables `names` and calls `deliver` with a `Delivery`.
+    """Fork a process that pickles the variables `names` and calls `deliver` with a `SavedVariables`.
 
     `output` are the descriptors of the kernel's output. It is no child of this process: code that waits for all its
     children must not wait for it.
@@ -70,7 +71,7 @@ def save(names, output, deliver):
         withdraw(output)
         if not os.fork():
             signal.alarm(LAST_SECONDS)
-            deliver(Delivery(names(), output))
+            deliver(SavedVariables(names(), output))
     finally:
         os._exit(0)
 
@@ -109,6 +110,13 @@ def mark_of(name):
     return hash((name, id(value), id(type(value)))) or 1
 
 
+def share_anew():
+    """Share the memory with no other kernel, in one that a template has forked."""
+    global stuck
+    stuck.close()
+    stuck = mmap.mmap(-1, STUCK_BYTES)
+
+
 def is_stuck(name):
     marks = (mark for (mark,) in STUCK.iter_unpack(stuck))
     return mark_of(name) in itertools.takewhile(bool, marks)
@@ -131,7 +139,7 @@ def close_all_but(kept):
                 pass  # The listing itself.
 
 
-class Delivery:
+class SavedVariables:
     """The variables, and how far they have been saved."""
 
     def __init__(self, names, output):
@@ -173,7 +181,7 @@ class Delivery:
                 os._exit(0)
         os.close(writer)
         try:
-            return self._follow(Reader(reader), first, keep)
+            return self._follow(ReportReader(reader), first, keep)
         finally:
             os.close(reader)
             os.kill(worker, signal.SIGKILL)
@@ -209,7 +217,7 @@ class Delivery:
         return at
 
 
-class Reader:
+class ReportReader:
     """Reads what a worker reports. Code of the user's runs there: it may write anything."""
 
     def __init__(self, descriptor):
@@ -247,7 +255,7 @@ class Reader:
         return taken
 
 
-class Pieces:
+class PickledVariable:
     """The file that a variable is pickled to. It is sent as it comes, as far as there is room."""
 
     def __init__(self, descriptor, position, room):
@@ -279,10 +287,10 @@ def work(names, first, descriptor, room):
     limit_memory()
     for position in range(first, len(names)):
         report(descriptor, BEGIN, position)
-        pieces = Pieces(descriptor, position, room)
+        pieces = PickledVariable(descriptor, position, room)
         why = None
         try:
-            ipybox_pickling.Pickler(pieces, names[position]).dump(
+            ipybox_pickling.VariablePickler(pieces, names[position]).dump(
                 ipybox_pickling.namespace[names[position]]
             )
         except MemoryError:

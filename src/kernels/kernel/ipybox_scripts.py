@@ -98,7 +98,7 @@ def feed(pipe, data):
 
 
 def output_of(command):
-    """What a command of the user's shell writes, as IPython's function of this place returns it."""
+    """The output of a command in the user's shell, as IPython's function in this place returns it."""
     from subprocess import DEVNULL, PIPE, STDOUT, Popen
 
     shell = os.environ.get("SHELL") or "sh"

@@ -21,13 +21,13 @@ from ipybox_loading import after_import, later
 # Modules that few sessions need.
 script_module = later("ipybox_scripts")
 process_module = later("ipybox_processes")
-# What programs believe the size of the terminal to be.
+# The size of the terminal that programs are told.
 ROWS_AND_COLUMNS = (24, 80)
-# How often to look whether a command has ended whose output another program still holds open, in milliseconds.
+# The time between two looks whether a command has ended whose output another program still holds open, in milliseconds.
 END_CHECK_MILLIS = 50
 # More than a terminal holds. Another program may write to it after the command's end, and without end.
 MOST_READS_AFTER_END = 100
-# How long an interrupted command has to end, as IPython gives it, in seconds.
+# The time that an interrupted command gets to end, as IPython gives it, in seconds.
 GRACE_SECS = 0.2
 # The matplotlib backend that shows images.
 INLINE_BACKEND = "module://matplotlib_inline.backend_inline"
@@ -40,12 +40,12 @@ OF_NOTEBOOKS = (
     "notebook",
     "widget",
 )
-# Where code finds ipybox's own functions.
+# The modules in which code finds ipybox's own functions.
 OWN = ("mcptools.search", "mcptools.batch")
 
 
 class NoComms:
-    """What libraries look for that would speak to a notebook: nobody is there."""
+    """The manager of comms that libraries look for, to speak to a notebook: there is none."""
 
     def __init__(self):
         self.comms = {}
@@ -69,7 +69,7 @@ class NoComms:
 
 
 class WithoutTerminal:
-    """What IPython's shells do otherwise for a reader who has neither a terminal nor a notebook."""
+    """Changes IPython's shells for a reader who has neither a terminal nor a notebook."""
 
     def set_next_input(self, text, replace=False):
         """Print what `%load` and `%recall` put in front of a user."""
@@ -84,7 +84,7 @@ class WithoutTerminal:
 
 
 def is_success(error):
-    """Whether an exception ends a program as it should, as that of `sys.exit(0)` does."""
+    """True if an exception ends a program as it should, as that of `sys.exit(0)` does."""
     return isinstance(error, SystemExit) and not error.code
 
 

@@ -18,7 +18,7 @@ import warnings
 from ipybox_loading import after_import
 
 DIRECTORY = "ipykernel_0"
-# How many cells keep their source. A loop can run code without end.
+# The most cells that keep their source. A loop can run code without end.
 MOST_CELLS = 10_000
 
 # The numbers of cells, by file name; IPython's compiler fills it.

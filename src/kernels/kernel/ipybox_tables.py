@@ -17,28 +17,28 @@ from ipybox_views import KIND, TABLES
 
 # The longest table for those who can sort it, in characters.
 VIEW_CHARS = 8 * 1024 * 1024
-# How much of a table a view has.
+# The largest part of a table in a view.
 TABLE_ROWS = 50_000
 TABLE_VALUES = 500_000
 TABLE_COLUMNS = 500
 # The longest text in a table.
 VALUE_CHARS = 1000
-# How many items of a list or an array can be in a text of that length, with a comma and a space after each.
+# The most items of a list or an array in a text of that length, with a comma and a space after each.
 VALUE_ITEMS = VALUE_CHARS // 3 + 1
-# When a view has to do with the rows it has: the texts of objects can take long. Other rows take a tenth of it.
+# The time after which a view keeps to the rows it has: the texts of objects can take long. Other rows take a tenth of it.
 TABLE_SECONDS = 3
-# How many values are taken from a table at a time.
+# The number of values that are taken from a table at a time.
 VALUES_AT_ONCE = 20_000
 # The longest description of a column's type.
 TYPE_CHARS = 100
-# How much of a table its text has.
+# The largest part of a table in its text.
 TEXT_ROWS = 5
 TEXT_COLUMNS = 50
 # A table of so many rows and values is a result to be read, as that of `describe()`: its text has all of it.
 SMALL_ROWS = 15
 SMALL_VALUES = 200
 TEXT_VALUE_CHARS = 60
-# How many rows of a query are computed for its text.
+# The most rows of a query that are computed for its text.
 MOST_COUNTED = 10_000
 # The options by which code says how it wants to read a table of pandas, and their defaults.
 PANDAS_OPTIONS = (
@@ -75,7 +75,7 @@ def class_of(table):
 
 
 def has_own_look(table):
-    """Whether its class is derived from a library's and says itself how it is shown."""
+    """True if its class is derived from a library's and says itself how it is shown."""
     own, of_library = type(table), class_of(table)
     looks = ("_repr_mimebundle_", "_repr_html_", "__repr__")
     return any(
@@ -85,7 +85,7 @@ def has_own_look(table):
 
 
 def has_own_options(table):
-    """Whether code has said how it wants to read tables: it gets that from the library."""
+    """True if code has set the library's options for showing tables: the library shows them then."""
     library = library_of(table)
     if library == "polars":
         return any(name.startswith("POLARS_FMT_") for name in os.environ)

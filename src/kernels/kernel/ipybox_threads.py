@@ -9,7 +9,7 @@ import weakref
 from ipybox_frames import is_code_of_user
 from ipybox_loading import after_import
 
-# What runs its first argument in threads that it has started before.
+# Functions that run their first argument in threads that were started before.
 WORK_OF_POOLS = ("_map_async", "apply_async", "imap", "imap_unordered")
 
 
@@ -74,7 +74,7 @@ def follow_queues(host):
     after_import("logging.handlers", follow_records)
 
 
-# Who has last put something into a queue.
+# The cell that has last put something into a queue.
 _cells = weakref.WeakKeyDictionary()
 
 

@@ -31,7 +31,7 @@ from ipybox_frames import (
     without,
 )
 
-# How IPython begins a frame.
+# The beginning of a frame in IPython's tracebacks.
 FRAME = re.compile(r"File (?P<path>[^\n]+?):(?P<line>\d+), in (?P<name>[^\n(]+)\(")
 # A shorter message may occur in another one by chance.
 SHORTEST_QUOTATION = 12
@@ -98,7 +98,7 @@ def hints(value):
     frames = kinds_of_frames(value.__traceback__)
     is_named = frames and (frames[-1][1] in (USER, LIBRARY) or has_own_name(value))
     try:
-        hint = ipybox_hints.of_place(value)
+        hint = ipybox_hints.hint_of_place(value)
         if hint is None and is_named:
             by_library = frames[-1][1] != USER
             hint = ipybox_hints.hint_for(value, by_library=by_library)
@@ -116,7 +116,7 @@ def syntax_hints(value):
 
 
 def has_own_name(value):
-    """Whether an exception says itself which name is missing, whoever looks for it."""
+    """True if an exception says itself which name is missing."""
     return isinstance(value, (ImportError, AttributeError))
 
 
@@ -224,7 +224,7 @@ def members(error):
 
 
 def repeats(earlier, later):
-    """Whether `earlier`, the cause of `later`, adds nothing to the text of `later`."""
+    """True if `earlier`, the cause of `later`, adds nothing to the text of `later`."""
     kinds = [kind for _, kind in kinds_of_frames(earlier.__traceback__)]
     if not kinds or USER in kinds:
         return False

@@ -15,7 +15,7 @@ PLOT_CHARS = 16 * 1024 * 1024
 # The longest HTML in a view, and as a page of its own.
 HTML_CHARS = 1024 * 1024
 PAGE_CHARS = 16 * 1024 * 1024
-# How much HTML is read for its text, and how many rows the text has of a table in it.
+# The most HTML that is read for its text, and the most rows of a table in that text.
 READ_CHARS = 256 * 1024
 READ_ROWS = 15
 
@@ -24,7 +24,7 @@ VEGA = re.compile(r"application/vnd\.vega(lite)?\.v[0-9.]+(\+json|\.json)")
 
 # A `repr` that says no more than the class.
 PLACEHOLDER = re.compile(r"<[^\n]*( object| at 0x[0-9a-fA-F]+)>|<Figure size [^\n]*>")
-# How long the text of a page is.
+# The longest text of a page.
 TEXT_CHARS = 240
 
 
@@ -61,7 +61,7 @@ def shown_html(content, text):
         shown[KIND] = f"html.html\n{content.encode('utf-8', 'replace').decode()}"
     if isinstance(text, str) and text and not PLACEHOLDER.fullmatch(text):
         return shown
-    reader = Reader.of(content)
+    reader = HtmlReader.of(content)
     if reader.is_live and len(content) <= PAGE_CHARS:
         shown[PAGE] = content.encode("utf-8", "replace").decode()
         shown[TITLE] = reader.title.strip()
@@ -71,7 +71,7 @@ def shown_html(content, text):
     return shown
 
 
-class Reader(HTMLParser):
+class HtmlReader(HTMLParser):
     """Collects the text of HTML, with the rows of its tables as lines."""
 
     BLOCK_NAMES = """
@@ -115,7 +115,7 @@ class Reader(HTMLParser):
 
     @property
     def is_live(self):
-        """Whether it has more than text: pictures, or elements that a script fills."""
+        """True if it has more than text: pictures, or elements that a script fills."""
         is_filled = "script" in self.tags and not self.tags <= {*self.UNSEEN}
         return is_filled or not self.tags.isdisjoint(self.LIVE)
 

@@ -1,4 +1,4 @@
-"""How objects are shown: a short text for the agent, and for people tables to sort and filter, plots and HTML as files.
+"""Shows objects: a short text for the agent, and for people tables to sort and filter, plots and HTML as files.
 
 The host says with each cell whether its client has views, which show more than text and images. If it has, an object that one
 is made of gets a further representation. `ipybox_viewing.py`, `ipybox_tables.py` and `ipybox_libraries.py` do the work, and
@@ -59,7 +59,7 @@ viewing = later("ipybox_viewing")
 tables = later("ipybox_tables")
 libraries = later("ipybox_libraries")
 
-# Whether the client of the cell that runs has views.
+# True if the client of the cell that runs has views.
 is_wanted = bool
 # The figures that the cell has shown; whether its code has ended.
 _figures = set()
@@ -122,8 +122,8 @@ def forget_figures():
 
 
 def is_repeated(kind, data):
-    """Whether these are the representations of a figure that the cell has shown already, which it does not show on purpose:
-    its value, or what matplotlib shows when a cell has ended."""
+    """True if these are the representations of a figure that the cell has shown already, and does not show again on purpose:
+    it comes as the cell's value, or matplotlib shows it when the cell has ended."""
     if TITLE not in data:
         return False
     pictures = [data[kind] for kind in sorted(data) if kind.startswith("image/")]

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -11,20 +12,24 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use super::{KernelLimits, SHARED_MODULES};
-use crate::ground::process::GroupLeader;
+use crate::ground::process::{GroupLeader, HeldLimits};
 use crate::kernels::sandbox::KernelProgram;
 
 /// The script that the kernel starts from, and modules that it imports.
 const SCRIPT: &str = "boot";
 #[rustfmt::skip]
-const MODULES: [(&str, &str); 10] = python_modules![
-    "boot", "ipybox_checkpoint", "ipybox_exit", "ipybox_host", "ipybox_inquiry", "ipybox_kernel",
-    "ipybox_loop", "ipybox_pickling", "ipybox_sandbox", "ipybox_saving",
+const MODULES: [(&str, &str); 13] = python_modules![
+    "boot", "ipybox_branch", "ipybox_checkpoint", "ipybox_exit", "ipybox_host", "ipybox_inquiry",
+    "ipybox_kernel", "ipybox_loop", "ipybox_obstacles", "ipybox_pickling", "ipybox_sandbox", "ipybox_saving", "ipybox_template",
 ];
+
+/// The variable that names the directory of IPython's own files, and its name in a private directory.
+pub(super) const IPYTHONDIR: &str = "IPYTHONDIR";
+pub(super) const IPYTHON_FILES: &str = "ipython";
 
 /// The settings for starting a kernel.
 #[derive(Debug, Clone)]
-pub(crate) struct Launch {
+pub(crate) struct KernelLaunch {
     /// The process.
     pub(crate) program: KernelProgram,
     /// The limits of the kernel and of each process that it starts.
@@ -37,6 +42,8 @@ pub(crate) struct Launch {
     pub(crate) shell_commands: ShellCommands,
     /// Whether its variables are saved.
     pub(crate) has_checkpoints: bool,
+    /// The limits of the session that it is the kernel of. In a sandbox they hold around the sandbox.
+    pub(crate) held: Arc<HeldLimits>,
 }
 
 /// The way in which code in a kernel starts programs. Code can circumvent it: only a sandbox is a boundary.
@@ -69,6 +76,10 @@ impl KernelProcess {
         socket: OwnedFd,
         pipe: OwnedFd,
     ) -> io::Result<Self> {
+        if !wrapper.is_empty() && program.python.is_absolute() {
+            // What enters the limits could only say so on its output.
+            program.python.metadata()?;
+        }
         let directory = tempfile::Builder::new().prefix("k").tempdir_in(&program.private_directory)?;
         let file = |name| directory.path().join(name).with_extension("py");
         for (name, content) in MODULES.into_iter().chain(SHARED_MODULES) {
@@ -82,7 +93,7 @@ impl KernelProcess {
             .current_dir(&program.working_directory)
             .env_clear()
             // Keeps IPython's own files out of the user's home and workspace.
-            .env("IPYTHONDIR", program.private_directory.join("ipython"))
+            .env(IPYTHONDIR, program.private_directory.join(IPYTHON_FILES))
             .envs(&program.environment)
             .stdin(socket)
             // Never inherited: our stdout is the MCP channel.

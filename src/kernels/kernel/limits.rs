@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ground::process::ByteSize;
+
 /// Limits that the operating system enforces on the kernel and on what it starts. Default: none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KernelLimits {
@@ -33,49 +35,22 @@ impl KernelLimits {
 impl fmt::Display for KernelLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(bytes) = self.memory {
-            let size = Size(bytes);
+            let size = ByteSize(bytes);
             write!(f, " Its memory was limited to {size} per process (`--kernel-memory-limit`).")?;
         }
         if let Some(count) = self.processes {
             write!(f, " It could start {count} processes and threads (`--kernel-max-processes`).")?;
         }
         if let Some(bytes) = self.file_size {
-            write!(f, " Its files could grow to {} (`--kernel-max-file-size`).", Size(bytes))?;
+            write!(f, " Its files could grow to {} (`--kernel-max-file-size`).", ByteSize(bytes))?;
         }
         Ok(())
-    }
-}
-
-/// A number of bytes, in the largest unit that it is a whole number of.
-struct Size(u64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(bytes) = self;
-        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-        match units.into_iter().find(|(shift, _)| *bytes > 0 && bytes % (1 << shift) == 0) {
-            Some((shift, unit)) => write!(f, "{} {unit}", bytes >> shift),
-            None => write!(f, "{bytes} bytes"),
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_size_is_shown_in_the_unit_it_was_meant_in() {
-        for (bytes, expected) in [
-            (1 << 30, "1 GiB"),
-            (3 << 29, "1536 MiB"),
-            (5 << 10, "5 KiB"),
-            (1000, "1000 bytes"),
-            (1 << 50, "1024 TiB"),
-        ] {
-            assert_eq!(Size(bytes).to_string(), expected);
-        }
-    }
 
     #[test]
     fn no_limits_are_not_worth_a_word() {

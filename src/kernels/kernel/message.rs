@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Error;
-use super::insight::Insight;
+use super::insight::CodeInsight;
 use super::terminal::plain;
 use crate::ground::budget::TimedLease;
 
@@ -36,7 +36,7 @@ impl KernelMessage {
 #[derive(Debug)]
 pub(crate) enum MessageContent {
     /// Output that is shown, changed or cleared.
-    Shown(Shown),
+    Shown(ShownOutput),
     /// An uncaught exception.
     Error(PythonError),
     /// The kernel is done with the request: everything that it printed was sent before this.
@@ -52,7 +52,9 @@ pub(crate) enum MessageContent {
         shown: Option<u64>,
     },
     /// The answer to an inquiry.
-    Insight(Insight),
+    Insight(CodeInsight),
+    /// The answer to a request to fork for a branch.
+    BranchReply(BranchReply),
     /// The answer to a request to interrupt: the signal has been sent.
     InterruptReply,
     /// The kernel's implementation and language.
@@ -70,9 +72,18 @@ pub(crate) enum MessageContent {
     Other,
 }
 
+/// The answer of a kernel that was asked to fork. Code may have made it up.
+#[derive(Debug, Deserialize)]
+pub(crate) struct BranchReply {
+    /// The reasons why it has not forked.
+    pub(super) refusals: Vec<String>,
+    /// The differences of the fork.
+    pub(super) notes: Vec<String>,
+}
+
 /// Output for the reader.
 #[derive(Debug)]
-pub(crate) enum Shown {
+pub(crate) enum ShownOutput {
     /// Text written to stdout or stderr.
     Stream(String),
     /// An object shown by `display()`, or the value of the last expression.
@@ -241,7 +252,7 @@ enum ExecuteReply {
 
 #[derive(Deserialize)]
 #[serde(tag = "execution_state", rename_all = "snake_case")]
-enum Status {
+enum ExecutionState {
     Idle,
     #[serde(other)]
     Other,
@@ -253,10 +264,10 @@ impl MessageContent {
     /// Bytes that are not UTF-8 become replacement characters: output must not be lost over them.
     pub(super) fn read(kind: &str, metadata: &[u8], content: &[u8]) -> Result<Self, Error> {
         Ok(match kind {
-            "stream" => Self::Shown(Shown::Stream(parse::<StreamContent>(content)?.text)),
+            "stream" => Self::Shown(ShownOutput::Stream(parse::<StreamContent>(content)?.text)),
             "display_data" | "execute_result" => {
                 let Display { data, metadata, transient } = parse(content)?;
-                Self::Shown(Shown::Object {
+                Self::Shown(ShownOutput::Object {
                     bundle: data,
                     id: transient.id(),
                     is_begun: metadata.is_begun == true,
@@ -265,13 +276,15 @@ impl MessageContent {
             }
             "update_display_data" => {
                 let Display { data, transient, .. } = parse(content)?;
-                Self::Shown(Shown::Update { bundle: data, id: transient.id() })
+                Self::Shown(ShownOutput::Update { bundle: data, id: transient.id() })
             }
-            "clear_output" => Self::Shown(Shown::Clear { is_delayed: parse::<ClearOutput>(content)?.wait }),
+            "clear_output" => {
+                Self::Shown(ShownOutput::Clear { is_delayed: parse::<ClearOutput>(content)?.wait })
+            }
             "error" => Self::Error(parse(content)?),
             "status" => match parse(content)? {
-                Status::Idle => Self::Idle,
-                Status::Other => Self::Other,
+                ExecutionState::Idle => Self::Idle,
+                ExecutionState::Other => Self::Other,
             },
             "execute_input" => Self::ExecuteInput,
             "execute_reply" => {
@@ -282,12 +295,13 @@ impl MessageContent {
                 let metadata: ReplyMetadata = parse(metadata).unwrap_or_default();
                 Self::ExecuteReply { error, shown: metadata.ipybox_shown }
             }
-            "complete_reply" => Self::Insight(Insight::Completions(parse(content)?)),
-            "is_complete_reply" => Self::Insight(Insight::Completeness(parse(content)?)),
+            "complete_reply" => Self::Insight(CodeInsight::Completions(parse(content)?)),
+            "is_complete_reply" => Self::Insight(CodeInsight::Completeness(parse(content)?)),
             "kernel_info_reply" => {
                 let KernelInfoReply { implementation, language_info } = parse(content)?;
                 Self::KernelInfoReply(KernelInfo { implementation, language: language_info.name })
             }
+            "branch_reply" => Self::BranchReply(parse(content)?),
             "interrupt_reply" => Self::InterruptReply,
             "shutdown_reply" => {
                 Self::ShutdownReply { is_complete: parse::<ShutdownReply>(content)?.is_complete }
@@ -316,7 +330,7 @@ mod tests {
     #[test]
     fn output_that_is_not_utf_8_is_kept() {
         let content = read("stream", b"{\"name\":\"stdout\",\"text\":\"a\xffb\"}");
-        assert!(matches!(content, MessageContent::Shown(Shown::Stream(text)) if text == "a\u{fffd}b"));
+        assert!(matches!(content, MessageContent::Shown(ShownOutput::Stream(text)) if text == "a\u{fffd}b"));
     }
 
     #[test]

@@ -4,18 +4,27 @@
 //! send the message contents of the [Jupyter messaging
 //! protocol](https://jupyter-client.readthedocs.io/en/stable/messaging.html). Queues, time limits and tools
 //! are not known here: they belong to the session.
+//!
+//! Reasons: `docs/decisions/kernel.md`.
 
 /// Python modules by name, from the files of these names in the same directory.
 macro_rules! python_modules {
     ($($name:literal),* $(,)?) => { [$(($name, include_str!(concat!($name, ".py")))),*] };
 }
 
+mod branch;
+mod branch_error;
 mod death;
 mod directory;
+#[cfg(target_os = "linux")]
+mod end_report;
 mod endpoints;
 mod fold;
+#[cfg(target_os = "linux")]
+mod fork;
 mod frames;
 mod gateway;
+mod holder;
 mod inquiry;
 mod insight;
 pub(crate) mod jupyter;
@@ -25,6 +34,7 @@ mod message;
 mod output;
 mod own;
 mod remote;
+mod template;
 mod terminal;
 
 use std::path::PathBuf;
@@ -32,20 +42,31 @@ use std::time::Duration;
 
 use serde_json::json;
 
-pub(crate) use self::death::Death;
+pub(crate) use self::branch::{BranchOrder, BranchTools, PlaceMove, RunningBranch};
+pub(crate) use self::branch_error::{BranchError, RenewOrigin};
+pub(crate) use self::death::KernelDeath;
 pub(crate) use self::directory::private_directory;
 pub(crate) use self::fold::{
-    AttachmentId, FileRole, Fold, Image, LostOutput, PlotKind, Settled, ShownFile, Taken, Transcript, plot,
+    AttachmentId, CellFold, FileRole, LostOutput, MessageEffect, PlotKind, SettledText, ShownFile,
+    ShownImage, Transcript, plot,
 };
 pub use self::gateway::{exec as sandbox_exec, run as sandbox_gateway};
-pub(crate) use self::inquiry::Inquiry;
-pub(crate) use self::insight::Insight;
-pub(crate) use self::launch::{Launch, ShellCommands};
+pub(crate) use self::inquiry::CodeInquiry;
+pub(crate) use self::insight::CodeInsight;
+pub(crate) use self::launch::{KernelLaunch, ShellCommands};
 pub(crate) use self::limits::KernelLimits;
-pub(crate) use self::message::{KernelMessage, MessageContent, MimeBundle, PythonError, RateLimit, Shown};
+pub(crate) use self::message::{
+    KernelMessage, MessageContent, MimeBundle, PythonError, RateLimit, ShownOutput,
+};
+pub(crate) use self::template::TemplateProcess;
 pub(crate) use self::terminal::{Terminal, plain};
 
 pub(crate) use self::remote::{CallHandler, RemoteLaunch};
+/// The limits of the session that a kernel is of, which `KernelLaunch` names.
+pub use crate::ground::process::SessionLimits;
+pub(crate) use crate::ground::process::{
+    ByteSize, DiskPlaces, HeldLimits, LimitUse, LimitsError, memory_of_forks,
+};
 
 use self::own::OwnKernel;
 use self::remote::RemoteKernel;
@@ -93,10 +114,10 @@ pub(crate) enum Error {
     },
     /// The process ended before the connection was ready.
     #[error("start the IPython kernel: it ended ({0}){causes}", causes = line_of(&.0.causes()))]
-    DiedStarting(Death),
+    DiedStarting(KernelDeath),
     /// The process has ended.
     #[error("run code in the IPython kernel: it has ended with {0}")]
-    Ended(Death),
+    Ended(KernelDeath),
     /// The kernel was not ready in time.
     #[error("start the IPython kernel: it was not ready after {} seconds", .0.as_secs_f64())]
     StartTimeout(Duration),
@@ -144,7 +165,7 @@ pub(crate) enum KernelEvent {
     /// The connection to it has been broken for a while. It may come back.
     Disconnected(String),
     /// Its process ended.
-    Died(Death),
+    Died(KernelDeath),
 }
 
 /// A running kernel. Dropping it kills it and all that it started.
@@ -157,7 +178,7 @@ pub(crate) enum Kernel {
 
 impl Kernel {
     /// Starts a kernel beside us, or in a `sandbox`, and waits until it runs code.
-    pub(crate) async fn start(launch: &Launch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
+    pub(crate) async fn start(launch: &KernelLaunch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
         Ok(Self::Own(Box::new(OwnKernel::start(launch, sandbox).await?)))
     }
 
@@ -203,7 +224,7 @@ impl Kernel {
     /// Runs code of our own to its end and returns other messages that arrived meanwhile.
     async fn run(&mut self, code: String) -> Result<Vec<KernelMessage>, Error> {
         let request = ExecuteRequest { code, store_history: false, has_views: false };
-        let mut fold = Fold::new(self.execute(&request).await?);
+        let mut fold = CellFold::new(self.execute(&request).await?);
         let mut others = Vec::new();
         while !fold.is_complete() {
             match self.next().await? {
@@ -217,6 +238,36 @@ impl Kernel {
             }
         }
         Ok(others)
+    }
+
+    /// Has a state that sleeps take the place of its origin.
+    ///
+    /// # Errors
+    /// It has ended meanwhile, or does not answer.
+    pub(crate) async fn awaken(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Own(kernel) => kernel.awaken().await,
+            Self::Remote(_) => Ok(()),
+        }
+    }
+
+    /// Has its code call tools by this token from now on.
+    ///
+    /// # Errors
+    /// As for [`refresh_imports`](Self::refresh_imports).
+    pub(crate) fn renew_token(&mut self, token: &str) -> Result<(), Error> {
+        match self {
+            Self::Own(kernel) => kernel.request("renewed", "", &json!({ "token": token })),
+            Self::Remote(_) => Ok(()),
+        }
+    }
+
+    /// Its process, if it is a branch.
+    pub(crate) fn branch_process(&self) -> Option<u32> {
+        match self {
+            Self::Own(kernel) => kernel.process(),
+            Self::Remote(_) => None,
+        }
     }
 
     /// Sends code to be run and returns the id that its messages will carry.

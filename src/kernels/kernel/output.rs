@@ -12,9 +12,14 @@ use crate::ground::text::unfinished_character;
 const MARK_BYTES_MAX: usize = 128;
 const EDGE: u8 = 0;
 
+/// A word that code in the kernel cannot guess, by which the kernel marks places in its output.
+pub(super) fn new_mark() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
+
 /// A piece of the output.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum OutputPiece {
     /// Text of a cell; its name is empty before the first.
     Text { cell: String, text: String },
     /// This cell begins.
@@ -48,7 +53,7 @@ impl OutputParser {
     }
 
     /// The next piece, if it is complete; `is_end` is set if no more bytes will come.
-    pub(super) fn next(&mut self, is_end: bool) -> Option<Piece> {
+    pub(super) fn next(&mut self, is_end: bool) -> Option<OutputPiece> {
         loop {
             if let Some((cell, length)) = self.other.take() {
                 if self.unread.len() < length && !is_end {
@@ -56,7 +61,7 @@ impl OutputParser {
                     return None;
                 }
                 let bytes = self.unread.split_to(length.min(self.unread.len()));
-                return Some(Piece::Text { cell, text: decode(&bytes) });
+                return Some(OutputPiece::Text { cell, text: decode(&bytes) });
             }
             match self.unread.iter().position(|&byte| byte == EDGE) {
                 None => return self.text(self.unread.len(), is_end),
@@ -72,13 +77,13 @@ impl OutputParser {
     }
 
     /// So many bytes of text; if more may follow, without an incomplete last character.
-    fn text(&mut self, length: usize, is_whole: bool) -> Option<Piece> {
+    fn text(&mut self, length: usize, is_whole: bool) -> Option<OutputPiece> {
         let length = if is_whole { length } else { length - unfinished_character(&self.unread[..length]) };
         if length == 0 {
             return None;
         }
         let bytes = self.unread.split_to(length);
-        Some(Piece::Text { cell: self.cell.clone(), text: decode(&bytes) })
+        Some(OutputPiece::Text { cell: self.cell.clone(), text: decode(&bytes) })
     }
 
     /// Parses the mark at the beginning of the buffer, which is an edge.
@@ -99,12 +104,12 @@ impl OutputParser {
         };
         self.unread.advance(self.mark.len() + length + 1);
         match read {
-            Body::Begin(cell) => {
+            MarkBody::Begin(cell) => {
                 self.cell.clone_from(&cell);
-                Mark::Piece(Piece::Begin(cell))
+                Mark::Piece(OutputPiece::Begin(cell))
             }
-            Body::Place(number) => Mark::Piece(Piece::Place(number)),
-            Body::Other(cell, length) => {
+            MarkBody::Place(number) => Mark::Piece(OutputPiece::Place(number)),
+            MarkBody::Other(cell, length) => {
                 self.other = Some((cell, length));
                 Mark::Other
             }
@@ -119,7 +124,7 @@ impl OutputParser {
 }
 
 enum Mark {
-    Piece(Piece),
+    Piece(OutputPiece),
     /// A text of another cell follows.
     Other,
     Unfinished,
@@ -127,21 +132,21 @@ enum Mark {
     Text(usize),
 }
 
-enum Body {
+enum MarkBody {
     Begin(String),
     Place(u64),
     Other(String, usize),
 }
 
-fn read_body(body: &str) -> Option<Body> {
+fn read_body(body: &str) -> Option<MarkBody> {
     let (kind, rest) = body.split_at_checked(1)?;
     match kind {
-        "b" => Some(Body::Begin(rest.to_owned())),
-        "m" => rest.parse().ok().map(Body::Place),
+        "b" => Some(MarkBody::Begin(rest.to_owned())),
+        "m" => rest.parse().ok().map(MarkBody::Place),
         "t" => {
             let (cell, length) = rest.split_once(' ')?;
             let length = length.parse().ok().filter(|&length: &usize| length <= PIECE_BYTES_MAX)?;
-            Some(Body::Other(cell.to_owned(), length))
+            Some(MarkBody::Other(cell.to_owned(), length))
         }
         _ => None,
     }
@@ -163,25 +168,26 @@ mod tests {
 
     const MARK: &str = "a mark";
 
-    fn text(cell: &str, text: &str) -> Piece {
-        Piece::Text { cell: cell.to_owned(), text: text.to_owned() }
+    fn text(cell: &str, text: &str) -> OutputPiece {
+        OutputPiece::Text { cell: cell.to_owned(), text: text.to_owned() }
     }
 
-    fn begin(cell: &str) -> Piece {
-        Piece::Begin(cell.to_owned())
+    fn begin(cell: &str) -> OutputPiece {
+        OutputPiece::Begin(cell.to_owned())
     }
 
     /// Parses `bytes` that arrive in portions of this size; consecutive texts are joined.
-    fn read(bytes: &[u8], portion: usize) -> Vec<Piece> {
+    fn read(bytes: &[u8], portion: usize) -> Vec<OutputPiece> {
         let mut output = OutputParser::new(MARK);
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<OutputPiece> = Vec::new();
         for portion in bytes.chunks(portion).map(Some).chain([None]) {
             output.buffer().extend_from_slice(portion.unwrap_or_default());
             while let Some(piece) = output.next(portion.is_none()) {
                 match (pieces.last_mut(), piece) {
-                    (Some(Piece::Text { cell, text }), Piece::Text { cell: next, text: more })
-                        if *cell == next =>
-                    {
+                    (
+                        Some(OutputPiece::Text { cell, text }),
+                        OutputPiece::Text { cell: next, text: more },
+                    ) if *cell == next => {
                         text.push_str(&more);
                     }
                     (_, piece) => pieces.push(piece),
@@ -192,7 +198,7 @@ mod tests {
         pieces
     }
 
-    fn check(bytes: &[u8], expected: &[Piece]) {
+    fn check(bytes: &[u8], expected: &[OutputPiece]) {
         for portion in 1..=bytes.len().max(1) {
             assert_eq!(read(bytes, portion), expected, "in portions of {portion}");
         }
@@ -206,7 +212,7 @@ mod tests {
                 text("", "first"),
                 begin("one"),
                 text("one", "été"),
-                Piece::Place(7),
+                OutputPiece::Place(7),
                 begin("two"),
                 text("two", "😀"),
             ],

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::AsFd;
-use std::process::ExitStatus;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -15,18 +15,21 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedWriteHalf, pipe};
 use tokio::time::Instant;
 
-use super::death::Manner;
-use super::endpoints::Endpoints;
-use super::frames::{FrameLease, FrameReader, KernelFrame};
+use super::death::DeathManner;
+use super::endpoints::{KernelEndpoints, READ_BYTES, passed_on, read_rest};
+use super::frames::{FrameLease, FrameReader, KernelFrame, framed};
+use super::holder::{HolderNews, KernelHolder};
 use super::launch::KernelProcess;
-use super::message::{KernelMessage, MessageContent, Shown};
-use super::output::{OutputParser, Piece};
-use super::{Death, Error, ExecuteRequest, KernelEvent, KernelLimits, Launch};
-use crate::ground::budget::Scan;
-use crate::kernels::sandbox::{KernelControl, KernelNews, Sandbox};
+use super::message::{KernelMessage, MessageContent, ShownOutput};
+use super::output::{OutputParser, OutputPiece, new_mark};
+use super::{Error, ExecuteRequest, KernelDeath, KernelEvent, KernelLaunch, KernelLimits};
+use crate::ground::budget::JsonScan;
+use crate::ground::process::HeldLimits;
+use crate::kernels::sandbox::Sandbox;
 
 /// The bytes of messages that are kept whose positions have not been read yet, before the last of them. The kernel sends a
 /// message and its position at once, so there are few.
@@ -34,20 +37,20 @@ const PARKED_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// The time to wait for a message whose position has been read. It was sent before, so it has arrived unless
 /// code has forged the position.
 const MESSAGE_WAIT: Duration = Duration::from_secs(1);
-/// The bytes that are read after a kernel's end, as many as a pipe or a socket can hold. Surviving child processes
-/// may go on writing.
-const REST_BYTES_MAX: usize = 1024 * 1024;
-/// The bytes that are read at a time.
-const READ_BYTES: usize = 64 * 1024;
-/// The time that a process may take to end after its connection has closed. A core dump takes a while.
-const DEATH_AFTER_DISCONNECT: Duration = Duration::from_secs(1);
+/// The time that a sleeping kernel may take to answer: its memory may be on a disk.
+const AWAKEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// The number of characters of the kernel's output before its first cell that are reported if it does not start.
 const LAST_WORDS_CHARS: usize = 4000;
 
 /// A kernel of our own. Dropping it kills it and all that it started.
 pub(crate) struct OwnKernel {
-    holder: Holder,
+    holder: KernelHolder,
     limits: KernelLimits,
+    held: Arc<HeldLimits>,
+    /// The number of times that the session had run out of disk before, until it does so again.
+    overruns: Option<u64>,
+    /// Sentences about what the session had run out of at the end.
+    exhausted: Vec<String>,
     socket: OwnedWriteHalf,
     /// Bytes that the socket has not accepted yet.
     unsent: BytesMut,
@@ -55,7 +58,7 @@ pub(crate) struct OwnKernel {
     pipe: pipe::Receiver,
     output: OutputParser,
     /// Messages whose positions in the output have not been read yet.
-    parked: BTreeMap<u64, Said>,
+    parked: BTreeMap<u64, UnplacedMessage>,
     parked_bytes: usize,
     /// A position that has been read before its message, and the deadline for that message.
     awaited: Option<(u64, Instant)>,
@@ -67,20 +70,14 @@ pub(crate) struct OwnKernel {
     first_words: String,
     /// Whether code was sent whose reply has not come.
     is_running: bool,
-    end: Option<ExitStatus>,
+    end: Option<DeathManner>,
     /// Whether no process can write output any more.
     is_pipe_closed: bool,
 }
 
-/// The owner of the process.
-enum Holder {
-    Us(KernelProcess),
-    Sandbox(KernelControl),
-}
-
 /// A message as it comes from the kernel.
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct KernelEnvelope<'a> {
     #[serde(rename = "type")]
     kind: String,
     cell: String,
@@ -90,7 +87,7 @@ struct Envelope<'a> {
 }
 
 /// A message whose position has not been read yet, its size, and the moment until which a long one waits for its position.
-struct Said {
+struct UnplacedMessage {
     message: KernelMessage,
     size: usize,
     until: Option<Instant>,
@@ -98,56 +95,43 @@ struct Said {
 
 impl OwnKernel {
     /// Starts a kernel beside us, or in a `sandbox`, and waits until it runs code.
-    pub(super) async fn start(launch: &Launch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
+    pub(super) async fn start(launch: &KernelLaunch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
         let starting = async {
             let mut kernel = Self::open(launch, sandbox)?;
-            loop {
-                match kernel.next().await? {
-                    KernelEvent::Message(KernelMessage { content: MessageContent::Welcome, .. }) => {
-                        return Ok(kernel);
-                    }
-                    KernelEvent::Died(death) => return Err(Error::DiedStarting(death)),
-                    KernelEvent::Message(_) | KernelEvent::Torn | KernelEvent::Disconnected(_) => {}
-                }
-            }
+            kernel.welcomed().await?;
+            Ok(kernel)
         };
         tokio::time::timeout(launch.timeout, starting)
             .await
             .unwrap_or(Err(Error::StartTimeout(launch.timeout)))
     }
 
-    fn open(launch: &Launch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
-        let Endpoints { socket, pipe, their_socket, their_pipe } = Endpoints::open().map_err(Error::Files)?;
+    /// Waits until it runs code.
+    pub(super) async fn welcomed(&mut self) -> Result<(), Error> {
+        loop {
+            match self.next().await? {
+                KernelEvent::Message(KernelMessage { content: MessageContent::Welcome, .. }) => return Ok(()),
+                KernelEvent::Died(death) => return Err(Error::DiedStarting(death)),
+                KernelEvent::Message(_) | KernelEvent::Torn | KernelEvent::Disconnected(_) => {}
+            }
+        }
+    }
+
+    fn open(launch: &KernelLaunch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
+        let KernelEndpoints { socket, pipe, their_socket, their_pipe } =
+            KernelEndpoints::open().map_err(Error::Files)?;
         let holder = match sandbox {
-            None => Holder::Us(
-                KernelProcess::start(&launch.program, &[], their_socket, their_pipe)
+            None => KernelHolder::Us(
+                KernelProcess::start(&launch.program, &launch.held.entrance(), their_socket, their_pipe)
                     .map_err(|source| Error::Spawn { python: launch.program.python.clone(), source })?,
             ),
             Some(sandbox) => {
                 let started = sandbox.start_kernel(launch.program.clone(), their_socket, their_pipe);
-                Holder::Sandbox(started.map_err(|error| Error::Connection(Box::new(error)))?)
+                KernelHolder::Sandbox(started.map_err(|error| Error::Connection(Box::new(error)))?)
             }
         };
-        let mark = uuid::Uuid::new_v4().simple().to_string();
-        let (read, write) = socket.into_split();
-        let mut kernel = Self {
-            holder,
-            limits: launch.limits,
-            socket: write,
-            unsent: BytesMut::new(),
-            messages: FrameReader::new(read),
-            pipe,
-            output: OutputParser::new(&mark),
-            parked: BTreeMap::new(),
-            parked_bytes: 0,
-            awaited: None,
-            next: VecDeque::new(),
-            cell: None,
-            first_words: String::new(),
-            is_running: false,
-            end: None,
-            is_pipe_closed: false,
-        };
+        let mark = new_mark();
+        let mut kernel = Self::new(holder, launch.limits, Arc::clone(&launch.held), &mark, socket, pipe);
         kernel.request(
             "configure",
             "",
@@ -163,10 +147,43 @@ impl OwnKernel {
         Ok(kernel)
     }
 
+    /// The host's side of a kernel that marks its output with `mark`.
+    pub(super) fn new(
+        holder: KernelHolder,
+        limits: KernelLimits,
+        held: Arc<HeldLimits>,
+        mark: &str,
+        socket: UnixStream,
+        pipe: pipe::Receiver,
+    ) -> Self {
+        let (read, write) = socket.into_split();
+        Self {
+            holder,
+            limits,
+            overruns: Some(held.overruns()),
+            held,
+            exhausted: Vec::new(),
+            socket: write,
+            unsent: BytesMut::new(),
+            messages: FrameReader::new(read),
+            pipe,
+            output: OutputParser::new(mark),
+            parked: BTreeMap::new(),
+            parked_bytes: 0,
+            awaited: None,
+            next: VecDeque::new(),
+            cell: None,
+            first_words: String::new(),
+            is_running: false,
+            end: None,
+            is_pipe_closed: false,
+        }
+    }
+
     /// Sends code to be run and returns the id that its messages will carry.
     pub(super) fn execute(&mut self, request: &ExecuteRequest) -> Result<String, Error> {
-        if let Some(status) = self.has_ended()? {
-            return Err(Error::Ended(self.death(status)));
+        if let Some(manner) = self.has_ended()? {
+            return Err(Error::Ended(self.death(manner)));
         }
         let id = uuid::Uuid::new_v4().simple().to_string();
         let content = json!({
@@ -179,21 +196,14 @@ impl OwnKernel {
         Ok(id)
     }
 
-    fn has_ended(&mut self) -> Result<Option<ExitStatus>, Error> {
-        match &mut self.holder {
-            _ if self.end.is_some() => Ok(self.end),
-            Holder::Us(process) => process.ended().map_err(Error::Files),
-            Holder::Sandbox(control) => Ok(control.has_ended()),
-        }
+    fn has_ended(&mut self) -> Result<Option<DeathManner>, Error> {
+        if self.end.is_some() { Ok(self.end.clone()) } else { self.holder.has_ended() }
     }
 
     /// Whether the kernel has ended for certain, so that all its output has been read. When the process that made its
     /// sandbox ends, the kernel may run on for a moment; once the pipe is closed, it does not.
     pub(super) fn has_said_all(&self) -> bool {
-        let is_gone = match &self.holder {
-            Holder::Us(_) => true,
-            Holder::Sandbox(control) => control.has_kernel_ended() || self.is_pipe_closed,
-        };
+        let is_gone = self.holder.is_gone() || self.is_pipe_closed;
         self.end.is_some() && is_gone
     }
 
@@ -201,14 +211,57 @@ impl OwnKernel {
     /// its code runs, and code may keep it from reading for longer. One that runs no code is handled before more code
     /// runs; its answer, if any, carries `id`.
     pub(super) fn request(&mut self, kind: &str, id: &str, content: &Value) -> Result<(), Error> {
-        let request = json!({ "type": kind, "cell": id, "content": content });
-        let request = serde_json::to_vec(&request).map_err(Error::Message)?;
-        let length = u32::try_from(request.len())
-            .map_err(|_| Error::Connection("a request of more than 4 GiB".into()))?;
-        self.unsent.extend_from_slice(&length.to_le_bytes());
-        self.unsent.extend_from_slice(&request);
+        self.unsent.extend_from_slice(&framed(kind, id, content)?);
         self.send_some();
         Ok(())
+    }
+
+    /// The limits that it was started with.
+    pub(super) fn limits(&self) -> KernelLimits {
+        self.limits
+    }
+
+    /// The limits around its session, which hold for its branches too.
+    #[cfg(target_os = "linux")]
+    pub(super) fn held(&self) -> Arc<HeldLimits> {
+        Arc::clone(&self.held)
+    }
+
+    /// Has a state take the place of its origin.
+    pub(super) async fn awaken(&mut self) -> Result<(), Error> {
+        self.overruns = Some(self.held.overruns());
+        self.request("awaken", "", &json!({}))?;
+        tokio::time::timeout(AWAKEN_TIMEOUT, self.welcomed())
+            .await
+            .unwrap_or(Err(Error::StartTimeout(AWAKEN_TIMEOUT)))
+    }
+
+    /// Its process, if it is a branch.
+    pub(super) fn process(&self) -> Option<u32> {
+        self.holder.branch_process()
+    }
+
+    /// Sends a request of which the first byte carries descriptors.
+    #[cfg(target_os = "linux")]
+    pub(super) async fn request_with(
+        &mut self,
+        kind: &str,
+        id: &str,
+        content: &Value,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), Error> {
+        let request = framed(kind, id, content)?;
+        // What waits to be sent would come first.
+        let is_free = self.unsent.is_empty();
+        let sent = if is_free { passed_on(self.socket.as_ref(), &request, descriptors).await } else { Ok(0) };
+        match sent {
+            Ok(0) => Err(Error::Connection("the kernel does not read its requests".into())),
+            Ok(sent) => {
+                self.unsent.extend_from_slice(&request[sent..]);
+                Ok(())
+            }
+            Err(error) => Err(Error::Connection(Box::new(error))),
+        }
     }
 
     fn send_some(&mut self) {
@@ -229,8 +282,8 @@ impl OwnKernel {
             if let Some(message) = self.next_message() {
                 return Ok(KernelEvent::Message(message));
             }
-            if let Some(status) = self.end {
-                return Ok(KernelEvent::Died(self.death(status)));
+            if let Some(manner) = self.end.clone() {
+                return Ok(KernelEvent::Died(self.death(manner)));
             }
             self.read().await?;
         }
@@ -257,6 +310,10 @@ impl OwnKernel {
                 }
             }
             () = until(self.awaited.map(|(_, until)| until)) => self.awaited = None,
+            () = overrun(&self.held, self.overruns) => {
+                self.overruns = None;
+                self.holder.signal(Signal::KILL);
+            }
             () = until(overdue) => {
                 let first = self.take_parked();
                 self.next.extend(first);
@@ -266,18 +323,19 @@ impl OwnKernel {
                 self.send_some();
             }
             news = self.holder.news() => match news? {
-                KernelNews::Signalled => {
+                HolderNews::Signalled => {
                     self.next.push_back(KernelMessage::new(None, MessageContent::InterruptReply));
                 }
-                KernelNews::Ended(status) => self.end_with(status),
+                HolderNews::Ended(manner) => self.end_with(manner),
             }
         }
         Ok(())
     }
 
     /// Records the end, and reads the remaining bytes.
-    fn end_with(&mut self, status: ExitStatus) {
-        self.end = Some(status);
+    fn end_with(&mut self, manner: DeathManner) {
+        self.end = Some(manner);
+        self.exhausted = self.held.causes_of_death();
         // Not by way of the runtime, which may not have noticed yet that there is something.
         self.is_pipe_closed |= read_rest(&self.pipe, self.output.buffer());
         let rest = self.messages.rest(|socket, rest| {
@@ -294,7 +352,7 @@ impl OwnKernel {
                 let megabytes = length.div_ceil(1_000_000);
                 let note =
                     format!("\n[{megabytes} MB of output are left out: they did not arrive in a minute]\n");
-                let content = MessageContent::Shown(Shown::Stream(note));
+                let content = MessageContent::Shown(ShownOutput::Stream(note));
                 self.next.push_back(KernelMessage::new(self.cell.clone(), content));
             }
         }
@@ -302,28 +360,29 @@ impl OwnKernel {
 
     /// Waits for the end of the process after the connection has failed: usually that end is the cause.
     async fn end_without_connection(&mut self) -> Result<(), Error> {
-        let status = self.holder.end_without_connection().await?;
-        self.end_with(status);
+        let manner = self.holder.end_without_connection().await?;
+        self.end_with(manner);
         Ok(())
     }
 
     /// Keeps a message until its position has been read.
     fn park(&mut self, bytes: &[u8], lease: Option<FrameLease>) {
-        let mut scan = Scan::default();
+        let mut scan = JsonScan::default();
         scan.read(bytes);
         if let Some(excess) = scan.excess() {
             return tracing::debug!(%excess, "ignored a message of the kernel");
         }
-        let read = serde_json::from_slice::<Envelope<'_>>(bytes).map_err(Error::Message).and_then(|frame| {
-            let content = MessageContent::read(&frame.kind, b"{}", frame.content.get().as_bytes())?;
-            Ok((frame.number, KernelMessage::new(Some(frame.cell), content)))
-        });
+        let read =
+            serde_json::from_slice::<KernelEnvelope<'_>>(bytes).map_err(Error::Message).and_then(|frame| {
+                let content = MessageContent::read(&frame.kind, b"{}", frame.content.get().as_bytes())?;
+                Ok((frame.number, KernelMessage::new(Some(frame.cell), content)))
+            });
         match read {
             Ok((number, message)) => {
                 let size = bytes.len();
                 let until = lease.as_ref().map(|lease| lease.until);
                 let message = KernelMessage { _held: lease.map(|lease| lease.held), ..message };
-                let replaced = self.parked.insert(number, Said { message, size, until });
+                let replaced = self.parked.insert(number, UnplacedMessage { message, size, until });
                 self.parked_bytes += size;
                 self.parked_bytes -= replaced.map_or(0, |replaced| replaced.size);
             }
@@ -349,15 +408,20 @@ impl OwnKernel {
                 }
             }
             match self.output.next(self.end.is_some()) {
-                Some(Piece::Place(place)) => self.awaited = Some((place, Instant::now() + MESSAGE_WAIT)),
-                Some(Piece::Begin(cell)) => {
+                Some(OutputPiece::Place(place)) => {
+                    self.awaited = Some((place, Instant::now() + MESSAGE_WAIT))
+                }
+                Some(OutputPiece::Begin(cell)) => {
                     self.first_words.clear();
                     self.cell = Some(cell.clone());
                     return Some(KernelMessage::new(Some(cell), MessageContent::ExecuteInput));
                 }
-                Some(Piece::Text { cell, text }) if cell.is_empty() => self.keep_first_words(&text),
-                Some(Piece::Text { cell, text }) => {
-                    return Some(KernelMessage::new(Some(cell), MessageContent::Shown(Shown::Stream(text))));
+                Some(OutputPiece::Text { cell, text }) if cell.is_empty() => self.keep_first_words(&text),
+                Some(OutputPiece::Text { cell, text }) => {
+                    return Some(KernelMessage::new(
+                        Some(cell),
+                        MessageContent::Shown(ShownOutput::Stream(text)),
+                    ));
                 }
                 None if self.end.is_some() => return self.take_parked(),
                 None => return None,
@@ -367,7 +431,7 @@ impl OwnKernel {
 
     /// The first of the kept messages.
     fn take_parked(&mut self) -> Option<KernelMessage> {
-        let (number, Said { message, size, .. }) = self.parked.pop_first()?;
+        let (number, UnplacedMessage { message, size, .. }) = self.parked.pop_first()?;
         self.parked_bytes -= size;
         if self.awaited.is_some_and(|(place, _)| place == number) {
             self.awaited = None;
@@ -393,12 +457,11 @@ impl OwnKernel {
     }
 
     /// The report of the kernel's end.
-    fn death(&mut self, status: ExitStatus) -> Death {
-        let stderr = match &self.holder {
-            Holder::Sandbox(control) => control.last_words().unwrap_or_else(|| self.first_words.clone()),
-            Holder::Us(_) => self.first_words.clone(),
-        };
-        Death { manner: Manner::Process(status), stderr: stderr.trim().to_owned(), limits: self.limits }
+    fn death(&mut self, manner: DeathManner) -> KernelDeath {
+        let stderr = self.holder.last_words().unwrap_or_else(|| self.first_words.clone());
+        let stderr = stderr.trim().to_owned();
+        let exhausted = self.exhausted.clone();
+        KernelDeath { manner, stderr, limits: self.limits, exhausted }
     }
 
     /// Whether it runs code, as far as has been read.
@@ -409,7 +472,7 @@ impl OwnKernel {
     /// Interrupts the kernel and all that it started.
     pub(super) fn interrupt(&mut self) {
         self.holder.signal(Signal::INT);
-        if matches!(self.holder, Holder::Us(_)) {
+        if self.holder.signals_at_once() {
             // The signal has been delivered, and is handled before the kernel reads more.
             self.next.push_back(KernelMessage::new(None, MessageContent::InterruptReply));
         }
@@ -422,69 +485,16 @@ impl OwnKernel {
 
     /// Kills the kernel and all that it started. `false` if it is in a sandbox that does not confirm it.
     pub(super) async fn kill(self) -> bool {
-        match self.holder {
-            Holder::Us(process) => {
-                process.kill().await;
-                true
-            }
-            Holder::Sandbox(control) => control.kill().await,
-        }
+        self.holder.kill().await
     }
 }
 
-impl Holder {
-    /// Cancellation safe; may be called again after the end.
-    async fn news(&mut self) -> Result<KernelNews, Error> {
-        match self {
-            Self::Us(process) => {
-                let status = process.wait().await.map_err(Error::Files)?;
-                // No process of the kernel writes any more.
-                process.signal(Signal::KILL);
-                Ok(KernelNews::Ended(status))
-            }
-            Self::Sandbox(control) => Ok(control.news().await),
-        }
+/// Resolves when the session runs out of disk. Cancellation safe.
+async fn overrun(held: &HeldLimits, before: Option<u64>) {
+    match before {
+        Some(before) => held.overrun(before).await,
+        None => std::future::pending().await,
     }
-
-    async fn end_without_connection(&mut self) -> Result<ExitStatus, Error> {
-        if let Ok(status) = tokio::time::timeout(DEATH_AFTER_DISCONNECT, self.end()).await {
-            return status;
-        }
-        self.signal(Signal::KILL);
-        self.end().await
-    }
-
-    async fn end(&mut self) -> Result<ExitStatus, Error> {
-        loop {
-            if let KernelNews::Ended(status) = self.news().await? {
-                return Ok(status);
-            }
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        match self {
-            Self::Us(process) => process.signal(signal),
-            Self::Sandbox(control) => control.signal(signal),
-        }
-    }
-}
-
-/// Reads what has been written, up to what the system can hold. Returns whether the other end is closed.
-fn read_rest(from: impl AsFd, rest: &mut BytesMut) -> bool {
-    let mut piece = [0; READ_BYTES];
-    let mut left = REST_BYTES_MAX;
-    while left > 0 {
-        match rustix::io::read(&from, &mut piece) {
-            Ok(0) => return true,
-            Ok(read) => {
-                rest.extend_from_slice(&piece[..read]);
-                left = left.saturating_sub(read);
-            }
-            Err(_) => return false,
-        }
-    }
-    false
 }
 
 /// Waits for a deadline, after which the position of an awaited message counts as forged. Cancellation safe.

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::mem;
 
-use crate::ground::text::{Sequence, sequence};
+use crate::ground::text::{EscapeSequence, sequence};
 
 /// The number of lines that the cursor can go back, as on a tall terminal.
 const ROWS: usize = 100;
@@ -26,7 +26,7 @@ const SCREEN_COLUMNS: usize = 256;
 pub(crate) struct Terminal {
     /// Text that no cursor reaches any more.
     settled: String,
-    rows: VecDeque<Row>,
+    rows: VecDeque<TerminalRow>,
     row: usize,
     column: usize,
     /// The position of the cursor in the text of its line, in bytes: at its end, if the column is beyond it. Kept,
@@ -38,7 +38,7 @@ pub(crate) struct Terminal {
 
 /// One line.
 #[derive(Debug, Default)]
-struct Row {
+struct TerminalRow {
     text: String,
     /// The number of characters of `text`.
     chars: usize,
@@ -48,7 +48,7 @@ impl Default for Terminal {
     fn default() -> Self {
         Self {
             settled: String::new(),
-            rows: VecDeque::from([Row::default()]),
+            rows: VecDeque::from([TerminalRow::default()]),
             row: 0,
             column: 0,
             offset: 0,
@@ -80,7 +80,7 @@ impl Terminal {
     /// Applies the escape sequence at the beginning of `text`; returns the rest.
     fn follow<'a>(&mut self, text: &'a str) -> &'a str {
         match sequence(text) {
-            (Sequence::Control(parameters, command), rest) => {
+            (EscapeSequence::Control(parameters, command), rest) => {
                 // Sequences with another first character are private.
                 if !parameters.contains(|character| ('<'..='?').contains(&character)) {
                     // The supported sequences need only the first one.
@@ -90,8 +90,8 @@ impl Terminal {
                 }
                 rest
             }
-            (Sequence::Other, rest) => rest,
-            (Sequence::Unfinished, _) => {
+            (EscapeSequence::Other, rest) => rest,
+            (EscapeSequence::Unfinished, _) => {
                 text.clone_into(&mut self.unfinished);
                 ""
             }
@@ -135,7 +135,7 @@ impl Terminal {
                 self.row += 1;
                 self.seek(0);
                 if self.row == self.rows.len() {
-                    self.rows.push_back(Row::default());
+                    self.rows.push_back(TerminalRow::default());
                     self.settle_top();
                 }
             }
@@ -169,7 +169,7 @@ impl Terminal {
                     self.seek(self.column);
                 }
                 _ => {
-                    self.rows[self.row] = Row::default();
+                    self.rows[self.row] = TerminalRow::default();
                     self.offset = 0;
                 }
             },
@@ -255,7 +255,7 @@ impl Terminal {
     }
 }
 
-impl Row {
+impl TerminalRow {
     /// Writes `text` from `column` on, which is at `offset`, over the text there; returns how many characters
     /// it has.
     fn write(&mut self, column: usize, offset: usize, text: &str) -> usize {

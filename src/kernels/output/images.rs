@@ -8,20 +8,22 @@ use std::path::PathBuf;
 
 use cap_std::fs::Dir;
 
-use super::{kept, plots};
+use super::kept;
+#[cfg(feature = "views")]
+use super::plots;
 use crate::ground::budget::{IMAGES, Lease};
-use crate::kernels::kernel::Image;
+use crate::kernels::kernel::ShownImage;
 
 /// The directories for files of cells.
 #[derive(Debug, Clone)]
-pub(crate) struct Places {
+pub(crate) struct OutputPlaces {
     /// Long texts go below it.
     pub(crate) workspace: PathBuf,
     /// Images go into it; an absolute path.
     pub(crate) images: PathBuf,
 }
 
-impl Places {
+impl OutputPlaces {
     /// Opens the directory of images. Inside the workspace, no link is followed.
     fn open_images(&self) -> io::Result<Dir> {
         match self.images.strip_prefix(&self.workspace) {
@@ -72,11 +74,15 @@ impl SavedImage {
 const PAGE: &str = "html";
 
 /// Saves an image. Blocks.
-pub(crate) fn save(places: &Places, image: Image) -> io::Result<SavedImage> {
-    let Image { title, extension, mut bytes, plot } = image;
-    if let Some(kind) = plot {
-        bytes = plots::page(kind, &title, &bytes);
-    }
+pub(crate) fn save(places: &OutputPlaces, image: ShownImage) -> io::Result<SavedImage> {
+    let ShownImage { title, extension, bytes, plot } = image;
+    #[cfg(feature = "views")]
+    let bytes = match plot {
+        Some(kind) => plots::page(kind, &title, &bytes),
+        None => bytes,
+    };
+    #[cfg(not(feature = "views"))]
+    debug_assert_eq!(plot, None, "nothing here draws plots");
     let directory = places.open_images()?;
     let prefix = prefix(&title);
     let (name, mut file) = kept::create_new(&directory, |digits| format!("{prefix}{digits}.{extension}"))?;
@@ -99,7 +105,7 @@ fn prefix(title: &str) -> String {
 }
 
 /// Removes an image that was saved. Blocks.
-pub(crate) fn remove(places: &Places, image: &SavedImage) -> io::Result<()> {
+pub(crate) fn remove(places: &OutputPlaces, image: &SavedImage) -> io::Result<()> {
     places.open_images()?.remove_file(image.path.file_name().unwrap_or_default())
 }
 
@@ -110,19 +116,19 @@ mod tests {
     use super::*;
     use crate::kernels::kernel::PlotKind;
 
-    fn image(extension: &'static str, bytes: &[u8]) -> Image {
-        Image { title: String::new(), extension, bytes: bytes.to_vec(), plot: None }
+    fn image(extension: &'static str, bytes: &[u8]) -> ShownImage {
+        ShownImage { title: String::new(), extension, bytes: bytes.to_vec(), plot: None }
     }
 
-    fn places(workspace: &Path) -> Places {
-        Places { workspace: workspace.to_owned(), images: workspace.join("images") }
+    fn places(workspace: &Path) -> OutputPlaces {
+        OutputPlaces { workspace: workspace.to_owned(), images: workspace.join("images") }
     }
 
     #[test]
     fn a_directory_outside_the_workspace_is_made() {
         let [workspace, outside] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let images = outside.path().join("a/b");
-        let places = Places { workspace: workspace.path().to_owned(), images: images.clone() };
+        let places = OutputPlaces { workspace: workspace.path().to_owned(), images: images.clone() };
         let saved = save(&places, image("png", b"\x89")).unwrap();
         assert_eq!(saved.path.parent().unwrap(), images);
         assert!(saved.path.exists());
@@ -144,7 +150,7 @@ mod tests {
     fn the_name_of_a_file_begins_with_the_words_of_its_title() {
         let workspace = tempfile::tempdir().unwrap();
         let check = |title: &str, expected: &str| {
-            let titled = Image { title: title.to_owned(), ..image("png", b"\x89") };
+            let titled = ShownImage { title: title.to_owned(), ..image("png", b"\x89") };
             let saved = save(&places(workspace.path()), titled).unwrap();
             let name = saved.path.file_name().unwrap().to_str().unwrap();
             assert_eq!((&name[..name.len() - 12], name.len()), (expected, expected.len() + 12));
@@ -164,7 +170,7 @@ mod tests {
     #[test]
     fn a_plot_is_saved_as_a_page() {
         let workspace = tempfile::tempdir().unwrap();
-        let plot = Image { plot: Some(PlotKind::Plotly), ..image("html", br#"{"data": []}"#) };
+        let plot = ShownImage { plot: Some(PlotKind::Plotly), ..image("html", br#"{"data": []}"#) };
         let saved = save(&places(workspace.path()), plot).unwrap();
         let page = std::fs::read_to_string(&saved.path).unwrap();
         assert!(page.contains(r#"{"data": []}"#) && page.len() > 1_000_000);

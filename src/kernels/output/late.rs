@@ -2,9 +2,9 @@
 //!
 //! The next cell's outcome reports it, apart from that cell's own output.
 
-use super::images::Places;
-use super::record::{OutputRecorder, Recorded};
-use crate::kernels::kernel::{MessageContent, Shown, Transcript};
+use super::images::OutputPlaces;
+use super::record::{OutputRecorder, RecordedOutput};
+use crate::kernels::kernel::{MessageContent, ShownOutput, Transcript};
 
 /// The number of its characters that are reported.
 const LIMIT: usize = 5_000;
@@ -20,16 +20,16 @@ pub(crate) fn late_section(text: &str) -> Option<String> {
 
 /// Collects late output between one outcome and the next.
 #[derive(Debug)]
-pub(crate) struct Late {
-    places: Places,
+pub(crate) struct LateOutput {
+    places: OutputPlaces,
     transcript: Transcript,
     /// `None` until there is output.
     record: Option<OutputRecorder>,
 }
 
-impl Late {
+impl LateOutput {
     /// Begins with nothing; long output and images are kept in files of `places`.
-    pub(crate) fn new(places: Places) -> Self {
+    pub(crate) fn new(places: OutputPlaces) -> Self {
         Self { places, transcript: Transcript::default(), record: None }
     }
 
@@ -37,7 +37,7 @@ impl Late {
     pub(crate) async fn take(&mut self, content: MessageContent) {
         let shown = match content {
             MessageContent::Shown(shown) => shown,
-            MessageContent::Error(error) => Shown::Stream(format!("{}\n", error.text())),
+            MessageContent::Error(error) => ShownOutput::Stream(format!("{}\n", error.text())),
             _ => return,
         };
         let record = self.record.get_or_insert_with(|| OutputRecorder::new(&self.places, LIMIT));
@@ -45,15 +45,15 @@ impl Late {
     }
 
     /// Takes the output so far.
-    pub(crate) async fn drain(&mut self) -> Recorded {
+    pub(crate) async fn drain(&mut self) -> RecordedOutput {
         match self.record.take() {
             Some(record) => record.finish(std::mem::take(&mut self.transcript).finish()).await,
-            None => Recorded::default(),
+            None => RecordedOutput::default(),
         }
     }
 
     /// The places for files.
-    pub(crate) fn places(&self) -> &Places {
+    pub(crate) fn places(&self) -> &OutputPlaces {
         &self.places
     }
 }

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use super::excerpt::Excerpt;
 use super::files::{OUTPUTS, OutputFile};
-use super::images::{self, Places, SavedImage};
+use super::images::{self, OutputPlaces, SavedImage};
 use super::shown_files::{self, MOST_FILES, SavedFile};
-use crate::kernels::kernel::{AttachmentId, FileRole, Image, Settled, ShownFile, Taken};
+use crate::kernels::kernel::{AttachmentId, FileRole, MessageEffect, SettledText, ShownFile, ShownImage};
 
 /// Records output while the cell runs.
 #[derive(Debug)]
 pub(crate) struct OutputRecorder {
-    places: Places,
+    places: OutputPlaces,
     limit: usize,
     excerpt: Excerpt,
-    whole: Whole,
+    whole: WholeTextPlace,
     images: BTreeMap<AttachmentId, SavedImage>,
     files: BTreeMap<AttachmentId, SavedFile>,
     views: BTreeMap<AttachmentId, SavedFile>,
@@ -25,7 +25,7 @@ pub(crate) struct OutputRecorder {
 
 /// The place of the whole text.
 #[derive(Debug)]
-enum Whole {
+enum WholeTextPlace {
     /// In the excerpt, which has room for it.
     Excerpt,
     File(OutputFile),
@@ -35,7 +35,7 @@ enum Whole {
 
 /// The complete output.
 #[derive(Debug, Default)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedOutput {
     /// Streams and shown objects, in order.
     pub(crate) text: OutputText,
     /// Saved images, in order.
@@ -48,7 +48,7 @@ pub(crate) struct Recorded {
     pub(crate) troubles: Vec<String>,
 }
 
-impl Recorded {
+impl RecordedOutput {
     /// Puts the images and files of `late` output before its own. Returns the text of that output apart.
     pub(crate) fn after(self, mut late: Self) -> (Self, OutputText) {
         late.images.extend(self.images);
@@ -66,12 +66,12 @@ pub(crate) struct OutputText {
     /// The text as it may be shown.
     pub(crate) excerpt: String,
     /// Set if the text is longer than the limit.
-    pub(crate) cut: Option<Cut>,
+    pub(crate) cut: Option<CutText>,
 }
 
 /// Details of a text that was cut.
 #[derive(Debug)]
-pub(crate) struct Cut {
+pub(crate) struct CutText {
     /// The limit in characters.
     pub(crate) limit: usize,
     /// The number of its characters.
@@ -82,12 +82,12 @@ pub(crate) struct Cut {
 
 impl OutputRecorder {
     /// An empty record. More than `limit` characters are written to a file.
-    pub(crate) fn new(places: &Places, limit: usize) -> Self {
+    pub(crate) fn new(places: &OutputPlaces, limit: usize) -> Self {
         Self {
             places: places.clone(),
             limit,
             excerpt: Excerpt::new(limit),
-            whole: Whole::Excerpt,
+            whole: WholeTextPlace::Excerpt,
             images: BTreeMap::new(),
             files: BTreeMap::new(),
             views: BTreeMap::new(),
@@ -96,7 +96,7 @@ impl OutputRecorder {
     }
 
     /// Records the result of one message, and returns its text for readers of chunks.
-    pub(crate) async fn keep(&mut self, taken: Taken) -> Option<String> {
+    pub(crate) async fn keep(&mut self, taken: MessageEffect) -> Option<String> {
         // First, since what is shown instead needs the room.
         for id in taken.discarded {
             self.discard(id).await;
@@ -120,7 +120,7 @@ impl OutputRecorder {
     }
 
     /// Records the rest.
-    pub(crate) async fn finish(mut self, rest: Settled) -> Recorded {
+    pub(crate) async fn finish(mut self, rest: SettledText) -> RecordedOutput {
         self.begin_anew_if(rest.is_anew).await;
         // Trailing white space is no reason to cut a text.
         let trimmed = rest.text.trim_end();
@@ -128,7 +128,7 @@ impl OutputRecorder {
         self.add(text).await;
         let cut = self.excerpt.is_cut().then(|| (self.limit, self.excerpt.chars()));
         let cut = match cut {
-            Some((limit, chars)) => Some(Cut { limit, chars, file: self.finish_file().await }),
+            Some((limit, chars)) => Some(CutText { limit, chars, file: self.finish_file().await }),
             None => None,
         };
         let mut excerpt = self.excerpt.into_string();
@@ -139,10 +139,10 @@ impl OutputRecorder {
         let views = BTreeMap::from_iter(views).into_values().cloned().collect();
         let images = self.images.into_values().collect();
         let files = self.files.into_values().collect();
-        Recorded { text: OutputText { excerpt, cut }, images, files, views, troubles: self.troubles }
+        RecordedOutput { text: OutputText { excerpt, cut }, images, files, views, troubles: self.troubles }
     }
 
-    async fn save(&mut self, id: AttachmentId, image: Image) {
+    async fn save(&mut self, id: AttachmentId, image: ShownImage) {
         let places = self.places.clone();
         let save = move || images::save(&places, image);
         match tokio::task::spawn_blocking(save).await.map_err(io::Error::other).flatten() {
@@ -183,7 +183,8 @@ impl OutputRecorder {
     }
 
     async fn discard(&mut self, id: AttachmentId) {
-        let (image, places) = (self.images.remove(&id), self.places.clone());
+        let image = self.images.remove(&id);
+        let places = self.places.clone();
         let mut file = |role| self.files_of(role).remove(&id).map(|file| (file, role));
         let file = file(FileRole::Copy).or_else(|| file(FileRole::View));
         let remove = move || match (image, file) {
@@ -207,19 +208,21 @@ impl OutputRecorder {
     }
 
     async fn add_to_file(&mut self, text: &str) -> io::Result<()> {
-        if matches!(self.whole, Whole::Excerpt) {
+        if matches!(self.whole, WholeTextPlace::Excerpt) {
             let mut file = OutputFile::create(&self.places.workspace).await?;
             file.append(self.excerpt.whole()).await?;
-            self.whole = Whole::File(file);
+            self.whole = WholeTextPlace::File(file);
         }
         match &mut self.whole {
-            Whole::File(file) => file.append(text).await,
-            Whole::Excerpt | Whole::Lost => Ok(()),
+            WholeTextPlace::File(file) => file.append(text).await,
+            WholeTextPlace::Excerpt | WholeTextPlace::Lost => Ok(()),
         }
     }
 
     async fn finish_file(&mut self) -> Option<PathBuf> {
-        let Whole::File(file) = std::mem::replace(&mut self.whole, Whole::Lost) else { return None };
+        let WholeTextPlace::File(file) = std::mem::replace(&mut self.whole, WholeTextPlace::Lost) else {
+            return None;
+        };
         match file.finish().await {
             Ok((path, is_whole)) => {
                 if !is_whole {
@@ -242,7 +245,7 @@ impl OutputRecorder {
             return;
         }
         self.excerpt = Excerpt::new(self.limit);
-        if let Whole::File(file) = std::mem::replace(&mut self.whole, Whole::Excerpt)
+        if let WholeTextPlace::File(file) = std::mem::replace(&mut self.whole, WholeTextPlace::Excerpt)
             && let Err(error) = file.discard().await
         {
             tracing::debug!(%error, "could not remove output that was cleared");
@@ -251,7 +254,7 @@ impl OutputRecorder {
 
     /// Gives up on a file that cannot be written: the disk may be full, and a partial file is useless.
     async fn lose_file(&mut self, error: &io::Error) {
-        if let Whole::File(file) = std::mem::replace(&mut self.whole, Whole::Lost)
+        if let WholeTextPlace::File(file) = std::mem::replace(&mut self.whole, WholeTextPlace::Lost)
             && let Err(error) = file.discard().await
         {
             tracing::debug!(%error, "could not remove output that is not whole");

@@ -8,22 +8,22 @@ use crate::kernels::kernel::plain;
 
 /// The newest text of a cell, from its beginning or from the last [`take_shown`](Self::take_shown) on.
 #[derive(Debug)]
-pub(crate) struct Unread {
+pub(crate) struct UnreadText {
     limit: usize,
     has_begun: watch::Sender<bool>,
-    state: Mutex<State>,
+    state: Mutex<UnreadState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct UnreadState {
     text: Excerpt,
     was_taken: bool,
 }
 
-impl Unread {
+impl UnreadText {
     /// Keeps `limit` characters: the beginning and the end of what is longer.
     pub(crate) fn new(limit: usize) -> Self {
-        let state = Mutex::new(State { text: Excerpt::new(limit), was_taken: false });
+        let state = Mutex::new(UnreadState { text: Excerpt::new(limit), was_taken: false });
         Self { limit, has_begun: watch::Sender::new(false), state }
     }
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn each_part_is_taken_once() {
-        let unread = Unread::new(10);
+        let unread = UnreadText::new(10);
         unread.push("one");
         assert_eq!(unread.rest(), None);
         assert_eq!(unread.take_shown(), "one");

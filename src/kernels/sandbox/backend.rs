@@ -6,7 +6,7 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Backend {
+pub enum SandboxBackend {
     /// Anthropic's sandbox-runtime, `srt`.
     #[default]
     Srt,
@@ -15,7 +15,7 @@ pub enum Backend {
     Bubblewrap,
 }
 
-impl Backend {
+impl SandboxBackend {
     /// As the flag `--sandbox-backend` has it.
     pub const fn name(self) -> &'static str {
         match self {

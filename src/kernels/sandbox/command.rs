@@ -17,7 +17,7 @@ const TOP: [&str; 4] = [
 
 /// A word of a command that may name a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct CommandWord {
     /// Relative to the top of the working tree, absolute, or from `~/`.
     pub(super) text: String,
     /// Whether it names a file even if there is none: a program by its path, or a script.
@@ -25,7 +25,7 @@ pub(super) struct Word {
 }
 
 /// The words of `command` that may name files.
-pub(super) fn words(command: &str) -> Vec<Word> {
+pub(super) fn words(command: &str) -> Vec<CommandWord> {
     let mut command = command.trim_start_matches('!').to_owned();
     for top in TOP {
         command = command.replace(top, "./");
@@ -33,7 +33,7 @@ pub(super) fn words(command: &str) -> Vec<Word> {
     let command = command.replace("${HOME}/", "~/").replace("$HOME/", "~/");
     let pieces =
         command.split(|character: char| character.is_whitespace() || SEPARATORS.contains(&character));
-    let mut words: Vec<Word> = Vec::new();
+    let mut words: Vec<CommandWord> = Vec::new();
     for (index, piece) in pieces.filter(|piece| !piece.is_empty()).enumerate() {
         // A variable that we do not know is taken for the working tree.
         let text = match piece.strip_prefix('$') {
@@ -49,7 +49,7 @@ pub(super) fn words(command: &str) -> Vec<Word> {
         let is_path = text.starts_with(['.', '/', '~']) && text.contains('/');
         let is_program = index == 0 && text.contains('/');
         let is_file = piece == text && (is_path || is_program) || is_script(text);
-        words.push(Word { text: text.to_owned(), is_file });
+        words.push(CommandWord { text: text.to_owned(), is_file });
     }
     words
 }

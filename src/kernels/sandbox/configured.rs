@@ -11,7 +11,7 @@ use regex::Regex;
 
 use super::command::{is_script, words};
 use super::open_places::OpenPlaces;
-use super::policy::{PathPattern, PolicyPaths, Rules};
+use super::policy::{PathPattern, PolicyPaths, SandboxRules};
 use crate::ground::files::small;
 
 /// Files in the directories of agents and editors that name MCP servers and hooks.
@@ -29,7 +29,7 @@ const VSCODE: &str = ".vscode";
 static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"\$\{[A-Za-z_:.]+\}"?/"#).unwrap());
 
 /// The paths of such programs, and the directories of scripts: interpreters import from there.
-pub(super) fn named_by_configuration(rules: &Rules, paths: &PolicyPaths) -> BTreeSet<PathBuf> {
+pub(super) fn named_by_configuration(rules: &SandboxRules, paths: &PolicyPaths) -> BTreeSet<PathBuf> {
     let open = OpenPlaces::of(rules);
     let mut protected = BTreeSet::new();
     let closed = rules.deny_write.iter().filter_map(PathPattern::path);

@@ -70,12 +70,12 @@ impl fmt::Display for DomainHost {
 /// `Display` gives the normal form, which is a valid entry with the same meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DomainRule {
-    pattern: Pattern,
+    pattern: DomainPattern,
     port: Option<NonZeroU16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Pattern {
+enum DomainPattern {
     Any,
     Exactly(DomainHost),
     /// Names that end in a dot and this name.
@@ -165,7 +165,7 @@ impl DomainRule {
     /// If it is none of these.
     pub(crate) fn parse(text: &str) -> Result<Self, DomainError> {
         let rule = Self::parse_denied(text)?;
-        if rule.pattern == Pattern::Any { Err(DomainError::Everything) } else { Ok(rule) }
+        if rule.pattern == DomainPattern::Any { Err(DomainError::Everything) } else { Ok(rule) }
     }
 
     /// Reads an entry of `deniedDomains`: as in `allowedDomains`, and `*` for every host, as in `*` or `*:22`.
@@ -181,7 +181,12 @@ impl DomainRule {
             return Err(more_than_a_host(text));
         }
         let (host, port) = split_port(text)?;
-        Ok(Self { pattern: Pattern::parse(host)?, port })
+        Ok(Self { pattern: DomainPattern::parse(host)?, port })
+    }
+
+    /// Every host, which no entry of `allowedDomains` can say.
+    pub(crate) fn everything() -> Self {
+        Self { pattern: DomainPattern::Any, port: None }
     }
 
     /// Whether this rule matches connections to `port` of `host`.
@@ -193,15 +198,15 @@ impl DomainRule {
 impl fmt::Display for DomainRule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.pattern {
-            Pattern::Any => formatter.write_str("*")?,
-            Pattern::Exactly(host) => host.fmt(formatter)?,
-            Pattern::Beneath(name) => write!(formatter, "*.{name}")?,
+            DomainPattern::Any => formatter.write_str("*")?,
+            DomainPattern::Exactly(host) => host.fmt(formatter)?,
+            DomainPattern::Beneath(name) => write!(formatter, "*.{name}")?,
         }
         self.port.map_or(Ok(()), |port| write!(formatter, ":{port}"))
     }
 }
 
-impl Pattern {
+impl DomainPattern {
     fn parse(text: &str) -> Result<Self, DomainError> {
         if text == "*" {
             return Ok(Self::Any);
@@ -242,11 +247,11 @@ impl Pattern {
 }
 
 /// IPv6 has many good spellings, IPv4 one: `127.1` and `010.0.0.1` mean different hosts to different programs.
-fn usual_address(text: &str, address: IpAddr) -> Result<Pattern, DomainError> {
+fn usual_address(text: &str, address: IpAddr) -> Result<DomainPattern, DomainError> {
     let host = DomainHost::Address(address);
     let is_usual = text.contains(':') || text == address.to_string();
     if is_usual {
-        Ok(Pattern::Exactly(host))
+        Ok(DomainPattern::Exactly(host))
     } else {
         Err(DomainError::Spelling { text: text.to_owned(), address: host })
     }

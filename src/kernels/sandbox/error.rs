@@ -97,6 +97,17 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    /// Whether srt has given up waiting for its own helpers, for which it has little more than a second: a busy machine may
+    /// need longer.
+    pub(super) fn is_of_impatience(&self) -> bool {
+        matches!(self, Self::Ended { stderr, .. } if stderr.contains("Failed to create bridge sockets"))
+    }
+
+    /// Whether bubblewrap may make no `/proc`, since parts of the one around it are covered.
+    pub(super) fn is_of_covered_proc(&self) -> bool {
+        matches!(self, Self::Ended { stderr, .. } if stderr.contains(bwrap::NO_OWN_PROC))
+    }
+
     /// Whether a check of the machine may explain the error.
     pub(super) fn may_be_the_machines(&self) -> bool {
         matches!(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::policy::{PathPattern, Rules, resolution_steps};
+use super::policy::{PathPattern, SandboxRules, resolution_steps};
 
 /// Characters before and after a path in an argument or a variable, as in `--root=/a:/b` or `sh -c "cd '/a';
 /// ls"`.
@@ -22,7 +22,7 @@ const HOME: &str = "HOME";
 
 /// The places that code in a sandbox can write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Exposed {
+pub(crate) struct ExposedPlaces {
     /// Writable paths, each with all beneath it.
     open: Vec<PathBuf>,
     /// Paths beneath them that are not writable.
@@ -42,9 +42,9 @@ pub(crate) enum Exposure {
     Within(PathBuf),
 }
 
-impl Exposed {
+impl ExposedPlaces {
     /// The places that `rules` make writable. `home` is `~`.
-    pub(crate) fn new(rules: &Rules, home: &Path) -> Self {
+    pub(crate) fn new(rules: &SandboxRules, home: &Path) -> Self {
         let roots = |patterns: &[PathPattern]| patterns.iter().map(|one| one.root().to_owned()).collect();
         let paths = rules.deny_write.iter().filter_map(PathPattern::path);
         Self {
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     /// A workspace that is open but for `kept`, beside a directory that is not, with links between them.
-    fn scene() -> (tempfile::TempDir, PathBuf, Exposed) {
+    fn scene() -> (tempfile::TempDir, PathBuf, ExposedPlaces) {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
         for name in ["ws/kept", "ws/sub", "other", "ws2"] {
@@ -250,7 +250,7 @@ mod tests {
         symlink(root.join("ws"), root.join("other/ws")).unwrap();
         symlink(root.join("other"), root.join("ws/out")).unwrap();
         symlink(root.join("ws/kept"), root.join("other/kept")).unwrap();
-        let exposed = Exposed {
+        let exposed = ExposedPlaces {
             open: vec![root.join("ws")],
             closed: vec![root.join("ws/kept")],
             home: root.join("other"),
@@ -333,9 +333,9 @@ mod tests {
     }
 
     /// Places of two sandboxes.
-    fn both(first: (&[&str], &[&str]), second: (&[&str], &[&str])) -> Exposed {
+    fn both(first: (&[&str], &[&str]), second: (&[&str], &[&str])) -> ExposedPlaces {
         let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect();
-        let of = |(open, closed): (&[&str], &[&str])| Exposed {
+        let of = |(open, closed): (&[&str], &[&str])| ExposedPlaces {
             open: paths(open),
             closed: paths(closed),
             home: PathBuf::new(),

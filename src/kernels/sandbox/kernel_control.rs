@@ -3,8 +3,10 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
 
@@ -21,6 +23,34 @@ pub(super) struct GatewayRequests(pub(super) mpsc::UnboundedSender<(GatewayReque
 impl GatewayRequests {
     pub(super) fn send(&self, request: GatewayRequest, descriptor: Option<OwnedFd>) -> Result<(), Error> {
         self.0.send((request, descriptor)).map_err(|_| Error::Gone)
+    }
+}
+
+/// The place of a branch in a sandbox, which the gateway counts as long as this lives.
+pub(crate) struct BranchInside {
+    requests: GatewayRequests,
+    living: Arc<Mutex<usize>>,
+}
+
+impl BranchInside {
+    pub(super) fn new(requests: GatewayRequests, living: Arc<Mutex<usize>>) -> Self {
+        let place = Self { requests, living };
+        place.change(|living| living + 1);
+        place
+    }
+
+    fn change(&self, change: impl FnOnce(usize) -> usize) {
+        // The lock is held, so that the counts come in order.
+        let mut living = self.living.lock();
+        *living = change(*living);
+        // Fails only if the sandbox is gone.
+        self.requests.send(GatewayRequest::Branches { living: *living }, None).ok();
+    }
+}
+
+impl Drop for BranchInside {
+    fn drop(&mut self) {
+        self.change(|living| living - 1);
     }
 }
 

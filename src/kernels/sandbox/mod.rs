@@ -7,6 +7,8 @@
 //!
 //! It knows neither Jupyter nor Python. A policy that cannot be enforced is refused: nothing ever runs
 //! unsandboxed instead.
+//!
+//! Reasons: `docs/decisions/sandbox.md`.
 
 mod backend;
 mod bwrap;
@@ -32,20 +34,22 @@ mod srt;
 mod stubs;
 mod top_level;
 
-pub use self::backend::Backend;
-pub(crate) use self::bwrap::proxy_environment;
+pub use self::backend::SandboxBackend;
+pub(crate) use self::bwrap::{MountedCopy, proxy_environment};
 pub(crate) use self::channel::GatewayChannel;
 pub(crate) use self::domain::DomainRule;
 pub(crate) use self::error::Error;
-pub(crate) use self::exposed::{Exposed, Exposure};
+pub(crate) use self::exposed::{ExposedPlaces, Exposure};
 pub(crate) use self::hardening::Hardening;
-pub(crate) use self::kernel_control::{KernelControl, KernelNews};
-pub use self::policy::{PathProblem, Problem as PolicyProblem, SandboxPolicyError};
-pub(crate) use self::policy::{PolicyPaths, Rules, SandboxPolicy};
+pub(crate) use self::kernel_control::{BranchInside, KernelControl, KernelNews};
+pub(crate) use self::policy::{
+    ClientPermissions, PolicyPaths, SandboxPolicy, SandboxRules, configures_programs,
+};
+pub use self::policy::{PathProblem, PolicyProblem, SandboxPolicyError};
 pub(crate) use self::protocol::{
-    Configuration, GatewayNotice, GatewayRequest, KernelProgram, Program, Service,
+    GatewayConfiguration, GatewayNotice, GatewayRequest, HostService, KernelProgram, SandboxProgram,
 };
 pub(crate) use self::running::Sandbox;
-pub(crate) use self::settings::{Confinement, Inside};
+pub(crate) use self::settings::{Confinement, SandboxPlan};
 pub(crate) use self::stubs::is_stub;
 pub(crate) use self::top_level::TopLevel;

@@ -3,39 +3,40 @@
 
 use std::path::{Path, PathBuf};
 
-use super::stubs::Stubs;
+use super::stubs::HeldStubs;
 use crate::ground::files::FileIdentity;
 
 /// The files that a sandbox protects in places that code can write.
 #[derive(Debug, Default)]
 pub(crate) struct MountPoints {
     /// Those that were missing.
-    stubs: Stubs,
+    stubs: HeldStubs,
     /// All of them, as they were at the start.
-    protected: Vec<AtStart>,
+    protected: Vec<PathAtStart>,
     /// The hidden paths in other places, likewise.
-    hidden: Vec<AtStart>,
+    hidden: Vec<PathAtStart>,
 }
 
 /// A path, and what was there at the start.
 #[derive(Debug)]
-struct AtStart {
+struct PathAtStart {
     path: PathBuf,
     identity: Option<FileIdentity>,
 }
 
 impl MountPoints {
     pub(super) fn new<'a>(
-        stubs: Stubs,
+        stubs: HeldStubs,
         protected: impl Iterator<Item = &'a Path>,
         hidden: impl Iterator<Item = &'a Path>,
     ) -> Self {
-        let [protected, hidden] = [protected.map(AtStart::new).collect(), hidden.map(AtStart::new).collect()];
+        let [protected, hidden] =
+            [protected.map(PathAtStart::new).collect(), hidden.map(PathAtStart::new).collect()];
         Self { stubs, protected, hidden }
     }
 
     /// The stubs among them.
-    pub(super) fn stubs(&self) -> &Stubs {
+    pub(super) fn stubs(&self) -> &HeldStubs {
         &self.stubs
     }
 
@@ -46,11 +47,11 @@ impl MountPoints {
 
     /// Whether a new sandbox would protect or hide the same.
     pub(super) fn are_current(&self) -> bool {
-        !self.protected.iter().chain(&self.hidden).any(AtStart::is_replaced)
+        !self.protected.iter().chain(&self.hidden).any(PathAtStart::is_replaced)
     }
 }
 
-impl AtStart {
+impl PathAtStart {
     fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), identity: identity_of(path) }
     }
@@ -77,8 +78,9 @@ mod tests {
         std::fs::write(&kept, "1").unwrap();
         std::fs::write(&other, "3").unwrap();
         let protected = [kept.as_path(), &missing];
-        let points =
-            || MountPoints::new(Stubs::default(), protected.into_iter(), std::iter::once(hidden.as_path()));
+        let points = || {
+            MountPoints::new(HeldStubs::default(), protected.into_iter(), std::iter::once(hidden.as_path()))
+        };
         let at_first = points();
         std::fs::write(&kept, "2").unwrap();
         assert_eq!(at_first.replaced(), None);

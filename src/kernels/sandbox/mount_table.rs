@@ -124,7 +124,8 @@ impl MountEntry {
     fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
         let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
-        let (id, parent) = (number()?, number()?);
+        let id = number()?;
+        let parent = number()?;
         let device = String::from_utf8(fields.next()?.to_vec()).ok()?;
         let path = decoded(fields.next()?);
         let point = decoded(fields.next()?);

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::policy::{Rules, resolution_steps};
+use super::policy::{SandboxRules, resolution_steps};
 
 /// The writable places.
 pub(super) struct OpenPlaces(Vec<PathBuf>);
 
 /// Why a path cannot be protected.
-pub(super) enum Unprotected {
+pub(super) enum UnprotectedPath {
     /// It is a whole writable place, or above one.
     Whole,
     /// It leads through a link that code can replace.
@@ -17,7 +17,7 @@ pub(super) enum Unprotected {
 }
 
 impl OpenPlaces {
-    pub(super) fn of(rules: &Rules) -> Self {
+    pub(super) fn of(rules: &SandboxRules) -> Self {
         Self(rules.allow_write.iter().map(|open| open.root().to_owned()).collect())
     }
 
@@ -27,8 +27,14 @@ impl OpenPlaces {
     }
 
     /// Adds `path` to what is protected, and the directories of links that lead there, as far as code can write them.
-    pub(super) fn protect(&self, path: &Path, protected: &mut BTreeSet<PathBuf>) -> Result<(), Unprotected> {
-        let Ok(mut steps) = resolution_steps(path) else { return Err(Unprotected::Link(path.to_owned())) };
+    pub(super) fn protect(
+        &self,
+        path: &Path,
+        protected: &mut BTreeSet<PathBuf>,
+    ) -> Result<(), UnprotectedPath> {
+        let Ok(mut steps) = resolution_steps(path) else {
+            return Err(UnprotectedPath::Link(path.to_owned()));
+        };
         let real = steps.pop().unwrap_or_default();
         for step in steps {
             if !step.is_symlink() || !self.are_above(&step) {
@@ -38,11 +44,11 @@ impl OpenPlaces {
                 Some(directory) if !self.have(directory) => {
                     protected.insert(directory.to_owned());
                 }
-                _ => return Err(Unprotected::Link(step)),
+                _ => return Err(UnprotectedPath::Link(step)),
             }
         }
         if self.have(&real) {
-            return Err(Unprotected::Whole);
+            return Err(UnprotectedPath::Whole);
         }
         if self.are_above(&real) {
             protected.insert(real);

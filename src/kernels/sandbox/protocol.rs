@@ -12,7 +12,7 @@ use super::hardening::{Hardening, HardeningReport};
 #[serde(rename_all = "snake_case")]
 pub(crate) enum GatewayRequest {
     /// The configuration: the first request, sent once.
-    Configure(Configuration),
+    Configure(GatewayConfiguration),
     /// Carries the output pipe of the kernel that is started next.
     KernelOutput,
     /// Start a kernel; carries the socket for its stdin.
@@ -29,18 +29,25 @@ pub(crate) enum GatewayRequest {
         /// Its number.
         signal: i32,
     },
+    /// So many kernels run that are branches: the gateway has not started them.
+    Branches {
+        /// The number of those that live.
+        living: usize,
+    },
+    /// Hand out a further listener for the tool server.
+    Listen,
     /// Run a program; carries the pipe for its output.
     Run {
         /// The name of the run in the answer.
         run: u64,
         /// The program that is run.
-        program: Program,
+        program: SandboxProgram,
     },
 }
 
 /// The configuration of a gateway.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Configuration {
+pub(crate) struct GatewayConfiguration {
     /// The version of the host, which must be the gateway's own.
     pub(crate) version: String,
     /// The hardening to apply inside.
@@ -48,13 +55,13 @@ pub(crate) struct Configuration {
     /// Whether to fail if that is incomplete.
     pub(crate) is_complete_hardening_required: bool,
     /// The listeners to hand out, each with its port, or 0 for a free one.
-    pub(crate) listeners: BTreeMap<Service, u16>,
+    pub(crate) listeners: BTreeMap<HostService, u16>,
 }
 
 /// The service of the host on a listener in the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Service {
+pub(crate) enum HostService {
     /// The tool server.
     Tools,
     /// The proxy that filters by domain.
@@ -76,7 +83,7 @@ pub(crate) struct KernelProgram {
 
 /// A program, its arguments and its whole environment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Program {
+pub(crate) struct SandboxProgram {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
     pub(crate) environment: BTreeMap<String, String>,
@@ -88,7 +95,7 @@ pub(crate) struct Program {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum GatewayNotice {
     /// Carries a listening socket.
-    Listener(Service),
+    Listener(HostService),
     /// All listeners have been handed out, and requests are awaited.
     Ready(HardeningReport),
     /// It cannot work, and ends.

@@ -1,6 +1,6 @@
 //! A sandbox that runs: its process on this side, and what the gateway inside does for us.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::TcpListener;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
@@ -17,16 +17,18 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::bwrap::ExpectedMounts;
+use super::bwrap::{ExpectedMounts, ProcView};
 use super::channel::GatewayChannel;
 use super::error::{Error, SandboxEnd};
 use super::hardening::HardeningReport;
-use super::kernel_control::{GatewayRequests, KernelControl, ReportedKernelState};
+use super::kernel_control::{BranchInside, GatewayRequests, KernelControl, ReportedKernelState};
 use super::mount_points::MountPoints;
 use super::mount_table::MountTable;
-use super::protocol::{Configuration, GatewayNotice, GatewayRequest, KernelProgram, Program, Service};
+use super::protocol::{
+    GatewayConfiguration, GatewayNotice, GatewayRequest, HostService, KernelProgram, SandboxProgram,
+};
 use super::proxy::Proxy;
-use crate::ground::process::{GroupLeader, Tail, family};
+use crate::ground::process::{GroupLeader, OutputTail, family};
 
 /// The time that the inside is given to end after it has been asked to, before each stronger means.
 const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -39,14 +41,17 @@ pub(crate) struct Sandbox {
     inside: Arc<Mutex<RunningInside>>,
     /// The name of what is started next.
     next: AtomicU64,
-    listeners: BTreeMap<Service, TcpListener>,
+    listeners: BTreeMap<HostService, TcpListener>,
     report: HardeningReport,
     stop: CancellationToken,
     ended: watch::Receiver<Option<SandboxEnd>>,
+    /// The number of branches inside.
+    branches: Arc<Mutex<usize>>,
     /// The way out of its network.
     proxy: Option<Proxy>,
     /// The files that its mounts are on.
     mount_points: Option<MountPoints>,
+    proc: ProcView,
 }
 
 /// Compares the mounts of all processes that `made_by` has put into other mount namespaces with those that were planned.
@@ -80,6 +85,8 @@ fn compare_mounts(made_by: u32, expected: &ExpectedMounts) -> Result<(), Error> 
 struct RunningInside {
     runs: BTreeMap<u64, oneshot::Sender<ExitStatus>>,
     kernels: BTreeMap<u64, watch::Sender<ReportedKernelState>>,
+    /// Those that wait for a listener, in the order of their requests.
+    listens: VecDeque<oneshot::Sender<Result<TcpListener, Error>>>,
 }
 
 impl Sandbox {
@@ -87,7 +94,7 @@ impl Sandbox {
     /// waits until the gateway is ready. No code runs inside then, and its mounts are as `expected`.
     pub(crate) async fn start(
         mut command: Command,
-        configuration: Configuration,
+        configuration: GatewayConfiguration,
         expected: Option<&ExpectedMounts>,
         timeout: Duration,
     ) -> Result<Self, Error> {
@@ -100,10 +107,10 @@ impl Sandbox {
         drop(command);
         let (stderr, reader) = match leader.take_stderr() {
             Some(pipe) => {
-                let (tail, reader) = Tail::follow(pipe, "sandbox".to_owned());
+                let (tail, reader) = OutputTail::follow(pipe, "sandbox".to_owned());
                 (tail, Some(reader))
             }
-            None => (Tail::default(), None),
+            None => (OutputTail::default(), None),
         };
         let wanted = configuration.listeners.clone();
         let made_by = leader.id().unsigned_abs();
@@ -143,7 +150,10 @@ impl Sandbox {
             let stderr = last_words(&stderr, reader).await;
             ended_sender.send_replace(Some(SandboxEnd { status, stderr }));
         });
-        let (next, proxy, mount_points) = (AtomicU64::new(0), None, None);
+        let next = AtomicU64::new(0);
+        let proxy = None;
+        let mount_points = None;
+        let branches = Arc::default();
         Ok(Self {
             requests: GatewayRequests(requests),
             inside,
@@ -152,20 +162,28 @@ impl Sandbox {
             report,
             stop,
             ended,
+            branches,
             proxy,
             mount_points,
+            proc: ProcView::Own,
         })
     }
 
     /// The socket in the sandbox on which `service` is to be served; once.
-    pub(crate) fn take_listener(&mut self, service: Service) -> Option<TcpListener> {
+    pub(crate) fn take_listener(&mut self, service: HostService) -> Option<TcpListener> {
         self.listeners.remove(&service)
     }
 
     /// Keeps what it needs on this side for as long as it runs.
-    pub(super) fn keep(&mut self, proxy: Option<Proxy>, mount_points: Option<MountPoints>) {
+    pub(super) fn keep(&mut self, proxy: Option<Proxy>, mount_points: Option<MountPoints>, proc: ProcView) {
         self.proxy = proxy;
         self.mount_points = mount_points;
+        self.proc = proc;
+    }
+
+    /// The text for the user about a `/proc` that is not its own.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.proc.note().map(str::to_owned)
     }
 
     /// The report of what has been locked from inside.
@@ -206,8 +224,34 @@ impl Sandbox {
         })
     }
 
+    /// Counts a branch of a kernel inside.
+    pub(crate) fn add_branch(&self) -> BranchInside {
+        BranchInside::new(self.requests.clone(), Arc::clone(&self.branches))
+    }
+
+    /// A further socket in the sandbox, for a tool server.
+    pub(crate) async fn listen(&self) -> Result<TcpListener, Error> {
+        let (sender, listener) = oneshot::channel();
+        {
+            // The lock is held, so that the requests come in this order.
+            let mut inside = self.inside.lock();
+            inside.listens.push_back(sender);
+            self.requests.send(GatewayRequest::Listen, None)?;
+        }
+        let mut ended = self.ended.clone();
+        tokio::select! {
+            listener = listener => listener.map_err(|_| Error::Gone)?,
+            _ = ended.wait_for(Option::is_some) => Err(Error::Gone),
+        }
+    }
+
+    /// Ends everything inside, whoever else uses it, and does not wait.
+    pub(crate) fn abandon(&self) {
+        self.stop.cancel();
+    }
+
     /// Runs a program inside to its end; it writes into `output`. Cancelled, it goes on inside: stop the sandbox then.
-    pub(crate) async fn run(&self, program: Program, output: OwnedFd) -> Result<ExitStatus, Error> {
+    pub(crate) async fn run(&self, program: SandboxProgram, output: OwnedFd) -> Result<ExitStatus, Error> {
         let run = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, status) = oneshot::channel();
         self.inside.lock().runs.insert(run, sender);
@@ -294,6 +338,13 @@ impl Supervisor {
                         state.send_modify(|state| state.status = Some(ExitStatus::from_raw(wait_status)));
                     }
                 }
+                Ok(Some((GatewayNotice::Listener(HostService::Tools), Some(descriptor)))) => {
+                    let Some(waiting) = self.inside.lock().listens.pop_front() else {
+                        return Error::Violation("a listener that nobody has asked for".to_owned());
+                    };
+                    // Whoever waited may have given up.
+                    waiting.send(listener(descriptor)).ok();
+                }
                 Ok(Some((GatewayNotice::Failed { why }, None))) => return Error::Failed(why),
                 Ok(Some((notice, _))) => return Error::Violation(format!("an unexpected {notice:?}")),
                 Ok(None) => return Error::Gone,
@@ -306,8 +357,8 @@ impl Supervisor {
 /// Takes the listeners and the report that the gateway begins with.
 async fn greet(
     channel: &GatewayChannel,
-    mut wanted: BTreeMap<Service, u16>,
-) -> Result<(BTreeMap<Service, TcpListener>, HardeningReport), Error> {
+    mut wanted: BTreeMap<HostService, u16>,
+) -> Result<(BTreeMap<HostService, TcpListener>, HardeningReport), Error> {
     let mut listeners = BTreeMap::new();
     loop {
         match channel.receive().await.map_err(Error::Channel)? {
@@ -369,7 +420,7 @@ async fn end(mut leader: GroupLeader, channel: &GatewayChannel) -> ExitStatus {
 }
 
 /// The end of what was written to stderr.
-async fn last_words(stderr: &Tail, reader: Option<tokio::task::JoinHandle<()>>) -> String {
+async fn last_words(stderr: &OutputTail, reader: Option<tokio::task::JoinHandle<()>>) -> String {
     if let Some(mut reader) = reader {
         // Past that, whoever holds the pipe has nothing to do with the end.
         tokio::time::timeout(LAST_WORDS, &mut reader).await.ok();

@@ -6,10 +6,15 @@ use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
-use super::{Error, Rules};
+use super::{Error, SandboxRules};
 
 /// Writes the settings file, and returns the command that runs the gateway under them.
-pub(super) fn command(srt: &Path, settings: &Path, rules: &Rules, gateway: &Path) -> Result<Command, Error> {
+pub(super) fn command(
+    srt: &Path,
+    settings: &Path,
+    rules: &SandboxRules,
+    gateway: &Path,
+) -> Result<Command, Error> {
     write(settings, &rules.srt_settings().to_string())
         .map_err(|source| Error::Settings { path: settings.to_owned(), source })?;
     let mut command = Command::new(srt);

@@ -30,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Stubs that are held. They are removed on drop; if we are killed, they stay, and the next sandbox that needs them
 /// takes them over.
 #[derive(Debug, Default)]
-pub(crate) struct Stubs(Vec<Stub>);
+pub(crate) struct HeldStubs(Vec<Stub>);
 
 #[derive(Debug)]
 struct Stub {
@@ -38,7 +38,7 @@ struct Stub {
     file: File,
 }
 
-impl Stubs {
+impl HeldStubs {
     /// The paths of the stubs.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().map(|stub| stub.path.as_path())
@@ -170,7 +170,7 @@ pub(crate) fn is_stub(found: &Metadata) -> bool {
     is_small && found.modified().is_ok_and(|time| time == SystemTime::UNIX_EPOCH + TIME)
 }
 
-impl Drop for Stubs {
+impl Drop for HeldStubs {
     fn drop(&mut self) {
         for stub in &self.0 {
             if let Err(error) = stub.remove() {
@@ -210,7 +210,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..2000 {
                         start.wait();
-                        let mut held = Stubs::default();
+                        let mut held = HeldStubs::default();
                         let asked = stubs.iter().zip(kinds);
                         let errors = asked.filter(|(stub, kind)| held.hold(stub, *kind).is_err()).count();
                         std::thread::yield_now();
@@ -237,11 +237,11 @@ mod tests {
         make(&path, StubKind::File("")).unwrap();
         let file = File::open(&path).unwrap();
         file.lock().unwrap();
-        let error = Stubs::default().hold(&path, StubKind::File("")).unwrap_err();
+        let error = HeldStubs::default().hold(&path, StubKind::File("")).unwrap_err();
         assert_eq!(error.to_string(), "another process has held it for 2s");
         drop(file);
         drop(make(&path, StubKind::File("")));
-        Stubs::default().hold(&path, StubKind::File("")).unwrap();
+        HeldStubs::default().hold(&path, StubKind::File("")).unwrap();
         assert!(!path.exists());
     }
 }

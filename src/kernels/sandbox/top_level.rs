@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::policy::{MODULES, PathPattern, Rules, takes_permission};
+use super::policy::{MODULES, PathPattern, SandboxRules, takes_permission};
 use crate::ground::files::inside;
 use crate::ground::text::{first_few, shortened};
 
@@ -44,7 +44,7 @@ const NAME_CHARS: usize = 50;
 
 /// The top level of a workspace, shared with the task that looks while a cell runs.
 #[derive(Clone)]
-pub(crate) struct TopLevel(Arc<Mutex<State>>);
+pub(crate) struct TopLevel(Arc<Mutex<TopLevelState>>);
 
 /// The mark that distinguishes a link from one that code puts in its place. Inodes are used again; the time is not code's to set.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ struct LinkIdentity {
     changed_nanoseconds: i64,
 }
 
-struct State {
+struct TopLevelState {
     directory: PathBuf,
     /// Names that are mounted over, or that the policy permits.
     settled: Vec<OsString>,
@@ -76,7 +76,7 @@ impl TopLevel {
     ///
     /// # Errors
     /// It cannot be listed.
-    pub(crate) fn new(workspace: &Path, rules: &Rules) -> io::Result<Option<Self>> {
+    pub(crate) fn new(workspace: &Path, rules: &SandboxRules) -> io::Result<Option<Self>> {
         let mut opened = rules.allow_write.iter().map(PathPattern::root);
         if !opened.any(|open| workspace.starts_with(open)) {
             return Ok(None);
@@ -90,7 +90,7 @@ impl TopLevel {
         if rules.is_git_open() {
             settled.push(".git".into());
         }
-        let mut state = State {
+        let mut state = TopLevelState {
             directory: workspace.to_owned(),
             settled,
             has_linked_modules: workspace.join(MODULES).is_symlink(),
@@ -170,7 +170,7 @@ impl TopLevel {
     }
 }
 
-impl State {
+impl TopLevelState {
     fn has_changed(&self) -> bool {
         self.seen.is_none() || self.changed() != self.seen
     }
@@ -343,7 +343,7 @@ mod tests {
         top: TopLevel,
     }
 
-    fn rules(base: &Path) -> Rules {
+    fn rules(base: &Path) -> SandboxRules {
         let policy = r#"{"network": {"allowedDomains": [], "deniedDomains": []},
             "filesystem": {"denyRead": [], "allowWrite": [".", ".permitted"], "denyWrite": []}}"#;
         SandboxPolicy::parse(policy, "test").unwrap().rules(&PolicyPaths::below(base)).unwrap()

@@ -228,7 +228,8 @@ fn cell_bytes(cell: &str) -> usize {
 fn without_outputs(cell: &str) -> Option<String> {
     let mut parts = members(cell)?;
     let place = |parts: &[(String, &str)], name: &str| parts.iter().position(|(other, _)| other == name);
-    let (outputs, metadata) = (place(&parts, "outputs")?, place(&parts, "metadata")?);
+    let outputs = place(&parts, "outputs")?;
+    let metadata = place(&parts, "metadata")?;
     if parts[outputs].1.trim_start_matches('[').trim_start().starts_with(']') {
         return None;
     }

@@ -7,6 +7,8 @@
 //! ```
 //!
 //! A cell never waits for its notebook, and goes on if there is none.
+//!
+//! Reasons: `docs/decisions/notebook.md`.
 
 mod document;
 mod place;
@@ -18,7 +20,6 @@ mod writer;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Instant, SystemTime};
 
 use chrono::{DateTime, Utc};
@@ -27,9 +28,9 @@ use parking_lot::Mutex;
 use self::place::NotebookFile;
 pub(crate) use self::record::CellEnd;
 use self::record::CellRecord;
-use self::tape::Tape;
+use self::tape::OutputTape;
 use self::writer::NotebookWriter;
-use crate::approval::Calls;
+use crate::approval::CallNotes;
 use crate::ground::text::Redactor;
 use crate::kernels::kernel::{MessageContent, PythonError};
 
@@ -38,14 +39,20 @@ pub(crate) struct Notebook {
     writer: NotebookWriter,
     path: PathBuf,
     redactor: Redactor,
-    calls: Arc<Calls>,
-    kernels: AtomicU8,
+    calls: Arc<CallNotes>,
+    kernel: Mutex<KernelChange>,
 }
 
-/// No kernel has started yet, the first one has, or another one has and no cell has run in it.
-const NONE: u8 = 0;
-const SAME: u8 = 1;
-const FRESH: u8 = 2;
+/// A change of the kernel since the last cell.
+enum KernelChange {
+    /// None has started yet.
+    None,
+    Same,
+    /// Another one has started.
+    Fresh,
+    /// It is as it was before this cell.
+    SetBack(String),
+}
 
 /// A cell that runs. If dropped before its end is known, it was stopped with its session.
 pub(crate) struct NotebookCell {
@@ -54,31 +61,45 @@ pub(crate) struct NotebookCell {
     author: &'static str,
     number: Option<u64>,
     /// The output of the cell, and its code; `None` if it has ended.
-    running: Mutex<Option<(Tape, String)>>,
+    running: Mutex<Option<(OutputTape, String)>>,
 }
 
 impl Notebook {
-    /// A notebook in the file that a user has named, relative to the workspace; `secrets` are replaced in it.
+    /// A notebook in the file that a user has named, relative to the workspace; `secrets` are replaced in it. The session is a
+    /// branch of the one with the notebook `origin`, if there is one.
     pub(crate) fn named(
         workspace: &Path,
         file: &Path,
         session: &str,
         secrets: Redactor,
+        origin: Option<&Path>,
     ) -> io::Result<Arc<Self>> {
-        Self::start(NotebookFile::named(workspace, file), session, secrets)
+        Self::start(NotebookFile::named(workspace, file), session, secrets, origin)
     }
 
     /// A notebook in a directory of ipybox, which is made if it is missing.
-    pub(crate) fn private(directory: PathBuf, session: &str, secrets: Redactor) -> io::Result<Arc<Self>> {
+    pub(crate) fn private(
+        directory: PathBuf,
+        session: &str,
+        secrets: Redactor,
+        origin: Option<&Path>,
+    ) -> io::Result<Arc<Self>> {
         let time = DateTime::<Utc>::from(SystemTime::now()).format("%Y-%m-%d-%H%M%S");
-        Self::start(NotebookFile::private(directory, &format!("{time}-{session}.ipynb")), session, secrets)
+        let file = NotebookFile::private(directory, &format!("{time}-{session}.ipynb"));
+        Self::start(file, session, secrets, origin)
     }
 
-    fn start(place: NotebookFile, session: &str, secrets: Redactor) -> io::Result<Arc<Self>> {
+    fn start(
+        place: NotebookFile,
+        session: &str,
+        secrets: Redactor,
+        origin: Option<&Path>,
+    ) -> io::Result<Arc<Self>> {
         let path = place.path();
-        let writer = NotebookWriter::start(place, session.to_owned(), secrets.clone())?;
-        let calls = Arc::new(Calls::new(secrets.clone()));
-        Ok(Arc::new(Self { writer, path, redactor: secrets, calls, kernels: AtomicU8::new(NONE) }))
+        let origin = origin.map(Path::to_owned);
+        let writer = NotebookWriter::start(place, session.to_owned(), secrets.clone(), origin)?;
+        let calls = Arc::new(CallNotes::new(secrets.clone()));
+        Ok(Arc::new(Self { writer, path, redactor: secrets, calls, kernel: Mutex::new(KernelChange::None) }))
     }
 
     /// Its file, which may not be there yet.
@@ -87,14 +108,40 @@ impl Notebook {
     }
 
     /// The notes about the calls of code.
-    pub(crate) fn calls(&self) -> &Arc<Calls> {
+    pub(crate) fn calls(&self) -> &Arc<CallNotes> {
         &self.calls
     }
 
     /// A kernel has started: the variables of cells before are gone.
     pub(crate) fn kernel_started(&self) {
-        let next = if self.kernels.load(Ordering::Relaxed) == NONE { SAME } else { FRESH };
-        self.kernels.store(next, Ordering::Relaxed);
+        let mut kernel = self.kernel.lock();
+        *kernel = match *kernel {
+            KernelChange::None => KernelChange::Same,
+            _ => KernelChange::Fresh,
+        };
+    }
+
+    /// The kernel is as it was before this cell.
+    pub(crate) fn kernel_set_back(&self, cell: &str) {
+        *self.kernel.lock() = KernelChange::SetBack(cell.to_owned());
+    }
+
+    /// The heading of the next cell: the change of its kernel.
+    fn take_heading(&self) -> Option<String> {
+        let mut kernel = self.kernel.lock();
+        match std::mem::replace(&mut *kernel, KernelChange::Same) {
+            KernelChange::None => {
+                *kernel = KernelChange::None;
+                None
+            }
+            KernelChange::Same => None,
+            KernelChange::Fresh => {
+                Some("A fresh kernel: the variables of the cells above are gone.".to_owned())
+            }
+            KernelChange::SetBack(cell) => {
+                Some(format!("Undone: the variables are as they were before {cell}."))
+            }
+        }
     }
 
     /// A cell is given to the kernel.
@@ -104,7 +151,7 @@ impl Notebook {
         number: Option<u64>,
         author: &'static str,
     ) -> NotebookCell {
-        let running = Some((Tape::new(self.redactor.clone()), code.to_owned()));
+        let running = Some((OutputTape::new(self.redactor.clone()), code.to_owned()));
         NotebookCell {
             notebook: Arc::clone(self),
             begun: (SystemTime::now(), Instant::now()),
@@ -141,7 +188,6 @@ impl NotebookCell {
         let running = self.running.lock().take();
         let Some((tape, code)) = running else { return };
         let notebook = &self.notebook;
-        let is_fresh = notebook.kernels.compare_exchange(FRESH, SAME, Ordering::Relaxed, Ordering::Relaxed);
         notebook.writer.put(CellRecord {
             code,
             number: self.number,
@@ -151,11 +197,11 @@ impl NotebookCell {
             end,
             shown: tape.finish(error),
             calls: notebook.calls.take(),
-            has_fresh_kernel: is_fresh.is_ok(),
+            heading: notebook.take_heading(),
         });
     }
 
-    fn with_tape(&self, work: impl FnOnce(&mut Tape)) {
+    fn with_tape(&self, work: impl FnOnce(&mut OutputTape)) {
         let mut running = self.running.lock();
         if let Some((tape, _)) = running.as_mut() {
             work(tape);

@@ -37,7 +37,7 @@ pub(super) struct NotebookFile {
     /// The path below the root.
     file: PathBuf,
     /// The version that we have written last.
-    known: Option<Known>,
+    known: Option<KnownNotebook>,
 }
 
 /// The directory that the file is below: links do not lead out of it.
@@ -52,8 +52,8 @@ enum Root {
 }
 
 #[derive(Debug)]
-struct Known {
-    stamp: Stamp,
+struct KnownNotebook {
+    stamp: NotebookStamp,
     begin_bytes: u64,
     tail: String,
     has_cells: bool,
@@ -61,7 +61,7 @@ struct Known {
 
 /// The mark that distinguishes the versions of a file. Code can set the time of a change, but not when it set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct NotebookStamp {
     file: (u64, u64),
     bytes: u64,
     changed: (i64, i64),
@@ -114,7 +114,7 @@ impl NotebookFile {
         let directory = self.directory()?;
         let current = self.lock(&directory)?;
         let added: u64 = cells.iter().map(|cell| (cell.len() + SEPARATOR.len()) as u64).sum();
-        let stamp = Stamp::of(&current)?;
+        let stamp = NotebookStamp::of(&current)?;
         let known = self.known.take().filter(|known| known.stamp == stamp);
         let known = known.filter(|known| known.begin_bytes + added < MOST_BYTES as u64);
         self.known = Some(self.replace(&directory, &current, |file| match known {
@@ -137,15 +137,15 @@ impl NotebookFile {
         &self,
         directory: &Dir,
         current: &File,
-        write: impl FnOnce(&mut File) -> io::Result<Known>,
-    ) -> io::Result<Known> {
+        write: impl FnOnce(&mut File) -> io::Result<KnownNotebook>,
+    ) -> io::Result<KnownNotebook> {
         let mode = current.metadata()?.mode();
         let mut fresh = Replacement::file(directory, PRIVATE)?;
         let known = write(fresh.as_file())?;
         // As the user has set it.
         fresh.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode & 0o777))?;
         let file = fresh.put(self.name())?;
-        Ok(Known { stamp: Stamp::of(&file)?, ..known })
+        Ok(KnownNotebook { stamp: NotebookStamp::of(&file)?, ..known })
     }
 
     /// The file with the name, locked; it is made if there is none.
@@ -252,7 +252,7 @@ impl Root {
     }
 }
 
-impl Stamp {
+impl NotebookStamp {
     fn of(file: &File) -> io::Result<Self> {
         let it = file.metadata()?;
         Ok(Self { file: (it.dev(), it.ino()), bytes: it.len(), changed: (it.ctime(), it.ctime_nsec()) })
@@ -292,12 +292,23 @@ fn copy(mut from: &File, to: &mut File, bytes: u64) -> io::Result<()> {
 }
 
 /// Writes cells and the tail after what `file` has already.
-fn finish(file: &mut File, begin: u64, has_cells: bool, tail: String, cells: &[String]) -> io::Result<Known> {
+fn finish(
+    file: &mut File,
+    begin: u64,
+    has_cells: bool,
+    tail: String,
+    cells: &[String],
+) -> io::Result<KnownNotebook> {
     let added = cells.join(SEPARATOR);
     let separator = if has_cells && !cells.is_empty() { SEPARATOR } else { "" };
     file.write_all([separator, &added, &tail].concat().as_bytes())?;
     let begin_bytes = begin + (separator.len() + added.len()) as u64;
-    Ok(Known { stamp: Stamp::of(file)?, begin_bytes, tail, has_cells: has_cells || !cells.is_empty() })
+    Ok(KnownNotebook {
+        stamp: NotebookStamp::of(file)?,
+        begin_bytes,
+        tail,
+        has_cells: has_cells || !cells.is_empty(),
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use nbformat::v4::{Cell, CellMetadata, ErrorOutput, ExecutionMetadata, Multiline
 use serde_json::{Map, Value, json};
 
 use super::document;
-use super::tape::{Object, Outputs, TapedOutput};
+use super::tape::{TapedObject, TapedOutput, TapedOutputs};
 use crate::approval::CellCalls;
 use crate::ground::text::{Redactor, rfc3339};
 use crate::kernels::output::{excerpt, late_section};
@@ -37,10 +37,10 @@ pub(super) struct CellRecord {
     pub(super) took: Duration,
     /// The end of the cell.
     pub(super) end: Arc<CellEnd>,
-    pub(super) shown: Outputs,
+    pub(super) shown: TapedOutputs,
     pub(super) calls: CellCalls,
-    /// Whether it was the first one of a kernel after the first.
-    pub(super) has_fresh_kernel: bool,
+    /// The change of the kernel before it, in words.
+    pub(super) heading: Option<String>,
 }
 
 /// The end of a cell, and the results beside its text.
@@ -87,12 +87,12 @@ impl CellRecord {
         1024 + self.code.len() + paths.chain(outputs).sum::<usize>()
     }
 
-    /// Its cells in the notebook: a heading if it is the first one of its kernel, and itself.
+    /// Its cells in the notebook: a heading if something has become of the kernel, and itself.
     pub(super) fn cells(self, setting: &CellSetting) -> Vec<String> {
-        let fresh = self
-            .has_fresh_kernel
-            .then(|| markdown("*A fresh kernel: the variables of the cells above are gone.*", json!({})));
-        fresh.into_iter().chain([document::cell_text(self.into_cell(setting))]).collect()
+        let heading = self.heading.as_ref();
+        let heading =
+            heading.map(|words| markdown(&format!("*{}*", setting.text(words, NOTE_CHARS)), json!({})));
+        heading.into_iter().chain([document::cell_text(self.into_cell(setting))]).collect()
     }
 
     fn metadata(&self, setting: &CellSetting) -> CellMetadata {
@@ -178,7 +178,7 @@ impl CellSetting<'_> {
     }
 }
 
-impl Object {
+impl TapedObject {
     fn into_output(mut self, number: Option<i32>, directory: Option<&Path>) -> Shown {
         // The kernel sends JSON as text.
         self.bundle.retain(|kind, value| {
@@ -202,10 +202,15 @@ impl Object {
     }
 }
 
-/// The cell with which a session begins.
-pub(super) fn heading(session: &str, at: SystemTime) -> String {
-    let words = format!("### Session `{session}`, {}", rfc3339(at));
-    markdown(&words, json!({ "session": session, "version": env!("CARGO_PKG_VERSION") }))
+/// The cell with which a session begins. A branch's links to the notebook of its origin.
+pub(super) fn heading(session: &str, at: SystemTime, origin: Option<&str>) -> String {
+    let mut words = format!("### Session `{session}`, {}", rfc3339(at));
+    let mut ours = json!({ "session": session, "version": env!("CARGO_PKG_VERSION") });
+    if let Some(origin) = origin {
+        words.push_str(&format!("\n\n*It began with the variables of [another session](<{origin}>).*"));
+        ours["origin"] = json!(origin);
+    }
+    markdown(&words, ours)
 }
 
 fn markdown(text: &str, ours: Value) -> String {
@@ -235,7 +240,7 @@ fn link(what: &str, file: &Path, directory: Option<&Path>) -> Shown {
 }
 
 /// The path of a file as a notebook in this directory names it.
-fn relative(file: &Path, directory: Option<&Path>) -> String {
+pub(super) fn relative(file: &Path, directory: Option<&Path>) -> String {
     let shortened = directory.and_then(|directory| file.strip_prefix(directory).ok());
     shortened.unwrap_or(file).to_string_lossy().into_owned()
 }
@@ -257,9 +262,9 @@ mod tests {
             begun: SystemTime::UNIX_EPOCH,
             took: Duration::from_millis(1500),
             end: Arc::new(CellEnd { word, ..CellEnd::default() }),
-            shown: Outputs { outputs, ..Outputs::default() },
+            shown: TapedOutputs { outputs, ..TapedOutputs::default() },
             calls: CellCalls::default(),
-            has_fresh_kernel: false,
+            heading: None,
         }
     }
 
@@ -272,13 +277,13 @@ mod tests {
         cell
     }
 
-    fn object(bundle: Value) -> Object {
-        Object { bundle: bundle.as_object().unwrap().clone(), ..Object::default() }
+    fn object(bundle: Value) -> TapedObject {
+        TapedObject { bundle: bundle.as_object().unwrap().clone(), ..TapedObject::default() }
     }
 
     #[test]
     fn a_cell_has_its_code_outputs_and_times() {
-        let value = Object { is_value: true, ..object(json!({"text/plain": "2"})) };
+        let value = TapedObject { is_value: true, ..object(json!({"text/plain": "2"})) };
         let outputs = vec![TapedOutput::Text("a\nb".to_owned()), TapedOutput::Object(value)];
         assert_eq!(
             cell(record("x = 'the-secret'\nx", "finished", outputs)),
@@ -331,7 +336,7 @@ mod tests {
     #[test]
     fn a_large_image_is_a_link_to_its_file() {
         let files = vec!["/w/images/1.png".into()];
-        let large = Object { large_bytes: 9_000_000, files, ..Object::default() };
+        let large = TapedObject { large_bytes: 9_000_000, files, ..TapedObject::default() };
         let outputs = cell(record("", "finished", vec![TapedOutput::Object(large)]))["outputs"].take();
         assert_eq!(outputs[0]["data"]["text/plain"][0], "An image of 9000 kB: images/1.png");
         assert_eq!(outputs[0]["data"]["text/markdown"][0], "An image of 9000 kB: [1.png](<images/1.png>)");

@@ -15,7 +15,7 @@ const SECRET_BYTES: usize = 16 * 1024;
 
 /// A stream that is shown without other outputs in between.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct NotebookStream {
     /// The end of what will not change any more.
     settled: String,
     /// Text that moved no cursor so far, and that a cursor may still reach. A terminal would show it as it is.
@@ -26,9 +26,10 @@ pub(super) struct Stream {
     pub(super) limit: usize,
 }
 
-impl Stream {
+impl NotebookStream {
     pub(super) fn new(limit: usize) -> Self {
-        let (settled, unmoved) = (String::new(), String::new());
+        let settled = String::new();
+        let unmoved = String::new();
         Self { settled, unmoved, terminal: None, kept: Excerpt::new(limit), limit }
     }
 

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::stream::Stream;
+use super::stream::NotebookStream;
 use crate::ground::text::Redactor;
-use crate::kernels::kernel::{MessageContent, MimeBundle, PlotKind, PythonError, Shown, ShownFile, plot};
+use crate::kernels::kernel::{
+    MessageContent, MimeBundle, PlotKind, PythonError, ShownFile, ShownOutput, plot,
+};
 use crate::kernels::output::excerpt;
 
 /// The number of outputs of a cell that are kept.
@@ -29,11 +31,11 @@ const KNOWN_VEGA: u32 = 5;
 const ERROR_CHARS: [usize; 3] = [200, 4_000, 32_000];
 
 /// Collects outputs.
-pub(super) struct Tape {
+pub(super) struct OutputTape {
     redactor: Redactor,
     outputs: Vec<TapedOutput>,
     /// The stream at the end.
-    stream: Option<Stream>,
+    stream: Option<NotebookStream>,
     text_left: usize,
     images_left: usize,
     left_out: usize,
@@ -47,13 +49,13 @@ pub(super) struct Tape {
 #[derive(Debug, PartialEq)]
 pub(super) enum TapedOutput {
     Text(String),
-    Object(Object),
+    Object(TapedObject),
     Error(PythonError),
 }
 
 /// A shown object.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Object {
+pub(super) struct TapedObject {
     /// Its representations.
     pub(super) bundle: MimeBundle,
     /// Whether it is the value of the cell.
@@ -67,7 +69,7 @@ pub(super) struct Object {
 
 /// All that was shown.
 #[derive(Debug, Default)]
-pub(super) struct Outputs {
+pub(super) struct TapedOutputs {
     pub(super) outputs: Vec<TapedOutput>,
     /// The number of outputs that were left out.
     pub(super) left_out: usize,
@@ -75,7 +77,7 @@ pub(super) struct Outputs {
     pub(super) is_cut: bool,
 }
 
-impl Tape {
+impl OutputTape {
     pub(super) fn new(redactor: Redactor) -> Self {
         Self {
             redactor,
@@ -93,25 +95,25 @@ impl Tape {
     /// Adds what a message of the kernel shows.
     pub(super) fn take(&mut self, content: &MessageContent) {
         match content {
-            MessageContent::Shown(Shown::Stream(text)) => self.write(text),
-            MessageContent::Shown(Shown::Object { bundle, is_begun: true, .. }) => {
+            MessageContent::Shown(ShownOutput::Stream(text)) => self.write(text),
+            MessageContent::Shown(ShownOutput::Object { bundle, is_begun: true, .. }) => {
                 if let Some(text) = bundle.get("text/plain").and_then(Value::as_str) {
-                    let is_at_start = self.stream.as_ref().is_none_or(Stream::is_at_line_start);
+                    let is_at_start = self.stream.as_ref().is_none_or(NotebookStream::is_at_line_start);
                     self.write(&if is_at_start { text.to_owned() } else { format!("\n{text}") });
                 }
             }
-            MessageContent::Shown(Shown::Object { bundle, id, is_value, .. }) => {
+            MessageContent::Shown(ShownOutput::Object { bundle, id, is_value, .. }) => {
                 self.clear_if_pending();
                 self.show(bundle, id.clone(), *is_value, None);
             }
-            MessageContent::Shown(Shown::Update { bundle, id }) => {
+            MessageContent::Shown(ShownOutput::Update { bundle, id }) => {
                 let is_same =
                     |output: &TapedOutput| matches!(output, TapedOutput::Object(it) if it.id == *id);
                 let place = id.as_ref().and_then(|_| self.outputs.iter().rposition(is_same));
                 self.show(bundle, id.clone(), false, place);
             }
-            MessageContent::Shown(Shown::Clear { is_delayed: true }) => self.is_clear_pending = true,
-            MessageContent::Shown(Shown::Clear { is_delayed: false }) => self.clear(),
+            MessageContent::Shown(ShownOutput::Clear { is_delayed: true }) => self.is_clear_pending = true,
+            MessageContent::Shown(ShownOutput::Clear { is_delayed: false }) => self.clear(),
             MessageContent::Error(error) => {
                 self.clear_if_pending();
                 self.end_stream();
@@ -131,7 +133,7 @@ impl Tape {
     }
 
     /// All that was shown, and the exception that ended the cell if it was not shown.
-    pub(super) fn finish(mut self, error: Option<&PythonError>) -> Outputs {
+    pub(super) fn finish(mut self, error: Option<&PythonError>) -> TapedOutputs {
         self.end_stream();
         if let Some(error) = error.map(|error| self.bounded(error)) {
             let is_error =
@@ -140,7 +142,7 @@ impl Tape {
                 self.outputs.push(TapedOutput::Error(error));
             }
         }
-        Outputs { outputs: self.outputs, left_out: self.left_out, is_cut: self.is_cut }
+        TapedOutputs { outputs: self.outputs, left_out: self.left_out, is_cut: self.is_cut }
     }
 
     fn write(&mut self, text: &str) {
@@ -149,7 +151,7 @@ impl Tape {
             return;
         }
         let limit = self.text_left / 2;
-        self.stream.get_or_insert_with(|| Stream::new(limit)).write(text, &self.redactor);
+        self.stream.get_or_insert_with(|| NotebookStream::new(limit)).write(text, &self.redactor);
     }
 
     fn end_stream(&mut self) {
@@ -172,7 +174,7 @@ impl Tape {
         if place.is_none() {
             self.end_stream();
         }
-        let mut object = Object { id, is_value, ..Object::default() };
+        let mut object = TapedObject { id, is_value, ..TapedObject::default() };
         if let Some(TapedOutput::Object(before)) = place.and_then(|place| self.outputs.get_mut(place)) {
             object.is_value = before.is_value;
             let bundle = std::mem::take(&mut before.bundle);
@@ -194,7 +196,7 @@ impl Tape {
     }
 
     /// Keeps a representation of an object, if there is room for it.
-    fn keep(&mut self, object: &mut Object, kind: &str, value: &Value) {
+    fn keep(&mut self, object: &mut TapedObject, kind: &str, value: &Value) {
         let Some(text) = value.as_str().filter(|_| !ShownFile::is_of(kind)) else { return };
         if is_image(kind) {
             match self.images_left.checked_sub(text.len()) {
@@ -215,24 +217,19 @@ impl Tape {
             },
             _ => self.redactor.redact(text),
         };
-        let kept = match text.len() <= room {
-            true => redacted.into_owned(),
-            // Half a document would be another one.
-            false if kind != "text/plain" => {
-                self.is_cut = true;
-                return;
-            }
-            false => {
-                self.is_cut = true;
-                excerpt(&redacted, room)
-            }
-        };
+        let is_long = text.len() > room;
+        self.is_cut |= is_long;
+        // Half a document would be another one.
+        if is_long && kind != "text/plain" {
+            return;
+        }
+        let kept = if is_long { excerpt(&redacted, room) } else { redacted.into_owned() };
         self.text_left = self.text_left.saturating_sub(kept.len());
         object.bundle.insert(kind.to_owned(), kept.into());
     }
 
     /// Keeps a plot as Jupyter's clients draw it, if there is room for it among the images.
-    fn keep_plot(&mut self, object: &mut Object, kind: PlotKind, specification: &str) {
+    fn keep_plot(&mut self, object: &mut TapedObject, kind: PlotKind, specification: &str) {
         let Ok(specification) = serde_json::from_str(specification) else { return };
         let types = plot_types(kind, &specification);
         let text = self.redactor.redact_json(specification).to_string();
@@ -320,7 +317,7 @@ mod tests {
     use super::*;
 
     fn stream(text: &str) -> MessageContent {
-        MessageContent::Shown(Shown::Stream(text.to_owned()))
+        MessageContent::Shown(ShownOutput::Stream(text.to_owned()))
     }
 
     fn bundle(value: Value) -> MimeBundle {
@@ -329,24 +326,29 @@ mod tests {
 
     fn object(value: Value, id: Option<&str>) -> MessageContent {
         let id = id.map(str::to_owned);
-        MessageContent::Shown(Shown::Object { bundle: bundle(value), id, is_begun: false, is_value: false })
+        MessageContent::Shown(ShownOutput::Object {
+            bundle: bundle(value),
+            id,
+            is_begun: false,
+            is_value: false,
+        })
     }
 
     fn update(value: Value, id: &str) -> MessageContent {
-        MessageContent::Shown(Shown::Update { bundle: bundle(value), id: Some(id.to_owned()) })
+        MessageContent::Shown(ShownOutput::Update { bundle: bundle(value), id: Some(id.to_owned()) })
     }
 
     fn error(name: &str) -> PythonError {
         PythonError { name: name.to_owned(), value: String::new(), traceback: vec![name.to_owned()] }
     }
 
-    fn tape() -> Tape {
+    fn tape() -> OutputTape {
         let redactor = Redactor::default();
         redactor.note("KEY", "the-secret");
-        Tape::new(redactor)
+        OutputTape::new(redactor)
     }
 
-    fn outputs(contents: &[MessageContent]) -> Outputs {
+    fn outputs(contents: &[MessageContent]) -> TapedOutputs {
         let mut tape = tape();
         contents.iter().for_each(|content| tape.take(content));
         tape.finish(None)
@@ -397,7 +399,7 @@ mod tests {
         let first = || object(json!({"text/plain": "1"}), Some("i"));
         let second = || update(json!({"text/plain": "2"}), "i");
         check(&[first(), stream("x"), second()], &[r#"{"text/plain":"2"}"#, "x"]);
-        let clear = |is_delayed| MessageContent::Shown(Shown::Clear { is_delayed });
+        let clear = |is_delayed| MessageContent::Shown(ShownOutput::Clear { is_delayed });
         check(&[stream("x"), clear(false)], &[]);
         check(&[stream("x"), clear(true)], &["x"]);
         check(&[first(), clear(true), stream("x")], &["x"]);
@@ -476,7 +478,7 @@ mod tests {
             tape.take(&object(json!({"text/plain": &line, "text/html": &line}), None));
             tape.take(&stream(&line));
         }
-        let Outputs { outputs, left_out, is_cut } = tape.finish(Some(&error("E")));
+        let TapedOutputs { outputs, left_out, is_cut } = tape.finish(Some(&error("E")));
         assert!(outputs.len() <= MOST_OUTPUTS + 1 && left_out > 0 && is_cut);
         assert!(format!("{outputs:?}").len() < 2 * TEXT_CHARS);
     }

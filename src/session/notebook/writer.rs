@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use super::place::NotebookFile;
-use super::record::{CellRecord, CellSetting, heading};
+use super::record::{CellRecord, CellSetting, heading, relative};
 use crate::ground::text::Redactor;
 
 /// The bytes of cells that may wait to be written. Those that come then are left out.
@@ -32,17 +32,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// The queue to the thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct NotebookWriter {
-    queue: Arc<Queue>,
+    queue: Arc<RecordQueue>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    waiting: Mutex<Waiting>,
+struct RecordQueue {
+    waiting: Mutex<WaitingRecords>,
     came: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingRecords {
     records: VecDeque<CellRecord>,
     bytes: usize,
     /// The number of cells that there was no room for.
@@ -54,10 +54,12 @@ struct Waiting {
 }
 
 /// The state of the thread.
-struct Work {
-    queue: Arc<Queue>,
+struct NotebookThread {
+    queue: Arc<RecordQueue>,
     place: NotebookFile,
     session: String,
+    /// The notebook of the session that this one is a branch of.
+    origin: Option<PathBuf>,
     redactor: Redactor,
     /// The texts of cells that are not written yet.
     texts: Vec<String>,
@@ -67,12 +69,18 @@ struct Work {
 
 impl NotebookWriter {
     /// Starts the thread, which looks at first whether the file can be written.
-    pub(super) fn start(place: NotebookFile, session: String, redactor: Redactor) -> io::Result<Self> {
-        let queue = Arc::new(Queue::default());
-        let work = Work {
+    pub(super) fn start(
+        place: NotebookFile,
+        session: String,
+        redactor: Redactor,
+        origin: Option<PathBuf>,
+    ) -> io::Result<Self> {
+        let queue = Arc::new(RecordQueue::default());
+        let work = NotebookThread {
             queue: Arc::clone(&queue),
             place,
             session,
+            origin,
             redactor,
             texts: Vec::new(),
             has_heading: false,
@@ -125,7 +133,7 @@ impl Drop for NotebookWriter {
     }
 }
 
-impl Work {
+impl NotebookThread {
     fn run(mut self) {
         if let Err(error) = self.place.check() {
             self.complain(&error);
@@ -164,11 +172,12 @@ impl Work {
     }
 
     fn write(&mut self, records: VecDeque<CellRecord>) {
+        let links_from = self.place.links_from();
         if let (false, Some(first)) = (self.has_heading, records.front()) {
-            self.texts.push(heading(&self.session, first.begun));
+            let origin = self.origin.as_deref().map(|origin| relative(origin, links_from.as_deref()));
+            self.texts.push(heading(&self.session, first.begun, origin.as_deref()));
             self.has_heading = true;
         }
-        let links_from = self.place.links_from();
         let setting = CellSetting {
             session: &self.session,
             redactor: &self.redactor,

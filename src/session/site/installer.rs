@@ -10,11 +10,11 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use super::Error;
-use super::sandboxed::Sandboxed;
-use crate::config::Config;
+use super::sandboxed::SandboxedSite;
 use crate::ground::files::TemporaryDirectory;
-use crate::kernels::environment::{self, Contained, InstallProgress, RunningInstaller, SandboxRunner};
-use crate::kernels::sandbox::{self, Confinement, Inside, PolicyPaths, Program};
+use crate::kernels::environment::{self, ContainedProgram, InstallProgress, RunningInstaller, SandboxRunner};
+use crate::kernels::kernel::HeldLimits;
+use crate::kernels::sandbox::{self, Confinement, PolicyPaths, SandboxPlan, SandboxProgram};
 
 /// The name of the settings file in the private directory.
 const SETTINGS: &str = "installation.json";
@@ -102,15 +102,15 @@ pub(crate) struct LocalInstaller {
 impl LocalInstaller {
     pub(super) fn new(
         environment: Arc<environment::SharedEnvironment>,
-        config: &Config,
-        sandboxed: Option<&Sandboxed>,
+        workspace: &Path,
+        sandboxed: Option<&SandboxedSite>,
         directory: &Path,
     ) -> Self {
         let sandbox = sandboxed.map(|sandboxed| {
-            let (confinement, paths) = sandboxed.plan();
-            Installations { confinement, paths, directory: directory.to_owned() }
+            let (confinement, paths, limits) = sandboxed.plan();
+            Installations { confinement, paths, limits, directory: directory.to_owned() }
         });
-        Self { environment, workspace: config.workspace.clone(), sandbox }
+        Self { environment, workspace: workspace.to_owned(), sandbox }
     }
 
     fn requirements(&self, packages: &[String]) -> Result<Vec<String>, environment::EnvironmentInstallError> {
@@ -145,6 +145,7 @@ impl LocalInstaller {
 struct Installations {
     confinement: Arc<Confinement>,
     paths: PolicyPaths,
+    limits: Arc<HeldLimits>,
     /// The place for directories of temporary files.
     directory: PathBuf,
 }
@@ -156,7 +157,7 @@ struct Installation<'a> {
 }
 
 impl SandboxRunner for Installation<'_> {
-    fn run(&self, program: Contained, output: OwnedFd) -> RunningInstaller<'_> {
+    fn run(&self, program: ContainedProgram, output: OwnedFd) -> RunningInstaller<'_> {
         Box::pin(async move {
             let directory = tempfile::Builder::new().prefix("i").tempdir_in(&self.with.directory)?;
             let directory = TemporaryDirectory::from(directory);
@@ -168,12 +169,12 @@ impl SandboxRunner for Installation<'_> {
 impl Installation<'_> {
     async fn install(
         &self,
-        program: Contained,
+        program: ContainedProgram,
         output: OwnedFd,
         directory: &Path,
     ) -> Result<ExitStatus, sandbox::Error> {
-        let Installations { confinement, paths, .. } = self.with;
-        let Contained { program, arguments, mut environment, writable, mut hosts, readable } = program;
+        let Installations { confinement, paths, limits, .. } = self.with;
+        let ContainedProgram { program, arguments, mut environment, writable, mut hosts, readable } = program;
         let needed = [self.prefixes.clone(), readable].concat();
         let paths = PolicyPaths {
             python_prefixes: confinement.needed_by(needed),
@@ -181,15 +182,16 @@ impl Installation<'_> {
             ..paths.clone()
         };
         hosts.extend(confinement.install_domains.iter().cloned());
-        let rules = confinement.policy.rules(&paths)?.for_installation(&[&writable, directory], &hosts)?;
+        let rules = confinement.rules_of_policy(&paths)?.for_installation(&[&writable, directory], &hosts)?;
         // Build code must not change what runs outside.
         if confinement.gateway.starts_with(&writable) {
             return Err(sandbox::Error::OwnProgram { directory: writable });
         }
         let temporary = directory.join("tmp");
         environment.insert("TMPDIR".to_owned(), temporary.display().to_string());
-        let program = Program { program, arguments, environment, working_directory: "/".into() };
-        let inside = Inside { rules: &rules, paths: &paths, tools: None, name: SETTINGS };
+        let program = SandboxProgram { program, arguments, environment, working_directory: "/".into() };
+        let inside =
+            SandboxPlan { rules: &rules, paths: &paths, tools: None, name: SETTINGS, limits, copy: None };
         let sandbox = confinement.start(inside).await?;
         let status = sandbox.run(program, output).await;
         sandbox.stop().await;

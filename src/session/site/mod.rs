@@ -1,29 +1,40 @@
 //! The place of a session's kernels: on this machine, in a sandbox on it, or where a Jupyter server runs them.
 //!
-//! [`config::Site`](crate::config::Site) decides it; [`open()`] makes the starter of kernels and the installer
+//! [`config::Site`](crate::config::KernelSite) decides it; [`open()`] makes the starter of kernels and the installer
 //! of packages for it.
 
+mod copied;
 mod installer;
 mod local;
 mod modules;
 mod remote;
 mod sandboxed;
+mod template;
 mod uploads;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::installer::LocalInstaller;
 pub(crate) use self::installer::{SiteInstallError, SiteInstaller};
-use self::local::Local;
-use self::sandboxed::Sandboxed;
-use crate::config::{Config, Site};
+use self::local::LocalKernels;
+use self::sandboxed::SandboxedSite;
+pub(crate) use self::template::{SharedTemplate, TemplateOfOthers};
+use crate::config::{Config, KernelSite};
 use crate::ground::files::TemporaryDirectory;
+use crate::kernels::changes::CopyError;
+/// The changes that wait in copies of the workspace.
+pub(crate) use crate::kernels::changes::{AppliedChanges, ChangedCopies, FileChange, NoChangedCopy};
 /// The reading of an installer's output, also of one that a remote kernel has run.
 pub(super) use crate::kernels::environment::{explained, summarised};
-use crate::kernels::kernel::{self, Kernel, RemoteLaunch};
+/// The memory that states take.
+pub(crate) use crate::kernels::kernel::memory_of_forks;
+use crate::kernels::kernel::{
+    self, Kernel, KernelEvent, LimitsError, RemoteLaunch, RunningBranch, SessionLimits,
+};
+/// The limits of a session, also where the session itself shows them.
+pub(crate) use crate::kernels::kernel::{ByteSize, HeldLimits, LimitUse};
 use crate::kernels::{environment, sandbox};
-use crate::tools::tool_server::Endpoint;
+use crate::tools::tool_server::ToolEndpoint;
 
 /// Why no kernel could be started.
 #[derive(Debug, thiserror::Error)]
@@ -45,51 +56,135 @@ pub(crate) enum Error {
     /// The directories that a kernel needs cannot be made.
     #[error("make the directories that the kernel needs")]
     Files(#[source] std::io::Error),
+    /// There is no copy of the workspace. Code never writes the workspace instead.
+    #[error(transparent)]
+    Copy(CopyError),
+    /// A sandbox would show the workspace in the place of a branch's copy of it.
+    #[error(
+        "give the copy files of its own (`--branch-files`): its kernel is in a sandbox, which shows no directory that comes later"
+    )]
+    UnshownCopy,
 }
 
+/// Why a kernel could not be copied. It goes on as before.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BranchFailure {
+    /// The kernel cannot.
+    #[error(transparent)]
+    Kernel(#[from] kernel::BranchError),
+    /// Its sandbox cannot.
+    #[error("copy the kernel")]
+    Site(#[from] Error),
+}
+
+impl From<sandbox::Error> for BranchFailure {
+    fn from(error: sandbox::Error) -> Self {
+        Self::Site(error.into())
+    }
+}
+
+/// A branch, and the starter of the kernels after it.
+pub(crate) type BranchedSite = (RunningBranch, SiteKernels);
+
+/// A state of a kernel: a fork of it, which sleeps.
+pub(crate) struct SleepingKernel {
+    branched: RunningBranch,
+    /// As long as it lives, the limits around it are used.
+    family: Arc<()>,
+}
+
+impl SleepingKernel {
+    /// Its process.
+    pub(crate) fn process(&self) -> Option<u32> {
+        self.branched.kernel.branch_process()
+    }
+
+    /// The process that it is a fork of.
+    pub(crate) fn origin(&self) -> Option<u32> {
+        self.branched.origin
+    }
+
+    /// The differences to the kernel as it was.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.branched.notes
+    }
+
+    /// Ends it.
+    pub(crate) async fn end(self) {
+        self.branched.kernel.kill().await;
+        drop(self.family);
+    }
+}
+
+/// An event that came from a kernel meanwhile.
+pub(crate) type KernelSaid = Result<KernelEvent, kernel::Error>;
+
 /// Starts a session's kernels, one at a time. Their code can call tools if there is a tool server.
-pub(crate) enum Kernels {
+pub(crate) enum SiteKernels {
     /// On this machine, in a sandbox or not.
-    Local(Box<Local>),
+    Local(Box<LocalKernels>),
     /// On a Jupyter server.
     Remote(Box<RemoteLaunch>),
 }
 
 /// An open site.
 pub(crate) struct OpenSite {
-    pub(crate) kernels: Kernels,
+    pub(crate) kernels: SiteKernels,
     pub(crate) installer: SiteInstaller,
     /// The files of kernels on this machine: to be removed after these.
     pub(crate) directory: Option<TemporaryDirectory>,
+    /// The limits around kernels on this machine.
+    pub(crate) limits: Arc<HeldLimits>,
 }
 
-/// Prepares the site that `config` names.
-pub(crate) fn open(config: &Config, tool_server: Option<&Arc<Endpoint>>) -> std::io::Result<OpenSite> {
-    if let Site::Remote(server) = &config.site {
+/// Why a site cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SiteOpenError {
+    /// There is no directory for the files of kernels.
+    #[error(transparent)]
+    Directory(#[from] std::io::Error),
+    /// A limit that was asked for is held by nothing here.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
+}
+
+/// Prepares the site that `config` names. Its kernels are forked from the `template` if they can be.
+///
+/// # Errors
+/// See [`SiteOpenError`].
+pub(crate) fn open(
+    config: &Config,
+    tool_server: Option<&Arc<ToolEndpoint>>,
+    template: SharedTemplate,
+) -> Result<OpenSite, SiteOpenError> {
+    if let KernelSite::Remote(server) = &config.site {
         let remote = remote::launch(config, server, tool_server.cloned());
         let installer = SiteInstaller::Remote { workspace: config.workspace.clone() };
-        return Ok(OpenSite { kernels: Kernels::Remote(Box::new(remote)), installer, directory: None });
+        let kernels = SiteKernels::Remote(Box::new(remote));
+        return Ok(OpenSite { kernels, installer, directory: None, limits: Arc::default() });
     }
+
     let private = TemporaryDirectory::from(kernel::private_directory()?);
     let directory = private.path();
-    let sandboxed = match &config.site {
-        Site::Local | Site::Remote(_) => None,
-        Site::Sandboxed { confinement, .. } => Some(Sandboxed::new(config, confinement, directory)?),
+    let defaults = match &config.site {
+        KernelSite::Local | KernelSite::Remote(_) => SessionLimits::default(),
+        KernelSite::Sandboxed { .. } => SessionLimits::of_sandbox(directory),
     };
-    let environment = Arc::new(environment::SharedEnvironment::new(environment::EnvironmentSettings {
-        python: config.kernel.python.clone(),
-        state_dir: config.state_dir.clone(),
-        workspace: config.workspace.clone(),
-        variables: Arc::clone(&config.variables),
-        is_sandboxed: sandboxed.is_some(),
-    }));
-    let installer = LocalInstaller::new(Arc::clone(&environment), config, sandboxed.as_ref(), directory);
-    let local = Local::new(config, environment, sandboxed, directory, tool_server.cloned());
-    let (kernels, installer) = (Kernels::Local(Box::new(local)), SiteInstaller::Local(Box::new(installer)));
-    Ok(OpenSite { kernels, installer, directory: Some(private) })
+    let limits = Arc::new(HeldLimits::hold(config.limits, defaults)?);
+    let sandboxed = match &config.site {
+        KernelSite::Local | KernelSite::Remote(_) => None,
+        KernelSite::Sandboxed { confinement, .. } => {
+            Some(SandboxedSite::new(config, confinement, directory, Arc::clone(&limits))?)
+        }
+    };
+    let held = Arc::clone(&limits);
+    let local = LocalKernels::new(config, sandboxed, directory, tool_server.cloned(), held, template);
+    let installer = SiteInstaller::Local(Box::new(local.installer()));
+    let kernels = SiteKernels::Local(Box::new(local));
+    Ok(OpenSite { kernels, installer, directory: Some(private), limits })
 }
 
-impl Kernels {
+impl SiteKernels {
     /// Starts a kernel.
     pub(crate) async fn start(&mut self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<Kernel, Error> {
         match self {
@@ -100,6 +195,71 @@ impl Kernels {
                 tracing::info!(server = remote.server.name(), "the kernel is ready");
                 Ok(kernel)
             }
+        }
+    }
+
+    /// Has one of these kernels fork. Returns the branch, and the starter of the kernels after it; what the kernel has said
+    /// meanwhile is added to `said`.
+    pub(crate) async fn branch(
+        &self,
+        kernel: &mut Kernel,
+        tool_server: Option<Arc<ToolEndpoint>>,
+        said: &mut Vec<KernelSaid>,
+    ) -> Result<BranchedSite, BranchFailure> {
+        match self {
+            Self::Local(local) => {
+                let (branched, site) = local.branch(kernel, tool_server, said).await?;
+                Ok((branched, Self::Local(Box::new(site))))
+            }
+            Self::Remote(_) => Err(kernel::BranchError::Remote.into()),
+        }
+    }
+
+    /// Whether a kernel that has run no code can give a template to those after it.
+    pub(crate) fn lack_template(&self) -> bool {
+        matches!(self, Self::Local(local) if local.lacks_template())
+    }
+
+    /// Forks a template of further kernels from the newest one, which has run no code.
+    pub(crate) async fn make_template(&mut self, kernel: &mut Kernel) {
+        if let Self::Local(local) = self {
+            local.make_template(kernel).await;
+        }
+    }
+
+    /// Keeps the state of one of these kernels; what it has said meanwhile is added to `said`.
+    pub(crate) async fn keep_state(
+        &self,
+        kernel: &mut Kernel,
+        said: &mut Vec<KernelSaid>,
+    ) -> Result<SleepingKernel, BranchFailure> {
+        match self {
+            Self::Local(local) => local.keep_state(kernel, said).await,
+            Self::Remote(_) => Err(kernel::BranchError::Remote.into()),
+        }
+    }
+
+    /// Has a state take the place of its kernel, whose code has no tools from then on.
+    pub(crate) async fn awaken(&self, state: SleepingKernel) -> Result<Kernel, Error> {
+        match self {
+            Self::Local(local) => Ok(local.awaken(state).await?),
+            Self::Remote(_) => Ok(state.branched.kernel),
+        }
+    }
+
+    /// The copy of the workspace in which the kernels of a branch work.
+    pub(crate) fn copy_of_workspace(&self) -> Option<PathBuf> {
+        match self {
+            Self::Local(local) => local.copy_of_workspace(),
+            Self::Remote(_) => None,
+        }
+    }
+
+    /// Whether what a kernel has left fills the limits that it has died of.
+    pub(crate) fn are_limits_filled(&self) -> bool {
+        match self {
+            Self::Local(local) => local.are_limits_filled(),
+            Self::Remote(_) => false,
         }
     }
 
@@ -119,11 +279,39 @@ impl Kernels {
         }
     }
 
-    /// The notes about the sandbox for the answer of the next cell, if there is one.
-    pub(crate) fn take_notes(&mut self) -> Vec<String> {
+    /// The notes about the sandbox and the limits for the answer of the next cell.
+    pub(crate) async fn take_notes(&mut self) -> Vec<String> {
         match self {
-            Self::Local(local) => local.take_notes(),
+            Self::Local(local) => local.take_notes().await,
             Self::Remote(_) => Vec::new(),
+        }
+    }
+
+    /// The memory of the session in bytes, if it is limited.
+    pub(crate) fn memory_limit(&self) -> Option<u64> {
+        match self {
+            Self::Local(local) => local.memory_limit(),
+            Self::Remote(_) => None,
+        }
+    }
+
+    /// The permissions of clients that the kernels' sandbox holds.
+    pub(crate) fn clients(&self) -> &[Arc<sandbox::ClientPermissions>] {
+        match self {
+            Self::Local(local) => local.clients(),
+            Self::Remote(_) => &[],
+        }
+    }
+
+    /// Has the kernels that start from now on run where `config` says, and returns the installer of packages for them; `None`
+    /// for a Jupyter server, which stays where it is. No kernel may run.
+    pub(crate) async fn move_to(&mut self, config: &Config) -> Result<Option<SiteInstaller>, Error> {
+        match self {
+            Self::Local(local) => {
+                local.move_to(config).await?;
+                Ok(Some(SiteInstaller::Local(Box::new(local.installer()))))
+            }
+            Self::Remote(_) => Ok(None),
         }
     }
 
@@ -141,7 +329,7 @@ impl Kernels {
             && let Self::Local(local) = self
         {
             tracing::warn!("the sandbox does not end its kernel; ending the sandbox");
-            local.end_sandbox().await;
+            local.end_sandbox_for_all().await;
         }
     }
 
@@ -163,6 +351,9 @@ impl Kernels {
                 {
                     kernel.kill().await;
                 }
+                local.end_template().await;
+                local.end_held().await;
+                local.end_copy().await;
             }
             Self::Remote(remote) => {
                 drop(kernel);

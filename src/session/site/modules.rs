@@ -28,7 +28,7 @@ struct Files {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Source {
+struct SourceQuery {
     file: String,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn answer(workspace: &Path, path: &str, body: &str) -> Result<Value, 
         let Files { package } = serde_json::from_str(body).map_err(|error| error.to_string())?;
         Ok(json!(files(workspace, &package)?))
     } else {
-        let Source { file } = serde_json::from_str(body).map_err(|error| error.to_string())?;
+        let SourceQuery { file } = serde_json::from_str(body).map_err(|error| error.to_string())?;
         Ok(json!(source(workspace, &file)?))
     }
 }

@@ -11,13 +11,13 @@ use tokio_util::task::TaskTracker;
 use super::{modules, uploads};
 use crate::config::{Config, RemoteServer};
 use crate::kernels::kernel::{CallHandler, RemoteLaunch};
-use crate::tools::tool_server::Endpoint;
+use crate::tools::tool_server::ToolEndpoint;
 
 /// The settings of kernels on a Jupyter server.
 pub(super) fn launch(
     config: &Config,
     remote: &RemoteServer,
-    tool_server: Option<Arc<Endpoint>>,
+    tool_server: Option<Arc<ToolEndpoint>>,
 ) -> RemoteLaunch {
     RemoteLaunch {
         server: Arc::clone(&remote.server),
@@ -28,22 +28,23 @@ pub(super) fn launch(
         shell_commands: config.shell_commands,
         timeout: config.kernel.init_timeout,
         runtime: &crate::tools::tool_server::RUNTIME,
-        handler: Arc::new(Calls { workspace: config.workspace.clone(), tool_server }),
+        handler: Arc::new(CallAnswerer { workspace: config.workspace.clone(), tool_server }),
         tasks: TaskTracker::new(),
         earlier: None,
     }
 }
 
 /// Answers the calls of a remote kernel's code.
-struct Calls {
+struct CallAnswerer {
     workspace: PathBuf,
     /// `None` if its code has no tools.
-    tool_server: Option<Arc<Endpoint>>,
+    tool_server: Option<Arc<ToolEndpoint>>,
 }
 
-impl CallHandler for Calls {
+impl CallHandler for CallAnswerer {
     fn handle(&self, path: String, body: String) -> BoxFuture<'static, (u16, Bytes)> {
-        let (workspace, tool_server) = (self.workspace.clone(), self.tool_server.clone());
+        let workspace = self.workspace.clone();
+        let tool_server = self.tool_server.clone();
         Box::pin(async move {
             match (path.as_str(), tool_server) {
                 ("/files" | "/source" | "/upload", _) => {

@@ -19,14 +19,14 @@ const PART_BYTES: u64 = 1024 * 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Part {
+struct UploadPart {
     name: String,
     from: u64,
 }
 
 /// Answers a request for `/upload`: a part of a file with the length of the whole, or why it is not there.
 pub(super) fn answer(workspace: &Path, body: &str) -> Result<Value, String> {
-    let Part { name, from } = serde_json::from_str(body).map_err(|error| error.to_string())?;
+    let UploadPart { name, from } = serde_json::from_str(body).map_err(|error| error.to_string())?;
     let mut parts = Path::new(&name).components();
     let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
     if !is_name || name.starts_with('.') {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::ConfigurationFile;
 use super::KnownClient;
 use super::entry::{DISABLED, ENABLED};
-use super::placeholders::{self, Inputs};
+use super::placeholders::{self, VscodeInputs};
 use crate::connections::mcp_client::HttpTransport;
 use crate::ground::env::dotenv_variables;
 use crate::ground::files::small;
@@ -19,12 +19,12 @@ pub(super) struct EntrySetting<'a> {
     pub(super) workspace: &'a Path,
     pub(super) home: Option<&'a Path>,
     /// The inputs that VS Code asks its user for.
-    pub(super) inputs: &'a Inputs,
+    pub(super) inputs: &'a VscodeInputs,
 }
 
 /// An entry that is adapted.
 #[derive(Default)]
-pub(super) struct Adapted {
+pub(super) struct AdaptedEntry {
     pub(super) entry: Map<String, Value>,
     /// Variables of an `envFile`, which are literal.
     pub(super) file_variables: Vec<(String, String)>,
@@ -38,8 +38,8 @@ pub(super) struct Adapted {
 ///
 /// # Errors
 /// Why it cannot be taken, as a text.
-pub(super) fn adapt(entry: &Map<String, Value>, setting: &EntrySetting<'_>) -> Result<Adapted, String> {
-    let mut adapted = Adapted { entry: entry.clone(), ..Adapted::default() };
+pub(super) fn adapt(entry: &Map<String, Value>, setting: &EntrySetting<'_>) -> Result<AdaptedEntry, String> {
+    let mut adapted = AdaptedEntry { entry: entry.clone(), ..AdaptedEntry::default() };
     let client = setting.place.client;
     refuse_disabled(&adapted.entry)?;
     adapted.entry.retain(|key, _| key != "name" && ![DISABLED, ENABLED].concat().contains(&key.as_str()));
@@ -60,7 +60,7 @@ pub(super) fn adapt(entry: &Map<String, Value>, setting: &EntrySetting<'_>) -> R
     }
     take_env_file(&mut adapted, setting)?;
     let is_program = ["command", "cmd"].iter().any(|key| adapted.entry.contains_key(*key));
-    let filling = placeholders::Filling {
+    let filling = placeholders::PlaceholderFilling {
         workspace: setting.workspace,
         is_program,
         has_bare_names: client.is_some_and(KnownClient::fills_bare_names),
@@ -83,7 +83,7 @@ fn refuse_disabled(entry: &Map<String, Value>) -> Result<(), String> {
 }
 
 /// Reads the variables of `envFile`; those of `env` win.
-fn take_env_file(adapted: &mut Adapted, setting: &EntrySetting<'_>) -> Result<(), String> {
+fn take_env_file(adapted: &mut AdaptedEntry, setting: &EntrySetting<'_>) -> Result<(), String> {
     let named = ["envFile", "env_file"].iter().find_map(|key| adapted.entry.remove(*key));
     let Some(Value::String(named)) = named else { return Ok(()) };
     let shown = one_line(&named);
@@ -120,7 +120,7 @@ fn take_env_file(adapted: &mut Adapted, setting: &EntrySetting<'_>) -> Result<()
 }
 
 /// Clients try Streamable HTTP first where nothing says which transport a server has.
-fn decide_transport(adapted: &mut Adapted) {
+fn decide_transport(adapted: &mut AdaptedEntry) {
     let says = |value: &Value| value.as_str().is_none_or(|text| !["", "url", "mcp"].contains(&text.trim()));
     let has = |key: &str| adapted.entry.get(key).is_some_and(|value| !value.is_null() && says(value));
     if ["type", "transport", "transportType", "transport_type", "httpUrl", "sseUrl"]

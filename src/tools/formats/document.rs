@@ -5,20 +5,20 @@
 use serde_json::Value;
 
 /// Why a file cannot be understood, as a text that follows its name.
-pub(super) type Reason = String;
+pub(super) type UnreadableReason = String;
 
 /// Reads a file's content; `is_toml` says which language it is in.
-pub(super) fn parse(content: &[u8], is_toml: bool) -> Result<Value, Reason> {
+pub(super) fn parse(content: &[u8], is_toml: bool) -> Result<Value, UnreadableReason> {
     let text = decode(content)?;
     if text.trim().is_empty() {
         return Err("it is empty".to_owned());
     }
-    if is_toml { parse_toml(&text) } else { parse_json(&text) }
+    if is_toml { parse_toml(&text) } else { parse_json(text) }
 }
 
 /// Editors on Windows write a byte order mark, or UTF-16.
-fn decode(content: &[u8]) -> Result<String, Reason> {
-    let units = |bytes: &[u8], read: fn([u8; 2]) -> u16| -> Result<String, Reason> {
+fn decode(content: &[u8]) -> Result<String, UnreadableReason> {
+    let units = |bytes: &[u8], read: fn([u8; 2]) -> u16| -> Result<String, UnreadableReason> {
         let units: Vec<u16> = bytes.chunks_exact(2).map(|pair| read([pair[0], pair[1]])).collect();
         String::from_utf16(&units).map_err(|_| "it is not valid UTF-16".to_owned())
     };
@@ -32,9 +32,12 @@ fn decode(content: &[u8]) -> Result<String, Reason> {
     }
 }
 
-fn parse_json(text: &str) -> Result<Value, Reason> {
-    serde_json::from_str(&without_comments(text)).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
+fn parse_json(mut text: String) -> Result<Value, UnreadableReason> {
+    // By blanks, so that positions stay as they are.
+    json_strip_comments::strip(&mut text).map_err(|_| "a comment in it has no end".to_owned())?;
+    serde_json::from_str(&text).map_err(|error| {
+        let line = error.line();
+        let column = error.column();
         // serde_json appends the position to its message.
         let words = error.to_string();
         let words = words.split(" at line ").next().unwrap_or_default().to_owned();
@@ -42,7 +45,7 @@ fn parse_json(text: &str) -> Result<Value, Reason> {
     })
 }
 
-fn parse_toml(text: &str) -> Result<Value, Reason> {
+fn parse_toml(text: &str) -> Result<Value, UnreadableReason> {
     let invalid = |error: toml::de::Error| {
         let start = error.span().map_or(0, |span| span.start);
         let before = &text[..text.floor_char_boundary(start)];
@@ -54,74 +57,6 @@ fn parse_toml(text: &str) -> Result<Value, Reason> {
     };
     let table: toml::Table = text.parse().map_err(invalid)?;
     serde_json::to_value(table).map_err(|error| format!("it cannot be represented as JSON: {error}"))
-}
-
-/// Replaces comments and trailing commas by blanks, so that positions stay as they are.
-fn without_comments(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut characters = text.chars().peekable();
-    // The place of a comma with nothing but blanks after it so far.
-    let mut comma = None;
-    while let Some(character) = characters.next() {
-        match (character, characters.peek()) {
-            ('"', _) => {
-                comma = None;
-                plain.push('"');
-                let mut is_escaped = false;
-                for character in characters.by_ref() {
-                    plain.push(character);
-                    match character {
-                        '"' if !is_escaped => break,
-                        _ => is_escaped = character == '\\' && !is_escaped,
-                    }
-                }
-            }
-            ('/', Some('/')) => {
-                plain.push(' ');
-                while let Some(other) = characters.next_if(|other| *other != '\n') {
-                    blank(other, &mut plain);
-                }
-            }
-            ('/', Some('*')) => {
-                plain.push(' ');
-                let mut before = ' ';
-                characters.next();
-                plain.push(' ');
-                for other in characters.by_ref() {
-                    blank(other, &mut plain);
-                    if before == '*' && other == '/' {
-                        break;
-                    }
-                    before = other;
-                }
-            }
-            (',', _) => {
-                comma = Some(plain.len());
-                plain.push(',');
-            }
-            ('}' | ']', _) => {
-                if let Some(at) = comma.take() {
-                    plain.replace_range(at..=at, " ");
-                }
-                plain.push(character);
-            }
-            _ => {
-                if !character.is_whitespace() {
-                    comma = None;
-                }
-                plain.push(character);
-            }
-        }
-    }
-    plain
-}
-
-/// A blank as long as `character`: serde_json counts columns in bytes.
-fn blank(character: char, plain: &mut String) {
-    match character {
-        '\n' => plain.push('\n'),
-        other => plain.extend(std::iter::repeat_n(' ', other.len_utf8())),
-    }
 }
 
 #[cfg(test)]

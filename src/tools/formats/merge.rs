@@ -4,19 +4,19 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{FileServers, LeftOutServers, Offered, names};
+use super::{FileServers, LeftOutServers, OfferedServer, names};
 use crate::connections::mcp_client::ServerParameters;
 
 /// The number of servers that are taken. Nobody has as many; a stranger's file must not start or ask for any number.
 const MOST_SERVERS: usize = 256;
 
 /// The directories that some files write as paths, and others as placeholders.
-pub(crate) struct Directories<'a> {
+pub(crate) struct PathDirectories<'a> {
     pub(crate) workspace: &'a Path,
     pub(crate) home: Option<&'a Path>,
 }
 
-impl Directories<'_> {
+impl PathDirectories<'_> {
     /// Whether two servers are the same, however they name these directories.
     pub(crate) fn are_same(&self, left: &ServerParameters, right: &ServerParameters) -> bool {
         left == right || self.written_out(left) == self.written_out(right)
@@ -47,7 +47,7 @@ impl Directories<'_> {
 /// different ones with the same name the first keeps it.
 pub(crate) fn merge(
     files: impl IntoIterator<Item = FileServers>,
-    directories: &Directories<'_>,
+    directories: &PathDirectories<'_>,
 ) -> FileServers {
     let mut merged = FileServers::default();
     for FileServers { offered, left } in files {
@@ -59,8 +59,8 @@ pub(crate) fn merge(
     merged
 }
 
-fn add(merged: &mut FileServers, mut server: Offered, directories: &Directories<'_>) {
-    let is_alike = |known: &&mut Offered| {
+fn add(merged: &mut FileServers, mut server: OfferedServer, directories: &PathDirectories<'_>) {
+    let is_alike = |known: &&mut OfferedServer| {
         directories.are_same(&known.parameters, &server.parameters)
             && (known.name == server.name || known.original == server.original)
     };
@@ -69,7 +69,8 @@ fn add(merged: &mut FileServers, mut server: Offered, directories: &Directories<
         return;
     }
     if merged.offered.len() >= MOST_SERVERS {
-        let (name, place) = (server.original, server.places.swap_remove(0));
+        let name = server.original;
+        let place = server.places.swap_remove(0);
         let why = format!("there are more than {MOST_SERVERS} servers");
         merged.left.push(LeftOutServers { name, place, why });
         return;
@@ -80,7 +81,8 @@ fn add(merged: &mut FileServers, mut server: Offered, directories: &Directories<
         let stem = place.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let suffix = place.client.map_or(stem, |client| client.name().to_owned());
         let Some(name) = names::with_suffix(&server.name, &suffix, is_taken) else {
-            let (name, place) = (server.original, place.clone());
+            let name = server.original;
+            let place = place.clone();
             merged.left.push(LeftOutServers { name, place, why: "there is no name left for it".to_owned() });
             return;
         };

@@ -21,16 +21,16 @@ mod secrets;
 use std::path::PathBuf;
 
 pub(crate) use self::entry::adopt;
-pub(crate) use self::merge::{Directories, merge};
+pub(crate) use self::merge::{PathDirectories, merge};
 pub(crate) use self::ourselves::OURSELVES;
-pub(crate) use self::read::{ConfigurationReader, Unreadable};
+pub(crate) use self::read::{ConfigurationReader, UnreadableFile};
 pub(crate) use self::secrets::{FoundSecret, replace as replace_secrets};
 use crate::connections::mcp_client::ServerParameters;
 pub(crate) use crate::ground::clients::{ClientDirectories, ConfigurationFile, KnownClient};
 
 /// A server that a client has.
 #[derive(Debug, Clone)]
-pub(crate) struct Offered {
+pub(crate) struct OfferedServer {
     /// The name of its package.
     pub(crate) name: String,
     /// Its name there.
@@ -59,7 +59,7 @@ pub(crate) struct LeftOutServers {
 /// The servers of a file.
 #[derive(Debug, Default)]
 pub(crate) struct FileServers {
-    pub(crate) offered: Vec<Offered>,
+    pub(crate) offered: Vec<OfferedServer>,
     pub(crate) left: Vec<LeftOutServers>,
 }
 

@@ -1,6 +1,6 @@
 //! Package names for the names of servers in other clients. Pure.
 
-use crate::tools::codegen;
+use ipybox_codegen as codegen;
 
 /// The package name for a server that a client calls `name`; `None` if nothing in it can be part of one.
 pub(super) fn package(name: &str) -> Option<String> {

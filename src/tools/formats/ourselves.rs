@@ -1,6 +1,6 @@
 //! Whether a server is ipybox itself, whose tools its own code must not call. Pure.
 
-use crate::connections::mcp_client::{Reach, ServerParameters, chosen_arguments};
+use crate::connections::mcp_client::{ServerParameters, ServerReach, chosen_arguments};
 
 /// Why ipybox is not taken.
 pub(crate) const OURSELVES: &str = "it is ipybox itself";
@@ -13,7 +13,7 @@ pub(super) fn is_ipybox(name: &str, parameters: &ServerParameters) -> bool {
     if name == env!("CARGO_PKG_NAME") {
         return true;
     }
-    let Reach::Stdio(stdio) = &parameters.reach else { return false };
+    let ServerReach::Stdio(stdio) = &parameters.reach else { return false };
     let program = stdio.command.rsplit('/').next().unwrap_or_default();
     if is_package(program) {
         return true;

@@ -10,14 +10,14 @@ use crate::ground::text::one_line;
 
 /// The inputs that VS Code asks its user for, by id: the description, and the default unless it is a password.
 #[derive(Default)]
-pub(super) struct Inputs(BTreeMap<String, Input>);
+pub(super) struct VscodeInputs(BTreeMap<String, Input>);
 
 struct Input {
     description: String,
     default: Option<String>,
 }
 
-impl Inputs {
+impl VscodeInputs {
     /// Reads the member `inputs` of a configuration.
     pub(super) fn of(document: &Map<String, Value>) -> Self {
         let inputs = document.get("inputs").and_then(Value::as_array);
@@ -33,16 +33,16 @@ impl Inputs {
 }
 
 /// The filling of the placeholders of one server.
-pub(super) struct Filling<'a> {
+pub(super) struct PlaceholderFilling<'a> {
     pub(super) workspace: &'a Path,
     /// Whether the server is a program, whose parameters may have `${workspace}`.
     pub(super) is_program: bool,
     /// Whether `$NAME` refers to a variable.
     pub(super) has_bare_names: bool,
-    pub(super) inputs: &'a Inputs,
+    pub(super) inputs: &'a VscodeInputs,
 }
 
-impl Filling<'_> {
+impl PlaceholderFilling<'_> {
     /// Translates the placeholders in all texts of an entry.
     ///
     /// # Errors
@@ -165,9 +165,13 @@ mod tests {
             {"type": "promptString", "id": "github-token", "description": "GitHub PAT", "password": true},
             {"type": "pickString", "id": "region", "default": "eu", "options": ["eu", "us"]},
         ]});
-        let inputs = Inputs::of(inputs.as_object().unwrap());
-        let filling =
-            Filling { workspace: Path::new("/my/work"), is_program, has_bare_names, inputs: &inputs };
+        let inputs = VscodeInputs::of(inputs.as_object().unwrap());
+        let filling = PlaceholderFilling {
+            workspace: Path::new("/my/work"),
+            is_program,
+            has_bare_names,
+            inputs: &inputs,
+        };
         let mut entry = Map::from_iter([("x".to_owned(), json!([text]))]);
         let mut notes = Vec::new();
         filling.translate(&mut entry, &mut notes).unwrap();
@@ -213,9 +217,13 @@ mod tests {
 
     #[test]
     fn secrets_of_other_servers_are_refused() {
-        let inputs = Inputs::default();
-        let filling =
-            Filling { workspace: Path::new("/"), is_program: true, has_bare_names: false, inputs: &inputs };
+        let inputs = VscodeInputs::default();
+        let filling = PlaceholderFilling {
+            workspace: Path::new("/"),
+            is_program: true,
+            has_bare_names: false,
+            inputs: &inputs,
+        };
         let mut entry = Map::from_iter([("headers".to_owned(), json!({"X": "a${secret:github.TOKEN}"}))]);
         assert!(filling.translate(&mut entry, &mut Vec::new()).unwrap_err().contains("another server"));
     }

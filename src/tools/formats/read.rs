@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::adapt::{self, Adapted, EntrySetting};
+use super::adapt::{self, AdaptedEntry, EntrySetting};
 use super::entry::{is_comment_entry, servers_in};
-use super::placeholders::Inputs;
+use super::placeholders::VscodeInputs;
 use super::secrets::hide;
 use super::{ConfigurationFile, KnownClient};
-use super::{FileServers, LeftOutServers, Offered, document, names, ourselves};
-use crate::connections::mcp_client::{Reach, kind};
+use super::{FileServers, LeftOutServers, OfferedServer, document, names, ourselves};
+use crate::connections::mcp_client::{ServerReach, kind};
 use crate::ground::files::small;
 use crate::ground::text::{listed, one_line};
 
@@ -21,7 +21,7 @@ const LARGEST: u64 = 32 * 1024 * 1024;
 
 /// Why no server of a file can be taken.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unreadable {
+pub(crate) enum UnreadableFile {
     /// It cannot be read.
     #[error("read `{}`", path.display())]
     File {
@@ -52,7 +52,7 @@ pub(crate) enum Unreadable {
     },
 }
 
-impl Unreadable {
+impl UnreadableFile {
     /// Whether it is right for a client to have no such file, or no servers in it.
     pub(crate) fn is_nothing(&self) -> bool {
         match self {
@@ -75,19 +75,20 @@ pub(crate) struct ConfigurationReader<'a> {
 }
 
 /// An entry as it is in the file.
-type Entry = (String, Value);
+type FileEntry = (String, Value);
 
 impl ConfigurationReader<'_> {
     /// The servers in a file.
     ///
     /// # Errors
     /// There is none in it, or it cannot be read.
-    pub(crate) fn read(&self, place: &ConfigurationFile) -> Result<FileServers, Unreadable> {
+    pub(crate) fn read(&self, place: &ConfigurationFile) -> Result<FileServers, UnreadableFile> {
         let document = self.document(place)?;
         let mut contents = FileServers::default();
         let entries = self.entries(place, &document, &mut contents.left);
-        let entries = entries.map_err(|reason| Unreadable::NoServers { path: place.path.clone(), reason })?;
-        let inputs = Inputs::of(&document);
+        let entries =
+            entries.map_err(|reason| UnreadableFile::NoServers { path: place.path.clone(), reason })?;
+        let inputs = VscodeInputs::of(&document);
         let setting = EntrySetting { place, workspace: self.workspace, home: self.home, inputs: &inputs };
         for (name, entry) in entries {
             match self.offered(&name, &entry, &setting) {
@@ -100,16 +101,16 @@ impl ConfigurationReader<'_> {
         Ok(contents)
     }
 
-    fn document(&self, place: &ConfigurationFile) -> Result<Map<String, Value>, Unreadable> {
+    fn document(&self, place: &ConfigurationFile) -> Result<Map<String, Value>, UnreadableFile> {
         let path = &place.path;
         let limit = if path.starts_with(self.workspace) { small::BY_HAND } else { LARGEST };
         let content = small::read_in(self.workspace, path, limit);
-        let content = content.map_err(|source| Unreadable::File { path: path.clone(), source })?;
+        let content = content.map_err(|source| UnreadableFile::File { path: path.clone(), source })?;
         let is_toml = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
-        let wrong = |reason: String| Unreadable::Content { path: path.clone(), reason };
+        let wrong = |reason: String| UnreadableFile::Content { path: path.clone(), reason };
         match document::parse(&content, is_toml).map_err(wrong)? {
             Value::Object(object) => Ok(object),
-            other => Err(Unreadable::NoServers {
+            other => Err(UnreadableFile::NoServers {
                 path: path.clone(),
                 reason: format!("it has {} instead of an object", kind(&other)),
             }),
@@ -122,7 +123,7 @@ impl ConfigurationReader<'_> {
         place: &ConfigurationFile,
         document: &Map<String, Value>,
         left: &mut Vec<LeftOutServers>,
-    ) -> Result<Vec<Entry>, String> {
+    ) -> Result<Vec<FileEntry>, String> {
         let Some(client) = place.client else {
             let found = servers_in(document);
             return match found {
@@ -164,7 +165,7 @@ impl ConfigurationReader<'_> {
         place: &ConfigurationFile,
         document: &Map<String, Value>,
         left: &mut Vec<LeftOutServers>,
-    ) -> Result<Vec<Entry>, String> {
+    ) -> Result<Vec<FileEntry>, String> {
         let Some(projects) = document.get("projects").and_then(Value::as_object) else {
             return Ok(Vec::new());
         };
@@ -193,17 +194,22 @@ impl ConfigurationReader<'_> {
         Ok(entries)
     }
 
-    fn offered(&self, name: &str, entry: &Value, setting: &EntrySetting<'_>) -> Result<Offered, String> {
+    fn offered(
+        &self,
+        name: &str,
+        entry: &Value,
+        setting: &EntrySetting<'_>,
+    ) -> Result<OfferedServer, String> {
         let package = names::package(name)
             .ok_or("no letter or digit of its name can be in the name of a Python package")?;
         let entry = entry.as_object().ok_or_else(|| format!("it is {} instead of an object", kind(entry)))?;
-        let Adapted { entry, file_variables, env_file, mut notes } = adapt::adapt(entry, setting)?;
+        let AdaptedEntry { entry, file_variables, env_file, mut notes } = adapt::adapt(entry, setting)?;
         let adopted = super::adopt(name, &entry, self.has_program);
         let (mut parameters, more) = adopted.map_err(|error| one_line(&error.to_string()))?;
         if ourselves::is_ipybox(&package, &parameters) {
             return Err(ourselves::OURSELVES.to_owned());
         }
-        if let Reach::Stdio(stdio) = &mut parameters.reach {
+        if let ServerReach::Stdio(stdio) = &mut parameters.reach {
             for (name, value) in file_variables {
                 if !value.contains('\0') {
                     stdio.env.entry(name).or_insert(value);
@@ -217,7 +223,7 @@ impl ConfigurationReader<'_> {
         let notes = notes.iter().map(|note| hide(note)).collect();
         let places = vec![setting.place.clone()];
         let read = env_file.into_iter().collect();
-        Ok(Offered { name: package, original: name.to_owned(), parameters, places, read, notes })
+        Ok(OfferedServer { name: package, original: name.to_owned(), parameters, places, read, notes })
     }
 
     /// The servers of `.mcp.json` that the user has disabled in Claude Code.
@@ -245,7 +251,7 @@ impl ConfigurationReader<'_> {
 fn refuse_excluded(
     place: &ConfigurationFile,
     document: &Map<String, Value>,
-    entries: &mut Vec<Entry>,
+    entries: &mut Vec<FileEntry>,
     left: &mut Vec<LeftOutServers>,
 ) {
     let Some(settings) = document.get("mcp").and_then(Value::as_object) else { return };

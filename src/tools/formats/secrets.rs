@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use crate::connections::mcp_client::{HttpParameters, Reach, ServerParameters, StdioParameters};
+use crate::connections::mcp_client::{HttpParameters, ServerParameters, ServerReach, StdioParameters};
 use crate::ground::env::{is_for_a_secret, is_variable_name};
 
 /// A secret in a text: what is shown of it, and its place.
@@ -19,7 +19,7 @@ pub(crate) struct FoundSecret<'a> {
 }
 
 /// Returns the placeholder that replaces a secret.
-pub(crate) type Replace<'a> = &'a mut dyn FnMut(FoundSecret<'_>) -> String;
+pub(crate) type SecretReplacer<'a> = &'a mut dyn FnMut(FoundSecret<'_>) -> String;
 
 /// Tokens that are known by their beginnings.
 static TOKENS: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -80,9 +80,9 @@ const SHORTEST: usize = 3;
 const SHORTEST_KEY: usize = 20;
 
 /// Replaces each secret in clear text.
-pub(crate) fn replace(parameters: &mut ServerParameters, replace: Replace<'_>) {
+pub(crate) fn replace(parameters: &mut ServerParameters, replace: SecretReplacer<'_>) {
     match &mut parameters.reach {
-        Reach::Stdio(StdioParameters { command, args, env, .. }) => {
+        ServerReach::Stdio(StdioParameters { command, args, env, .. }) => {
             *command = tokens("command", command, replace);
             for (name, value) in env.iter_mut() {
                 *value = value_of(name, value, Naming::Variable, replace);
@@ -101,7 +101,7 @@ pub(crate) fn replace(parameters: &mut ServerParameters, replace: Replace<'_>) {
                 *argument = replaced;
             }
         }
-        Reach::Http(HttpParameters { url, headers, login, .. }) => {
+        ServerReach::Http(HttpParameters { url, headers, login, .. }) => {
             *url = address(url, replace);
             for (name, value) in headers.iter_mut() {
                 *value = value_of(name, value, Naming::Header, replace);
@@ -131,7 +131,7 @@ pub(super) fn hide(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-fn text_of_word(word: &str, replace: Replace<'_>) -> String {
+fn text_of_word(word: &str, replace: SecretReplacer<'_>) -> String {
     if word.contains("://") { address(word, replace) } else { assignments("", word, replace) }
 }
 
@@ -143,22 +143,24 @@ enum Naming {
 }
 
 /// The value of a variable or header.
-fn value_of(name: &str, value: &str, naming: Naming, replace: Replace<'_>) -> String {
+fn value_of(name: &str, value: &str, naming: Naming, replace: SecretReplacer<'_>) -> String {
     let is_named = match naming {
         Naming::Variable => is_for_a_secret(name) || is_secret_word(name),
         Naming::Header => is_secret_word(name),
     };
     // `…_CREDENTIALS` is mostly a file.
     let is_path = value.starts_with(['/', '~', '.']) && !is_for_a_secret(name);
-    match is_named && !is_path {
-        true if naming == Naming::Header => with_scheme(name, value, replace),
-        true => whole(name, value, replace),
-        false => text(name, value, replace),
+    if !is_named || is_path {
+        return text(name, value, replace);
+    }
+    match naming {
+        Naming::Header => with_scheme(name, value, replace),
+        Naming::Variable => whole(name, value, replace),
     }
 }
 
 /// All of a value but its scheme: `Bearer …`.
-fn with_scheme(key: &str, value: &str, replace: Replace<'_>) -> String {
+fn with_scheme(key: &str, value: &str, replace: SecretReplacer<'_>) -> String {
     match value.split_once(' ') {
         Some((scheme, rest)) if SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) => {
             format!("{scheme} {}", whole(key, rest, replace))
@@ -169,7 +171,7 @@ fn with_scheme(key: &str, value: &str, replace: Replace<'_>) -> String {
 
 /// A value that is a secret, unless it is a placeholder, or says nothing. Of a value with placeholders and more each
 /// part is looked at, and the default of a placeholder is a secret too.
-fn whole(key: &str, value: &str, replace: Replace<'_>) -> String {
+fn whole(key: &str, value: &str, replace: SecretReplacer<'_>) -> String {
     let trimmed = value.trim();
     if trimmed.len() < SHORTEST || NO_SECRETS.contains(&trimmed.to_ascii_lowercase().as_str()) {
         return value.to_owned();
@@ -193,7 +195,7 @@ fn whole(key: &str, value: &str, replace: Replace<'_>) -> String {
 }
 
 /// Text beside a placeholder: punctuation and short words are no secrets.
-fn literal(key: &str, part: &str, replace: Replace<'_>) -> String {
+fn literal(key: &str, part: &str, replace: SecretReplacer<'_>) -> String {
     let has_letters = part.chars().filter(char::is_ascii_alphanumeric).count() >= 8;
     let is_prose = part.trim().chars().any(char::is_whitespace);
     if has_letters && !is_prose {
@@ -204,7 +206,7 @@ fn literal(key: &str, part: &str, replace: Replace<'_>) -> String {
 }
 
 /// A text in which secrets may be named: an option, a header, a URL, a line for a shell.
-fn text(key: &str, text: &str, replace: Replace<'_>) -> String {
+fn text(key: &str, text: &str, replace: SecretReplacer<'_>) -> String {
     let is_credential = |scheme: &str| matches!(scheme.to_ascii_lowercase().as_str(), "bearer" | "basic");
     if text.split_once(' ').is_some_and(|(scheme, rest)| is_credential(scheme) && !rest.contains(' ')) {
         return with_scheme(key, text, replace);
@@ -238,7 +240,7 @@ fn text(key: &str, text: &str, replace: Replace<'_>) -> String {
 }
 
 /// A URL, or a text that has one.
-fn address(text: &str, replace: Replace<'_>) -> String {
+fn address(text: &str, replace: SecretReplacer<'_>) -> String {
     let key = "url";
     let found = each(CREDENTIALS.as_ref(), text, |found| {
         let user_info = &found[2];
@@ -254,7 +256,7 @@ fn address(text: &str, replace: Replace<'_>) -> String {
     assignments(key, &(path + query), replace)
 }
 
-fn assignments(key: &str, text: &str, replace: Replace<'_>) -> String {
+fn assignments(key: &str, text: &str, replace: SecretReplacer<'_>) -> String {
     let assigned = each(ASSIGNMENTS.as_ref(), text, |found| {
         let [name, sign, quote, value] = [1, 2, 3, 4].map(|group| &found[group]);
         if is_secret_word(name) {
@@ -273,7 +275,7 @@ fn assignments(key: &str, text: &str, replace: Replace<'_>) -> String {
     tokens(key, &named, replace)
 }
 
-fn tokens(key: &str, text: &str, replace: Replace<'_>) -> String {
+fn tokens(key: &str, text: &str, replace: SecretReplacer<'_>) -> String {
     each(TOKENS.as_ref(), text, |found| replace(FoundSecret { key, value: &found[0] }))
 }
 

@@ -22,7 +22,7 @@ const MOST_VALUES: usize = 100;
 #[derive(Clone)]
 pub(crate) struct KeptParameters {
     pub(crate) parameters: ServerParameters,
-    secrets: Vec<Secret>,
+    secrets: Vec<KeptSecret>,
     vault: Arc<Vault>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct SecretKeeping {
 }
 
 #[derive(Clone)]
-struct Secret {
+struct KeptSecret {
     /// Its key in the vault, `secret:NAME`.
     key: String,
     /// The key that it has unless another value has it.
@@ -49,7 +49,7 @@ impl KeptParameters {
     /// has already keeps its name, so that the same server has the same parameters each time; another value gets another
     /// name, so that no file changes what a registered server uses.
     pub(crate) fn of(name: &str, mut parameters: ServerParameters, vault: &Arc<Vault>) -> io::Result<Self> {
-        let mut secrets: Vec<Secret> = Vec::new();
+        let mut secrets: Vec<KeptSecret> = Vec::new();
         let mut failure = None;
         replace_secrets(&mut parameters, &mut |found| match secret(name, &found, &secrets, vault) {
             Ok(secret) => {
@@ -79,7 +79,9 @@ impl KeptParameters {
 
     /// Keeps the secrets that the vault does not have yet, for the server `name` that is about to be registered.
     pub(crate) async fn begin(&self, registry: &Registry, name: &str) -> io::Result<SecretKeeping> {
-        let (kept, registry, name) = (self.clone(), registry.clone(), name.to_owned());
+        let kept = self.clone();
+        let registry = registry.clone();
+        let name = name.to_owned();
         // Off the runtime's threads: the vault blocks.
         tokio::task::spawn_blocking(move || kept.begin_now(registry, &name)).await?
     }
@@ -104,7 +106,7 @@ impl KeptParameters {
 
     /// Gives other names to secrets whose names another session has given to other values meanwhile. Returns those that the
     /// vault does not have.
-    fn rename_taken(&mut self) -> io::Result<Vec<Secret>> {
+    fn rename_taken(&mut self) -> io::Result<Vec<KeptSecret>> {
         let mut new = Vec::new();
         for number in 0..self.secrets.len() {
             let before = self.secrets[number].clone();
@@ -112,7 +114,7 @@ impl KeptParameters {
                 continue;
             }
             let others = self.secrets.iter().filter(|other| other.key != before.key).cloned();
-            let others: Vec<Secret> = others.collect();
+            let others: Vec<KeptSecret> = others.collect();
             let now = named(&before.first, &before.value, &others, &self.vault)?;
             if now.key != before.key {
                 let text = Value::Object(self.parameters.to_json()).to_string();
@@ -149,7 +151,12 @@ impl SecretKeeping {
 }
 
 /// Finds the name for a secret of the server `server`.
-fn secret(server: &str, found: &FoundSecret<'_>, others: &[Secret], vault: &Vault) -> io::Result<Secret> {
+fn secret(
+    server: &str,
+    found: &FoundSecret<'_>,
+    others: &[KeptSecret],
+    vault: &Vault,
+) -> io::Result<KeptSecret> {
     let plain = |letter: char| match letter {
         '_' | '-' | '.' => letter,
         _ if letter.is_ascii_alphanumeric() => letter,
@@ -160,7 +167,7 @@ fn secret(server: &str, found: &FoundSecret<'_>, others: &[Secret], vault: &Vaul
 }
 
 /// The name for a value: `first`, or that with the first number that no other value has.
-fn named(first: &str, value: &str, others: &[Secret], vault: &Vault) -> io::Result<Secret> {
+fn named(first: &str, value: &str, others: &[KeptSecret], vault: &Vault) -> io::Result<KeptSecret> {
     for number in 1..=MOST_VALUES {
         let key = if number == 1 { first.to_owned() } else { format!("{first}-{number}") };
         let known = match others.iter().find(|other| other.key == key) {
@@ -169,7 +176,7 @@ fn named(first: &str, value: &str, others: &[Secret], vault: &Vault) -> io::Resu
         };
         let is_new = known.is_none();
         if is_new || known.as_deref() == Some(value) {
-            return Ok(Secret { key, first: first.to_owned(), value: value.to_owned(), is_new });
+            return Ok(KeptSecret { key, first: first.to_owned(), value: value.to_owned(), is_new });
         }
     }
     Err(io::Error::other(format!("{} has had {MOST_VALUES} values", quoted(first))))
@@ -182,7 +189,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::connections::mcp_client::{Connector, Guard};
+    use crate::connections::mcp_client::{Connector, StartGuard};
     use crate::ground::env::Variables;
 
     fn kept(token: &str, vault: &Arc<Vault>) -> KeptParameters {
@@ -193,8 +200,11 @@ mod tests {
     }
 
     fn registry(state: &Path) -> Registry {
-        let connector =
-            Connector::new(Arc::new(Variables::load(state)), state.to_owned(), Guard::without_directory());
+        let connector = Connector::new(
+            Arc::new(Variables::load(state)),
+            state.to_owned(),
+            StartGuard::without_directory(),
+        );
         Registry::in_directory(state, connector)
     }
 

@@ -15,17 +15,17 @@ use std::sync::Arc;
 pub(crate) use self::kept::{KeptParameters, SecretKeeping};
 pub(crate) use self::register::AT_ONCE;
 pub use self::register::{ImportEvent, Importer};
-pub(crate) use self::start::{AtStart, ImportStartError, StartServer, offered_at_start};
+pub(crate) use self::start::{ImportStartError, StartServer, StartServers, offered_at_start};
 use crate::config::{self, state_directory};
-use crate::connections::mcp_client::{Reach, ServerParameters};
+use crate::connections::mcp_client::{ServerParameters, ServerReach};
 use crate::ground::env::Variables;
 use crate::ground::env::vault::Vault;
 use crate::ground::text::visible::{line, word};
 use crate::ground::text::{describe, nearest, one_line, shortened};
-use crate::kernels::sandbox::{self, Exposed};
+use crate::kernels::sandbox::{self, ExposedPlaces};
 use crate::tools::formats::{
-    ClientDirectories, ConfigurationFile, ConfigurationReader, Directories, FileServers, KnownClient,
-    LeftOutServers, Offered, Unreadable, merge,
+    ClientDirectories, ConfigurationFile, ConfigurationReader, FileServers, KnownClient, LeftOutServers,
+    OfferedServer, PathDirectories, UnreadableFile, merge,
 };
 use crate::tools::registry::Registry;
 
@@ -152,15 +152,15 @@ impl Import {
         let has_program = |command: &str| connector.has_program(command);
         let reader =
             ConfigurationReader { workspace: &workspace, home: home.as_deref(), has_program: &has_program };
-        let mut reading = Reading::default();
+        let mut reading = FilesRead::default();
         match from {
             [] => {
                 KnownClient::ALL.into_iter().for_each(|client| reading.all_of(client, &reader, &surroundings))
             }
             from => from.iter().try_for_each(|from| reading.named(from, &reader, &surroundings))?,
         }
-        let Reading { contents, unreadable, looked_for } = reading;
-        let directories = Directories { workspace: &workspace, home: home.as_deref() };
+        let FilesRead { contents, unreadable, looked_for } = reading;
+        let directories = PathDirectories { workspace: &workspace, home: home.as_deref() };
         let FileServers { offered, left } = merge(contents, &directories);
         let vault = Arc::new(Vault::in_directory(&state));
         let registry = Registry::in_directory(&state, connector.clone());
@@ -175,7 +175,7 @@ impl Import {
 
 impl ImportServer {
     /// Notes files that code in the sandbox of an earlier session could write.
-    fn note_exposed(&mut self, exposed: &Exposed) {
+    fn note_exposed(&mut self, exposed: &ExposedPlaces) {
         let files = self.origins.iter().map(|(_, path)| path);
         self.exposed = files.filter(|path| exposed.on_the_way(path).is_some()).cloned().collect();
         self.notes.extend(self.exposed.iter().map(|path| {
@@ -185,12 +185,12 @@ impl ImportServer {
     }
 
     fn of(
-        offered: Offered,
+        offered: OfferedServer,
         registry: &Registry,
         vault: &Arc<Vault>,
-        directories: &Directories<'_>,
+        directories: &PathDirectories<'_>,
     ) -> io::Result<Self> {
-        let Offered { name, original, parameters, places, notes, .. } = offered;
+        let OfferedServer { name, original, parameters, places, notes, .. } = offered;
         let kept = KeptParameters::of(&name, parameters, vault)?;
         let state = match registry.parameters_of(&name)? {
             None => ImportState::New,
@@ -227,11 +227,11 @@ impl ImportLeft {
 fn settings_of(parameters: &ServerParameters) -> Vec<String> {
     let pair = |(name, value): (&String, &String)| format!("{}={}", shown(name), word(value));
     let mut settings: Vec<String> = match &parameters.reach {
-        Reach::Stdio(stdio) => {
+        ServerReach::Stdio(stdio) => {
             let directory = stdio.cwd.iter().map(|cwd| format!("cwd={}", word(cwd)));
             stdio.env.iter().map(pair).chain(directory).collect()
         }
-        Reach::Http(http) => http.headers.iter().map(pair).collect(),
+        ServerReach::Http(http) => http.headers.iter().map(pair).collect(),
     };
     settings.extend(parameters.timeout.map(|timeout| format!("timeout={}s", timeout.as_secs_f64())));
     settings
@@ -250,13 +250,13 @@ fn shown(text: &str) -> String {
 
 /// The files that have been read so far.
 #[derive(Default)]
-struct Reading {
+struct FilesRead {
     contents: Vec<FileServers>,
     unreadable: Vec<String>,
     looked_for: Vec<PathBuf>,
 }
 
-impl Reading {
+impl FilesRead {
     /// Reads a client's files; what is wrong with one does not cost the others.
     fn all_of(
         &mut self,
@@ -272,9 +272,10 @@ impl Reading {
         for place in places {
             match reader.read(&place) {
                 Ok(mut contents) => {
-                    let is_off = |server: &Offered| disabled.contains(&server.original);
+                    let is_off = |server: &OfferedServer| disabled.contains(&server.original);
                     for server in contents.offered.extract_if(.., |server| is_off(server)) {
-                        let (name, place) = (server.original, place.clone());
+                        let name = server.original;
+                        let place = place.clone();
                         contents.left.push(LeftOutServers {
                             name,
                             place,
@@ -298,7 +299,8 @@ impl Reading {
         surroundings: &ClientDirectories<'_>,
     ) -> Result<(), ImportError> {
         if let Some(client) = KnownClient::named(from) {
-            let (before, failed) = (self.contents.len(), self.unreadable.len());
+            let before = self.contents.len();
+            let failed = self.unreadable.len();
             self.all_of(client, reader, surroundings);
             if self.contents.len() == before && self.unreadable.len() == failed {
                 let places = client.places(surroundings);
@@ -310,7 +312,7 @@ impl Reading {
         }
         self.looked_for.push(from.into());
         self.contents.push(read_file(Path::new(from), reader).map_err(|error| match error {
-            Unreadable::File { source, .. }
+            UnreadableFile::File { source, .. }
                 if source.kind() == io::ErrorKind::NotFound && !from.contains(['/', '.']) =>
             {
                 let near = nearest(from, KnownClient::ALL.iter().map(|client| client.name()));
@@ -329,9 +331,9 @@ fn is_stub(path: &Path) -> bool {
 }
 
 /// Reads a file that the user has named.
-fn read_file(file: &Path, reader: &ConfigurationReader<'_>) -> Result<FileServers, Unreadable> {
+fn read_file(file: &Path, reader: &ConfigurationReader<'_>) -> Result<FileServers, UnreadableFile> {
     let path = std::path::absolute(file);
-    let path = path.map_err(|source| Unreadable::File { path: file.to_owned(), source })?;
+    let path = path.map_err(|source| UnreadableFile::File { path: file.to_owned(), source })?;
     // By its real directory, since whether it lies in the workspace makes a difference.
     let real = path.parent().and_then(|parent| parent.canonicalize().ok());
     let path = match (real, path.file_name()) {

@@ -7,7 +7,7 @@ use super::{ImportServer, SecretKeeping};
 use crate::config::{self, Config, Settings};
 use crate::connections::mcp_client::Connector;
 use crate::ground::text::describe;
-use crate::tools::registry::{Packages, Registry};
+use crate::tools::registry::{PackageDirectory, Registry};
 
 /// The number of servers that are started at once: each may download and compile what it needs.
 pub(crate) const AT_ONCE: usize = 8;
@@ -85,7 +85,7 @@ impl Importer {
         self.under_way.lock().push((name.clone(), keeping));
         let registered = async {
             let candidate = self.registry.imported(name, parameters, Vec::new())?;
-            let packages = Packages::of_workspace(self.config.workspace());
+            let packages = PackageDirectory::of_workspace(self.config.workspace());
             self.registry.register(candidate, packages, progress).await
         };
         let registered = registered.await;

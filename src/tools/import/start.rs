@@ -4,18 +4,18 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{ImportLeft, KeptParameters, Unreadable, read_file};
-use crate::config::{Config, Site};
+use super::{ImportLeft, KeptParameters, UnreadableFile, read_file};
+use crate::config::{Config, KernelSite};
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::vault::Vault;
-use crate::tools::formats::{ConfigurationReader, Directories, LeftOutServers, OURSELVES, merge};
+use crate::tools::formats::{ConfigurationReader, LeftOutServers, OURSELVES, PathDirectories, merge};
 
 /// Why the files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImportStartError {
     /// A file has no servers that can be read.
     #[error(transparent)]
-    File(#[from] Unreadable),
+    File(#[from] UnreadableFile),
     /// The vault does not answer for the secrets of a server.
     #[error("look for the secrets of `{name}`")]
     Secrets {
@@ -28,7 +28,7 @@ pub(crate) enum ImportStartError {
 
 /// The servers of the files.
 #[derive(Default)]
-pub(crate) struct AtStart {
+pub(crate) struct StartServers {
     /// The servers, by name.
     pub(crate) servers: Vec<StartServer>,
     /// The servers that are not taken, but for ipybox itself, in words.
@@ -49,15 +49,18 @@ pub(crate) struct StartServer {
 ///
 /// # Errors
 /// One of them cannot be used.
-pub(crate) fn offered_at_start(config: &Config, connector: &Connector) -> Result<AtStart, ImportStartError> {
+pub(crate) fn offered_at_start(
+    config: &Config,
+    connector: &Connector,
+) -> Result<StartServers, ImportStartError> {
     let vault = Arc::new(Vault::in_directory(&config.state_dir));
     let home = (config.home != Path::new("/")).then_some(config.home.as_path());
     let has_program = |command: &str| connector.has_program(command);
     let reader = ConfigurationReader { workspace: &config.workspace, home, has_program: &has_program };
     let contents = config.mcp_configs.iter().map(|file| read_file(file, &reader));
     let contents = contents.collect::<Result<Vec<_>, _>>()?;
-    let merged = merge(contents, &Directories { workspace: &config.workspace, home });
-    let mut start = AtStart::default();
+    let merged = merge(contents, &PathDirectories { workspace: &config.workspace, home });
+    let mut start = StartServers::default();
     for LeftOutServers { name, place, why } in merged.left {
         if why == OURSELVES {
             tracing::debug!("`--mcp-config` has ipybox itself, which is left out");
@@ -70,7 +73,8 @@ pub(crate) fn offered_at_start(config: &Config, connector: &Connector) -> Result
         let is_of_code = offered.places.iter().all(|place| is_of_code(config, &place.path))
             || offered.read.iter().any(|file| is_of_code(config, file));
         let kept = KeptParameters::of(&offered.name, offered.parameters, &vault);
-        let (name, notes) = (offered.name, offered.notes);
+        let name = offered.name;
+        let notes = offered.notes;
         let kept = match kept {
             Ok(kept) => kept,
             Err(source) => return Err(ImportStartError::Secrets { name, source }),
@@ -84,6 +88,6 @@ pub(crate) fn offered_at_start(config: &Config, connector: &Connector) -> Result
 fn is_of_code(config: &Config, file: &Path) -> bool {
     // A workspace may also come with such a file.
     let is_of_workspace =
-        matches!(config.site, Site::Sandboxed { .. }) && file.starts_with(&config.workspace);
+        matches!(config.site, KernelSite::Sandboxed { .. }) && file.starts_with(&config.workspace);
     is_of_workspace || config.exposed().on_the_way(file).is_some()
 }

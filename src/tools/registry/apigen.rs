@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 
 use super::generate;
 use super::listing;
-use super::packages::Packages;
+use super::packages::PackageDirectory;
 use crate::ground::env::Variables;
-use crate::tools::codegen::{self, ObserveError, Observed, Options, ResourcesAndPrompts, Tool};
 use crate::tools::formats;
 use crate::tools::servers::UnusableServer;
+use ipybox_codegen::{self as codegen, ObserveError, Observed, Options, ResourcesAndPrompts, Tool};
 
 /// The source of the tools.
 #[derive(Debug, Clone)]
@@ -114,7 +114,7 @@ pub async fn apigen(
     let path = root_dir.join(server_name);
     let write_error = |source| ApigenError::Write { path: path.clone(), source };
     std::fs::create_dir_all(root_dir).map_err(write_error)?;
-    let written = Packages::new(root_dir, ".").write(server_name, &package).map_err(write_error)?;
+    let written = PackageDirectory::new(root_dir, ".").write(server_name, &package).map_err(write_error)?;
     written.put().map_err(write_error)?;
     warnings.extend(generate::warnings(&package));
     Ok(ApigenReport { modules: package.modules.into_iter().map(|module| module.name).collect(), warnings })
@@ -134,13 +134,13 @@ fn observe(tools: &mut [Tool], results: &BTreeMap<String, Vec<Value>>) -> Result
     Ok(())
 }
 
-type Listed = (Vec<codegen::Tool>, ResourcesAndPrompts, Option<String>, Vec<String>);
+type ApigenLists = (Vec<codegen::Tool>, ResourcesAndPrompts, Option<String>, Vec<String>);
 
 async fn from_server(
     name: &str,
     parameters: &Map<String, Value>,
     variables: Variables,
-) -> Result<Listed, ApigenError> {
+) -> Result<ApigenLists, ApigenError> {
     let server_error =
         |error: &dyn std::error::Error| ApigenError::Server(crate::ground::text::describe(error));
     let directory = std::env::current_dir().map_err(|error| server_error(&error))?;
@@ -149,7 +149,7 @@ async fn from_server(
     let (parameters, mut notes) = adopted.map_err(|error| server_error(&UnusableServer::from(error)))?;
     let report = |what: &str| tracing::info!(server = name, "{what}");
     let listed = generate::listed_by(&connector, name, &parameters, &notes, &report).await;
-    let generate::Listed { tools, for_apps, others, notes: of_others, connection, .. } =
+    let generate::ServerLists { tools, for_apps, others, notes: of_others, connection, .. } =
         listed.map_err(|error| server_error(&error))?;
     let description = connection.identity().instructions.clone();
     connection.close().await;
@@ -157,7 +157,7 @@ async fn from_server(
     Ok((tools, others, description, notes))
 }
 
-fn from_file(path: PathBuf) -> Result<Listed, ApigenError> {
+fn from_file(path: PathBuf) -> Result<ApigenLists, ApigenError> {
     let read = std::fs::read_to_string(&path).map_err(|error| error.to_string());
     let listing =
         read.and_then(|text| listing::read(&text).map_err(|error| crate::ground::text::describe(&error)));

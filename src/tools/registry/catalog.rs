@@ -11,13 +11,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::records::{ServerRecord, ServerRecords};
-use super::search::{Error, Index};
-use crate::ground::files::Stamp;
-use crate::tools::codegen::Tool;
+use super::search::{Error, SearchIndex};
+use crate::ground::files::FileStamp;
 use crate::tools::servers::SearchQuery;
+use ipybox_codegen::Tool;
 
 /// The tools of all servers that code can call.
-pub(super) struct Catalog {
+pub(super) struct ToolCatalog {
     /// The first that has a name says what it means.
     pub(super) places: Vec<Arc<ServerRecords>>,
     /// One search at a time, since the first has to make the index.
@@ -29,20 +29,20 @@ pub(super) struct Catalog {
 struct Indexed {
     names: Vec<Names>,
     versions: Versions,
-    index: Index,
+    index: SearchIndex,
 }
 
 /// The names that a place has, with the versions of their definitions.
 #[derive(Default)]
 struct Names {
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
     versions: BTreeMap<String, Option<String>>,
 }
 
 /// The servers that are registered, with the place and the version of their definitions.
 type Versions = BTreeMap<String, (usize, Option<String>)>;
 
-impl Catalog {
+impl ToolCatalog {
     pub(super) fn new(places: impl IntoIterator<Item = Arc<ServerRecords>>) -> Self {
         Self { places: places.into_iter().collect(), indexed: Mutex::default() }
     }
@@ -76,7 +76,7 @@ impl Catalog {
         Ok(())
     }
 
-    fn index(&self, versions: &Versions) -> Index {
+    fn index(&self, versions: &Versions) -> SearchIndex {
         let mut servers: Vec<(&str, Vec<Tool>)> = Vec::with_capacity(versions.len());
         for (name, (number, _)) in versions {
             let record = self.places[*number].get(name).transpose();
@@ -88,7 +88,7 @@ impl Catalog {
                 Some(Err(error)) => tracing::warn!(%error, "the tools of a server cannot be searched"),
             }
         }
-        Index::new(servers.iter().map(|(name, tools)| (*name, tools.as_slice())))
+        SearchIndex::new(servers.iter().map(|(name, tools)| (*name, tools.as_slice())))
     }
 }
 
@@ -97,5 +97,5 @@ impl Catalog {
 /// # Errors
 /// The query is out of bounds or names an unknown server, or the files cannot be read.
 pub fn search(state_directory: &Path, query: &SearchQuery) -> Result<String, Error> {
-    Catalog::new([Arc::new(ServerRecords::in_directory(state_directory))]).search(query)
+    ToolCatalog::new([Arc::new(ServerRecords::in_directory(state_directory))]).search(query)
 }

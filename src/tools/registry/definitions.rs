@@ -14,15 +14,15 @@ use sha2::{Digest as _, Sha256};
 use super::drift;
 use super::store::StoredServer;
 use crate::ground::files::{StateFile, create_private_directory, if_there};
-use crate::tools::codegen::{Observed, ResourcesAndPrompts, Tool};
 use crate::tools::servers::ToolDefinition;
+use ipybox_codegen::{Observed, ResourcesAndPrompts, Tool};
 
 /// The number of characters of the digest of definitions in the name of their version.
 const VERSION_CHARS: usize = 16;
 
 /// The tools, resources and prompts of a server, as they were when its package was generated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Definitions {
+pub(super) struct ServerDefinitions {
     pub(super) tools: Vec<Tool>,
     /// The server's description of itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub(super) struct Definitions {
     pub(super) before: Vec<Tool>,
 }
 
-impl Definitions {
+impl ServerDefinitions {
     /// The tools of `now` that are defined in another way than here, as they are here; of the others what was kept before.
     pub(super) fn earlier_than(&self, now: &[Tool]) -> Vec<Tool> {
         let find = |tools: &[Tool], name: &str| tools.iter().find(|tool| tool.name == name).cloned();
@@ -72,7 +72,7 @@ impl Definitions {
 pub(super) enum DefinitionStore {
     Directory(PathBuf),
     /// As long as the process lives.
-    Memory(Mutex<BTreeMap<String, Arc<Definitions>>>),
+    Memory(Mutex<BTreeMap<String, Arc<ServerDefinitions>>>),
 }
 
 impl DefinitionStore {
@@ -85,19 +85,19 @@ impl DefinitionStore {
     }
 
     /// This version of the definitions of `server`, a valid package name; `None` if there is none.
-    pub(super) fn get(&self, server: &str, version: Option<&str>) -> io::Result<Option<Definitions>> {
+    pub(super) fn get(&self, server: &str, version: Option<&str>) -> io::Result<Option<ServerDefinitions>> {
         let name = file_name(server, version);
         match self {
             Self::Directory(directory) => StateFile::new(directory.join(name)).find(),
             Self::Memory(known) => {
                 let known = known.lock();
-                Ok(known.get(&name).map(|held| Definitions::clone(held)))
+                Ok(known.get(&name).map(|held| ServerDefinitions::clone(held)))
             }
         }
     }
 
     /// Stores definitions of `server`, and returns their version. Blocks.
-    pub(super) fn put(&self, server: &str, definitions: &Definitions) -> io::Result<String> {
+    pub(super) fn put(&self, server: &str, definitions: &ServerDefinitions) -> io::Result<String> {
         let digest = format!("{:x}", Sha256::digest(serde_json::to_vec(definitions)?));
         let version = digest[..VERSION_CHARS].to_owned();
         let name = file_name(server, Some(&version));

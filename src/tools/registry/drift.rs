@@ -13,7 +13,7 @@ use similar::{ChangeTag, TextDiff};
 use crate::approval::ToolAnnotations;
 use crate::ground::text::visible::line;
 use crate::ground::text::{one_line, plain};
-use crate::tools::codegen::{ResourcesAndPrompts, Tool};
+use ipybox_codegen::{ResourcesAndPrompts, Tool};
 
 /// The number of lines of a diff that are shown: a user reads it in a dialog.
 const DIFF_LINES: usize = 40;
@@ -27,7 +27,9 @@ pub(super) fn changes(
 ) -> Vec<String> {
     let (kept, added): (Vec<_>, Vec<_>) = now.iter().partition(|tool| registered.contains_key(&tool.name));
     let removed = registered.keys().filter(|name| !now.iter().any(|tool| tool.name == **name));
-    let (mut schemas, mut described, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+    let mut schemas = Vec::new();
+    let mut described = Vec::new();
+    let mut unknown = Vec::new();
     for tool in kept {
         let Some(before) = known.iter().find(|known| known.name == tool.name) else {
             unknown.push(&tool.name);
@@ -107,7 +109,8 @@ pub(super) fn diff(before: &Tool, now: &Tool) -> String {
         let schemas = serde_json::to_string_pretty(&schemas).unwrap_or_default();
         format!("{title}\n{}\n{schemas}\n", plain(description))
     };
-    let (before, now) = (lines(before), lines(now));
+    let before = lines(before);
+    let now = lines(now);
     let diff = TextDiff::from_lines(&before, &now);
     let changed = diff.iter_all_changes().filter_map(|change| {
         let sign = match change.tag() {
@@ -142,7 +145,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::tools::codegen::Prompt;
+    use ipybox_codegen::Prompt;
 
     fn tool(name: &str, description: &str, schema: Value) -> Tool {
         let Value::Object(input_schema) = schema else { panic!("an object") };

@@ -12,13 +12,13 @@ use crate::connections::mcp_client::{
     self, Connection, Connector, ServerParameters, ServerTool, StartProgress,
 };
 use crate::ground::text::{describe, one_line};
-use crate::tools::codegen::{self, Package, PromptArgument, ResourcesAndPrompts, Tool};
+use ipybox_codegen::{self as codegen, Package, PromptArgument, ResourcesAndPrompts, Tool};
 
 /// The most templates of resources, and the most prompts, that get a function.
 const FUNCTIONS_MAX: usize = 500;
 
 /// The lists of a server.
-pub(super) struct Listed {
+pub(super) struct ServerLists {
     pub(super) tools: Vec<Tool>,
     /// By the tools' names.
     pub(super) annotations: BTreeMap<String, ToolAnnotations>,
@@ -39,7 +39,7 @@ pub(super) async fn listed_by(
     parameters: &ServerParameters,
     notes: &[String],
     progress: StartProgress<'_>,
-) -> Result<Listed, Error> {
+) -> Result<ServerLists, Error> {
     let what = parameters.summary();
     let server_error = |source| Error::Server {
         name: name.to_owned(),
@@ -56,7 +56,7 @@ pub(super) async fn listed_by(
             let for_apps = for_apps.into_iter().map(|tool| tool.name.into_owned()).collect();
             let annotations = tools.iter().map(|tool| (tool.name.to_string(), annotations(tool))).collect();
             let (others, notes) = others(&connection).await;
-            Ok(Listed {
+            Ok(ServerLists {
                 tools: tools.into_iter().map(to_codegen).collect(),
                 annotations,
                 for_apps,
@@ -155,7 +155,9 @@ fn to_prompt(prompt: mcp_client::Prompt) -> codegen::Prompt {
         is_required: argument.required == Some(true),
         name: argument.name,
     });
-    let (name, title, description) = (prompt.name, prompt.title, prompt.description);
+    let name = prompt.name;
+    let title = prompt.title;
+    let description = prompt.description;
     codegen::Prompt { name, title, description, arguments: arguments.collect() }
 }
 

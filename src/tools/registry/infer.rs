@@ -5,9 +5,9 @@ use std::io;
 use serde_json::Value;
 
 use super::Registry;
-use super::packages::Packages;
-use super::records::{NotChanged, ServerRecord, Successor};
-use crate::tools::codegen::{self, ObserveError, Options};
+use super::packages::PackageDirectory;
+use super::records::{NotChanged, RegistrationSuccessor, ServerRecord};
+use ipybox_codegen::{self as codegen, ObserveError, Options};
 
 /// Why no type was inferred. The module is unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ impl Registry {
         server: &str,
         module: &str,
         results: &[Value],
-        packages: &Packages,
+        packages: &PackageDirectory,
     ) -> Result<String, InferError> {
         let store_error = |source| InferError::Store { module: module.to_owned(), source };
         let _turn = self.turn.blocking_lock();
@@ -59,15 +59,18 @@ impl Registry {
         }
         let names = codegen::module_names(&definitions.tools);
         let Some(position) = names.iter().position(|name| name == module) else {
-            let (server, module) = (server.to_owned(), module.to_owned());
+            let server = server.to_owned();
+            let module = module.to_owned();
             return Err(InferError::UnknownModule { server, module, known: names.join(", ") });
         };
         let tool = &mut definitions.tools[position];
         tool.observed.get_or_insert_default().observe(results)?;
         let (text, classes) = codegen::generate_observed(tool, Options::default());
         let place = || packages.replace_module(server, module, &text);
-        let (before, after) = (Some(&registered), registered.clone());
-        let successor = Successor { name: server, before, after, definitions: &definitions, packages };
+        let before = Some(&registered);
+        let after = registered.clone();
+        let successor =
+            RegistrationSuccessor { name: server, before, after, definitions: &definitions, packages };
         let replaced = self.records.replace(successor, place);
         replaced.map_err(|why| match why {
             NotChanged::Store(source) => store_error(source),
@@ -97,7 +100,9 @@ mod tests {
                     scope.spawn(move || {
                         begin.wait();
                         let results = [serde_json::json!({"number": 1})];
-                        registry.infer("s", module, &results, &Packages::of_workspace(state)).unwrap();
+                        registry
+                            .infer("s", module, &results, &PackageDirectory::of_workspace(state))
+                            .unwrap();
                     });
                 }
             });

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::definitions::Definitions;
-use super::packages::Packages;
-use super::records::{NotChanged, ServerRecord, Successor};
+use super::definitions::ServerDefinitions;
+use super::packages::PackageDirectory;
+use super::records::{NotChanged, RegistrationSuccessor, ServerRecord};
 use super::search::calls_of;
 use super::store::StoredServer;
 use super::{Error, Registry, drift, generate};
-use crate::tools::codegen;
 use crate::tools::servers::{RegisteredServer, ToolDefinition};
+use ipybox_codegen as codegen;
 
 /// The result of installing a package: see [`Registration`](super::Registration).
-pub(super) struct Installed {
+pub(super) struct InstalledPackage {
     pub(super) modules: Vec<String>,
     pub(super) calls: String,
     pub(super) others: String,
@@ -26,19 +26,19 @@ impl Registry {
     /// other processes wait.
     pub(super) fn install(
         &self,
-        packages: &Packages,
+        packages: &PackageDirectory,
         server: codegen::Server,
-        found: Definitions,
+        found: ServerDefinitions,
         registered: RegisteredServer,
-    ) -> Result<Installed, Error> {
-        let Definitions { mut tools, others, .. } = found;
+    ) -> Result<InstalledPackage, Error> {
+        let ServerDefinitions { mut tools, others, .. } = found;
         let name = server.name.clone();
         let package_error = |source| Error::Package { name: name.clone(), source };
         let store_error = |source| Error::Store { name: name.clone(), source };
         let _turn = self.records.turn(&self.connector).map_err(store_error)?;
         let (before, known) = match self.records.get(&name).map_err(store_error)? {
             Some(ServerRecord { server, definitions }) => (Some(server), definitions.map_err(store_error)?),
-            None => (None, Definitions::default()),
+            None => (None, ServerDefinitions::default()),
         };
         let earlier = known.earlier_than(&tools);
         let drift = before.as_ref().map_or_else(Vec::new, |before| {
@@ -53,16 +53,21 @@ impl Registry {
         let written = packages.write(&name, &package).map_err(package_error)?;
         let RegisteredServer { parameters, annotations, for_apps, .. } = registered;
         let after = StoredServer { parameters, annotations, for_apps, definitions: None };
-        let found = Definitions { tools, description: server.description, others, before: earlier };
-        let successor =
-            Successor { name: &name, before: before.as_ref(), after, definitions: &found, packages };
+        let found = ServerDefinitions { tools, description: server.description, others, before: earlier };
+        let successor = RegistrationSuccessor {
+            name: &name,
+            before: before.as_ref(),
+            after,
+            definitions: &found,
+            packages,
+        };
         let replaced = self.records.replace(successor, || written.put());
         replaced.map_err(|why| match why {
             NotChanged::Store(source) => store_error(source),
             NotChanged::Package(source) => package_error(source),
         })?;
         let warnings = generate::warnings(&package);
-        Ok(Installed {
+        Ok(InstalledPackage {
             modules: package.modules.into_iter().map(|module| module.name).collect(),
             calls,
             others: summary,

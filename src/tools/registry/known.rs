@@ -11,19 +11,19 @@ use serde::Serialize;
 use serde_json::{Map, json};
 
 use super::records::ServerChange;
-use super::{Packages, Registry};
-use crate::approval::Standing;
+use super::{PackageDirectory, Registry};
+use crate::approval::StandingAnswers;
 use crate::approval::provenance::Label;
 use crate::config::{Config, Settings};
-use crate::connections::mcp_client::{self, Connector, LoginError, Reach, ServerParameters};
-use crate::connections::oauth::{self, KnownLogin, Opener, Visited};
+use crate::connections::mcp_client::{self, Connector, LoginError, ServerParameters, ServerReach};
+use crate::connections::oauth::{self, KnownLogin, LoginOpener, VisitedPage};
 use crate::ground::text::{describe, listed, nearest, without_user};
 
 /// The servers of a workspace.
 pub struct KnownServers {
     registry: Registry,
     connector: Connector,
-    answers: Standing,
+    answers: StandingAnswers,
     state_directory: PathBuf,
     workspace: PathBuf,
 }
@@ -114,14 +114,16 @@ pub type OpenPage<'a> = &'a (dyn Fn(String) -> BoxFuture<'a, Result<Option<Strin
 /// Adapts [`OpenPage`].
 struct ByFunction<'a>(OpenPage<'a>);
 
-impl Opener for ByFunction<'_> {
-    fn open<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Visited, String>> {
-        Box::pin(async move { Ok((self.0)(url.to_owned()).await?.map_or(Visited::Opened, Visited::Pasted)) })
+impl LoginOpener for ByFunction<'_> {
+    fn open<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<VisitedPage, String>> {
+        Box::pin(async move {
+            Ok((self.0)(url.to_owned()).await?.map_or(VisitedPage::Opened, VisitedPage::Pasted))
+        })
     }
 }
 
 /// A server that a user has named.
-struct Named {
+struct NamedServer {
     name: String,
     parameters: ServerParameters,
 }
@@ -140,7 +142,7 @@ impl KnownServers {
         let state_directory = config.state_dir.clone();
         let registry = Registry::in_directory(&state_directory, connector.clone());
         registry.settle(config.workspace());
-        let answers = Standing::of_workspace(&state_directory);
+        let answers = StandingAnswers::of_workspace(&state_directory);
         Ok(Self { registry, connector, answers, state_directory, workspace: config.workspace().to_owned() })
     }
 
@@ -157,7 +159,7 @@ impl KnownServers {
         open: OpenPage<'_>,
         timeout: Duration,
     ) -> Result<String, KnownServerError> {
-        let Named { name, parameters } = self.find(target)?;
+        let NamedServer { name, parameters } = self.find(target)?;
         let login = self.connector.log_in(&parameters, None, scopes, &ByFunction(open), timeout).await;
         login.map_err(|error| failed("log in to", target, &error))?;
         Ok(name)
@@ -168,7 +170,7 @@ impl KnownServers {
     /// # Errors
     /// There is no such server, or what is kept cannot be changed.
     pub async fn logout(&self, target: &str) -> Result<bool, KnownServerError> {
-        let Named { parameters, .. } = self.find(target)?;
+        let NamedServer { parameters, .. } = self.find(target)?;
         self.connector.log_out(&parameters).await.map_err(|error| failed("log out of", target, &error))
     }
 
@@ -202,7 +204,8 @@ impl KnownServers {
                 server.name == name || server.target == target || login.is_of(&server.target)
             };
             if !servers.iter().any(is_listed) {
-                let (label, login) = (labels.of(&name), Some(LoginState::of(login)));
+                let label = labels.of(&name);
+                let login = Some(LoginState::of(login));
                 servers.push(KnownServer { name, target, tools: None, login, label });
             }
         }
@@ -214,7 +217,7 @@ impl KnownServers {
     /// # Errors
     /// There is no such server, or it does not answer.
     pub async fn test(&self, name: &str) -> Result<usize, KnownServerError> {
-        let Named { name, parameters } = self.find(name)?;
+        let NamedServer { name, parameters } = self.find(name)?;
         let failed =
             |error: mcp_client::Error| KnownServerError::Server { name: name.clone(), why: describe(&error) };
         let connection = self.connector.connect(&name, &parameters).await.map_err(failed)?;
@@ -228,7 +231,7 @@ impl KnownServers {
     /// # Errors
     /// There is no such server, or what is kept cannot be changed.
     pub fn label(&self, name: &str, label: Option<Label>) -> Result<(), KnownServerError> {
-        let Named { name, .. } = self.find(name)?;
+        let NamedServer { name, .. } = self.find(name)?;
         Ok(self.answers.label(&name, label)?)
     }
 
@@ -237,23 +240,24 @@ impl KnownServers {
     /// # Errors
     /// There is no such server, or what is kept cannot be changed. What then is left of it is removed later.
     pub async fn remove(&self, name: &str) -> Result<(), KnownServerError> {
-        let Named { name: server, parameters } = self.find(name)?;
-        let packages = Packages::of_workspace(&self.workspace);
+        let NamedServer { name: server, parameters } = self.find(name)?;
+        let packages = PackageDirectory::of_workspace(&self.workspace);
         let change = ServerChange::Removal { server, packages, parameters: parameters.to_json() };
-        let (records, connector) = (Arc::clone(&self.registry.records), self.connector.clone());
+        let records = Arc::clone(&self.registry.records);
+        let connector = self.connector.clone();
         let removing = tokio::task::spawn_blocking(move || records.remove(&change, &connector));
         Ok(removing.await.unwrap_or_else(|panic| Err(panic.into()))?)
     }
 
     /// The server that `target` names: a registered one, one that has asked for a login, or any URL.
-    fn find(&self, target: &str) -> Result<Named, KnownServerError> {
+    fn find(&self, target: &str) -> Result<NamedServer, KnownServerError> {
         let is_url = target.contains("://");
         let shown = without_user(target);
         let mut known = Vec::new();
         for name in self.registry.records.servers.names()? {
             let Some(stored) = self.registry.records.servers.get(&name)? else { continue };
             if name == target || is_url && stored.parameters.summary() == shown {
-                return Ok(Named { name, parameters: stored.parameters });
+                return Ok(NamedServer { name, parameters: stored.parameters });
             }
             known.push(name);
         }
@@ -261,7 +265,7 @@ impl KnownServers {
             let Some(refused) = login.refused else { continue };
             let Ok(parameters) = ServerParameters::parse(&refused.parameters) else { continue };
             if refused.name == target || is_url && parameters.summary() == shown {
-                return Ok(Named { name: refused.name, parameters });
+                return Ok(NamedServer { name: refused.name, parameters });
             }
             known.push(refused.name);
         }
@@ -275,7 +279,7 @@ impl KnownServers {
         });
         let parameters =
             parsed.map_err(|error| KnownServerError::Url { url: shown.clone(), why: describe(&error) })?;
-        Ok(Named { name: shown, parameters })
+        Ok(NamedServer { name: shown, parameters })
     }
 }
 
@@ -310,7 +314,7 @@ impl std::fmt::Display for LoginState {
 
 /// The login to the server with these parameters.
 fn login_of<'a>(parameters: &ServerParameters, logins: &'a [KnownLogin]) -> Option<&'a KnownLogin> {
-    let Reach::Http(http) = &parameters.reach else { return None };
+    let ServerReach::Http(http) = &parameters.reach else { return None };
     logins.iter().find(|login| {
         let is_refused = |refused: &oauth::RefusedAccess| refused.parameters == parameters.to_json();
         login.is_of(&http.url) || login.refused.as_ref().is_some_and(is_refused)

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::generate::{is_for_apps, left_out};
-use crate::tools::codegen::Tool;
+use ipybox_codegen::Tool;
 
 /// The tools of a file, and warnings about skipped ones.
-pub(super) struct Listing {
+pub(super) struct ToolListing {
     pub(super) tools: Vec<Tool>,
     pub(super) problems: Vec<String>,
 }
@@ -22,10 +22,10 @@ pub(super) enum Error {
 
 /// Reads `{"tools": […]}`. A tool without a name is skipped with a warning; one invalid tool does not prevent
 /// the others.
-pub(super) fn read(text: &str) -> Result<Listing, Error> {
+pub(super) fn read(text: &str) -> Result<ToolListing, Error> {
     let document: Value = serde_json::from_str(text)?;
     let Some(Value::Array(listed)) = document.get("tools") else { return Err(Error::NoTools) };
-    let mut listing = Listing { tools: Vec::with_capacity(listed.len()), problems: Vec::new() };
+    let mut listing = ToolListing { tools: Vec::with_capacity(listed.len()), problems: Vec::new() };
     for (index, tool) in listed.iter().enumerate() {
         match read_tool(tool) {
             Ok(Tool { name, .. }) if is_for_apps(tool["_meta"].get("ui")) => {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::catalog::Catalog;
-use super::packages::Packages;
+use super::catalog::ToolCatalog;
+use super::packages::PackageDirectory;
 use super::records::{ServerRecord, ServerRecords};
 use super::store::StoredServer;
 use super::{Registry, drift, generate};
@@ -17,22 +17,22 @@ use crate::ground::text::describe;
 use crate::tools::servers::{RegisteredServer, SearchQuery, ServerLookup};
 
 /// The servers of a registry, and then those of other workspaces.
-pub(super) struct Lookup {
+pub(super) struct RegistryLookup {
     registry: Registry,
-    packages: Packages,
-    catalog: Catalog,
+    packages: PackageDirectory,
+    catalog: ToolCatalog,
 }
 
-impl Lookup {
+impl RegistryLookup {
     /// `others` are the state directories of other workspaces.
-    pub(super) fn new(registry: Registry, packages: Packages, others: &[PathBuf]) -> Self {
+    pub(super) fn new(registry: Registry, packages: PackageDirectory, others: &[PathBuf]) -> Self {
         let others = others.iter().map(|state| Arc::new(ServerRecords::in_directory(state)));
-        let catalog = Catalog::new(std::iter::once(Arc::clone(&registry.records)).chain(others));
+        let catalog = ToolCatalog::new(std::iter::once(Arc::clone(&registry.records)).chain(others));
         Self { registry, packages, catalog }
     }
 }
 
-impl ServerLookup for Lookup {
+impl ServerLookup for RegistryLookup {
     fn find(&self, name: &str) -> io::Result<Option<RegisteredServer>> {
         self.registry.records.settle(&self.registry.connector);
         for place in &self.catalog.places {

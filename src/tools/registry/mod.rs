@@ -2,6 +2,8 @@
 //!
 //! Registrations are kept outside the workspace, where code in the kernel can neither read nor change them;
 //! the packages are in the workspace, where code imports them.
+//!
+//! Reasons: `docs/decisions/registry.md`.
 
 mod apigen;
 mod catalog;
@@ -32,21 +34,21 @@ use tokio::sync::Mutex;
 
 pub use self::apigen::{ApigenError, ApigenReport, ApigenSource, apigen};
 pub use self::catalog::search;
-use self::definitions::Definitions;
-use self::generate::Listed;
-use self::install::Installed;
+use self::definitions::ServerDefinitions;
+use self::generate::ServerLists;
+use self::install::InstalledPackage;
 pub use self::known::{KnownServer, KnownServerError, KnownServers, LoginState, OpenPage};
-use self::lookup::Lookup;
-pub(crate) use self::packages::Packages;
+use self::lookup::RegistryLookup;
+pub(crate) use self::packages::PackageDirectory;
 use self::records::ServerRecords;
 pub(crate) use self::registration::Registration;
-pub use self::search::{Error as SearchError, Index as SearchIndex};
+pub use self::search::{Error as SearchError, SearchIndex};
 pub use self::sources::{GenerateError, generate_mcp_sources};
 use crate::connections::mcp_client::{self, AccessRefusal, Connector, ServerParameters, StartProgress};
 use crate::ground::env::Variables;
-use crate::kernels::sandbox::Exposed;
-use crate::tools::codegen;
+use crate::kernels::sandbox::ExposedPlaces;
 use crate::tools::servers::{OpenConnection, RegisteredServer, ServerLookup, UnusableServer, read};
+use ipybox_codegen as codegen;
 
 /// Why a server could not be registered. An earlier package and registration are unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +136,7 @@ impl Error {
 
 /// A server to register, with a valid name and valid parameters.
 #[derive(Clone)]
-pub(crate) struct Candidate {
+pub(crate) struct ServerCandidate {
     name: String,
     parameters: ServerParameters,
     /// Parts of the parameters that were left out or reinterpreted.
@@ -142,7 +144,7 @@ pub(crate) struct Candidate {
     is_known: bool,
 }
 
-impl Candidate {
+impl ServerCandidate {
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -191,7 +193,7 @@ impl Registry {
     }
 
     /// Keeps servers away from these places too.
-    pub(crate) fn keep_apart(&self, exposed: Exposed) {
+    pub(crate) fn keep_apart(&self, exposed: ExposedPlaces) {
         self.connector.keep_apart(exposed);
     }
 
@@ -212,7 +214,7 @@ impl Registry {
     /// Completes and removes what processes have left that died while they changed registrations or packages of `workspace`.
     /// Blocks.
     pub(crate) fn settle(&self, workspace: &Path) {
-        Packages::of_workspace(workspace).sweep();
+        PackageDirectory::of_workspace(workspace).sweep();
         self.records.settle(&self.connector);
     }
 
@@ -224,14 +226,18 @@ impl Registry {
     /// Server lookup for kernels that import packages from `workspace`. What is not registered here is looked up in
     /// the state directories `others`.
     pub(crate) fn lookup(&self, workspace: &Path, others: &[PathBuf]) -> Arc<dyn ServerLookup> {
-        Arc::new(Lookup::new(self.clone(), Packages::of_workspace(workspace), others))
+        Arc::new(RegistryLookup::new(self.clone(), PackageDirectory::of_workspace(workspace), others))
     }
 
     /// Reads the name and parameters of a server to register.
     ///
     /// # Errors
     /// The name or the parameters cannot be used at all.
-    pub(crate) fn candidate(&self, name: &str, parameters: &Map<String, Value>) -> Result<Candidate, Error> {
+    pub(crate) fn candidate(
+        &self,
+        name: &str,
+        parameters: &Map<String, Value>,
+    ) -> Result<ServerCandidate, Error> {
         let (parameters, notes) = read(name, parameters, &|command| self.connector.has_program(command))?;
         let candidate = self.imported(name, parameters, notes)?;
         match candidate.parameters.secrets().first() {
@@ -253,15 +259,17 @@ impl Registry {
         name: &str,
         parameters: ServerParameters,
         notes: Vec<String>,
-    ) -> Result<Candidate, Error> {
+    ) -> Result<ServerCandidate, Error> {
         if let Err(source) = self.connector.check(name, &parameters) {
-            let (name, what, source) = (name.to_owned(), parameters.summary(), Box::new(source));
+            let name = name.to_owned();
+            let what = parameters.summary();
+            let source = Box::new(source);
             return Err(Error::Server { name, what, notes, source });
         }
         let registered = self.parameters_of(name);
         let registered = registered.map_err(|source| Error::Store { name: name.to_owned(), source })?;
         let is_known = registered.is_some_and(|registered| registered == parameters);
-        Ok(Candidate { name: name.to_owned(), parameters, notes, is_known })
+        Ok(ServerCandidate { name: name.to_owned(), parameters, notes, is_known })
     }
 
     /// The parameters of a registered server, if there is one of this name.
@@ -298,28 +306,29 @@ impl Registry {
     /// registration atomically: after a failure, or if the future is dropped, a whole package is in place.
     pub(crate) async fn register(
         &self,
-        candidate: Candidate,
-        packages: Packages,
+        candidate: ServerCandidate,
+        packages: PackageDirectory,
         progress: StartProgress<'_>,
     ) -> Result<(Registration, OpenConnection), Error> {
-        let Candidate { name, parameters, mut notes, .. } = candidate;
-        let Listed { tools, annotations, for_apps, others, notes: of_others, connection } =
+        let ServerCandidate { name, parameters, mut notes, .. } = candidate;
+        let ServerLists { tools, annotations, for_apps, others, notes: of_others, connection } =
             generate::listed_by(&self.connector, &name, &parameters, &notes, progress).await?;
         self.connector.end_other_starts(&name, &parameters);
         notes.extend(generate::left_out(&for_apps).into_iter().chain(of_others));
         let mut server = RegisteredServer { parameters, annotations, for_apps, definitions: BTreeMap::new() };
         let description = connection.identity().instructions.clone();
         let listed = codegen::Server { name: name.clone(), description };
-        let (registry, registered) = (self.clone(), server.clone());
+        let registry = self.clone();
+        let registered = server.clone();
         let _turn = self.turn.lock().await;
-        let found = Definitions { tools, others, ..Definitions::default() };
+        let found = ServerDefinitions { tools, others, ..ServerDefinitions::default() };
         let installing =
             tokio::task::spawn_blocking(move || registry.install(&packages, listed, found, registered));
         let installed = installing
             .await
             .unwrap_or_else(|error| Err(Error::Package { name, source: io::Error::other(error) }));
         match installed {
-            Ok(Installed { modules, calls, others, warnings, drift, definitions }) => {
+            Ok(InstalledPackage { modules, calls, others, warnings, drift, definitions }) => {
                 server.definitions = definitions;
                 let registration = Registration { modules, calls, others, warnings, notes, drift };
                 Ok((registration, OpenConnection::new(server, connection)))

@@ -13,14 +13,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ground::files::replacement::{PUBLIC, Replacement, flush_directory, replace, sweep};
 use crate::ground::files::{if_there, remove_tree_in};
-use crate::tools::codegen;
+use ipybox_codegen as codegen;
 
 /// The directory of all packages in a workspace.
 const WORKSPACE_DIRECTORY: &str = "mcptools";
 
 /// The packages in one directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Packages {
+pub(crate) struct PackageDirectory {
     /// Trusted, while its contents are not.
     #[serde(serialize_with = "as_bytes", deserialize_with = "from_bytes")]
     root: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct NewPackage {
     name: String,
 }
 
-impl Packages {
+impl PackageDirectory {
     /// The packages of a workspace.
     pub(crate) fn of_workspace(workspace: &Path) -> Self {
         Self::new(workspace, WORKSPACE_DIRECTORY)
@@ -127,14 +127,14 @@ mod tests {
         names
     }
 
-    fn replace(packages: &Packages, text: &str) {
+    fn replace(packages: &PackageDirectory, text: &str) {
         packages.write("s", &package(text)).unwrap().put().unwrap();
     }
 
     #[test]
     fn a_package_replaces_the_one_before_and_leaves_nothing_else() {
         let workspace = tempfile::tempdir().unwrap();
-        let packages = Packages::new(workspace.path(), WORKSPACE_DIRECTORY);
+        let packages = PackageDirectory::new(workspace.path(), WORKSPACE_DIRECTORY);
         replace(&packages, "one");
         replace(&packages, "two");
         assert_eq!(entries(&workspace.path().join("mcptools")), ["s"]);
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_package_that_is_not_put_in_place_is_removed() {
         let workspace = tempfile::tempdir().unwrap();
-        let packages = Packages::new(workspace.path(), WORKSPACE_DIRECTORY);
+        let packages = PackageDirectory::new(workspace.path(), WORKSPACE_DIRECTORY);
         replace(&packages, "one");
         drop(packages.write("s", &package("two")).unwrap());
         assert_eq!(entries(&workspace.path().join("mcptools")), ["s"]);
@@ -161,7 +161,7 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         std::fs::create_dir(outside.path().join("s")).unwrap();
         std::os::unix::fs::symlink(outside.path(), workspace.path().join("mcptools")).unwrap();
-        let packages = Packages::new(workspace.path(), WORKSPACE_DIRECTORY);
+        let packages = PackageDirectory::new(workspace.path(), WORKSPACE_DIRECTORY);
         assert!(packages.write("s", &package("one")).is_err());
         assert_eq!(entries(outside.path()), ["s"]);
     }
@@ -173,7 +173,7 @@ mod tests {
         std::fs::write(outside.path().join("precious"), "x").unwrap();
         std::fs::create_dir(workspace.path().join("mcptools")).unwrap();
         std::os::unix::fs::symlink(outside.path(), workspace.path().join("mcptools/s")).unwrap();
-        replace(&Packages::new(workspace.path(), WORKSPACE_DIRECTORY), "one");
+        replace(&PackageDirectory::new(workspace.path(), WORKSPACE_DIRECTORY), "one");
         assert_eq!(entries(outside.path()), ["precious"]);
         assert!(!workspace.path().join("mcptools/s").is_symlink());
     }

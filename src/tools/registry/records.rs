@@ -12,15 +12,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::definitions::{DefinitionStore, Definitions};
-use super::packages::{NewPackage, Packages};
+use super::definitions::{DefinitionStore, ServerDefinitions};
+use super::packages::{NewPackage, PackageDirectory};
 use super::store::{RegistrationStore, StoredServer};
-use crate::approval::Standing;
+use crate::approval::StandingAnswers;
 use crate::connections::mcp_client::{Connector, LoginError, ServerParameters};
 use crate::ground::env::vault::Vault;
 use crate::ground::files::{Journal, JournalNote, if_there};
 use crate::ground::text::describe;
-use crate::tools::codegen;
+use ipybox_codegen as codegen;
 
 /// The time to wait for another process that registers a server. Its package may be large.
 const TURN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ pub(super) struct ServerRecords {
 /// A registration with the definitions that it names.
 pub(super) struct ServerRecord {
     pub(super) server: StoredServer,
-    pub(super) definitions: io::Result<Definitions>,
+    pub(super) definitions: io::Result<ServerDefinitions>,
 }
 
 /// A change that touches several files, as the journal notes it.
@@ -44,21 +44,21 @@ pub(super) struct ServerRecord {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ServerChange {
     /// The package of a server follows its definitions.
-    Package { server: String, packages: Packages },
+    Package { server: String, packages: PackageDirectory },
     /// With a registration go the package, the label, the login and the secrets.
-    Removal { server: String, packages: Packages, parameters: Map<String, Value> },
+    Removal { server: String, packages: PackageDirectory, parameters: Map<String, Value> },
     /// Of these secrets, those are kept that the registration of the server names.
     Secrets { server: String, names: Vec<String> },
 }
 
 /// A registration in place of the one before.
-pub(super) struct Successor<'a> {
+pub(super) struct RegistrationSuccessor<'a> {
     pub(super) name: &'a str,
     pub(super) before: Option<&'a StoredServer>,
     /// The version of its definitions follows from them.
     pub(super) after: StoredServer,
-    pub(super) definitions: &'a Definitions,
-    pub(super) packages: &'a Packages,
+    pub(super) definitions: &'a ServerDefinitions,
+    pub(super) packages: &'a PackageDirectory,
 }
 
 /// Why a registration could not be changed. It is as before.
@@ -99,7 +99,7 @@ impl ServerRecords {
                     if server.as_ref().is_some_and(|now| now.definitions != found.definitions) {
                         continue;
                     }
-                    Ok(Definitions::default())
+                    Ok(ServerDefinitions::default())
                 }
                 Err(error) => Err(error),
             };
@@ -132,7 +132,7 @@ impl ServerRecords {
     /// Replaces a registration; `place` then puts its package in place. The caller holds the turn.
     pub(super) fn replace(
         &self,
-        Successor { name, before, mut after, definitions, packages }: Successor<'_>,
+        RegistrationSuccessor { name, before, mut after, definitions, packages }: RegistrationSuccessor<'_>,
         place: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), NotChanged> {
         let change = ServerChange::Package { server: name.to_owned(), packages: packages.clone() };
@@ -201,7 +201,7 @@ impl ServerRecords {
                 ServerChange::Package { packages, .. },
                 Some(ServerRecord { definitions: Ok(definitions), .. }),
             ) => {
-                let Definitions { tools, others, description, .. } = definitions;
+                let ServerDefinitions { tools, others, description, .. } = definitions;
                 let server = codegen::Server { name: name.to_owned(), description: description.clone() };
                 let package = codegen::generate_all(&server, tools, others, codegen::Options::default());
                 // The workspace may be gone.
@@ -228,7 +228,7 @@ impl ServerRecords {
         else {
             return Ok(());
         };
-        Standing::of_workspace(directory).label(server, None)?;
+        StandingAnswers::of_workspace(directory).label(server, None)?;
         let Ok(parameters) = ServerParameters::parse(parameters) else { return Ok(()) };
         if !self.reaches(&parameters)? {
             match connector.forget_login(&parameters) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::Registry;
-use super::packages::Packages;
+use super::packages::PackageDirectory;
 use super::records::ServerRecord;
 use super::store::StoredServer;
 use crate::ground::text::describe;
@@ -87,7 +87,7 @@ pub async fn generate_mcp_sources(
     let parameters = server_params.as_object().ok_or(GenerateError::NotAnObject)?;
     let candidate = registry.candidate(server_name, parameters)?;
     let report = |what: &str| tracing::debug!(server = server_name, "{what}");
-    let registering = registry.register(candidate, Packages::new(path, "."), &report);
+    let registering = registry.register(candidate, PackageDirectory::new(path, "."), &report);
     let (registration, open) = registering.await?;
     open.close().await;
     for warning in registration.notes.iter().chain(&registration.warnings) {

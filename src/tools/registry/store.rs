@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::approval::ToolAnnotations;
 use crate::connections::mcp_client::ServerParameters;
-use crate::ground::files::{Stamp, StateFile};
+use crate::ground::files::{FileStamp, StateFile};
 
 /// A stored registration.
 #[derive(Clone)]
@@ -30,11 +30,11 @@ pub(super) struct StoredServer {
 
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct RegistryDocument {
-    servers: BTreeMap<String, Entry>,
+    servers: BTreeMap<String, StoreEntry>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-struct Entry {
+struct StoreEntry {
     parameters: Map<String, Value>,
     #[serde(default)]
     tools: Vec<ToolEntry>,
@@ -70,7 +70,8 @@ impl RegistrationStore {
 
     /// The registration of `name`.
     pub(super) fn get(&self, name: &str) -> io::Result<Option<StoredServer>> {
-        let Some(Entry { parameters, tools, for_apps, definitions }) = self.entries()?.remove(name) else {
+        let Some(StoreEntry { parameters, tools, for_apps, definitions }) = self.entries()?.remove(name)
+        else {
             return Ok(None);
         };
         let parameters = ServerParameters::parse(&parameters).map_err(|error| match self {
@@ -103,7 +104,7 @@ impl RegistrationStore {
     }
 
     /// The version of the file, if there is one.
-    pub(super) fn stamp(&self) -> io::Result<Option<Stamp>> {
+    pub(super) fn stamp(&self) -> io::Result<Option<FileStamp>> {
         match self {
             Self::File(file) => file.stamp(),
             Self::Memory(_) => Ok(None),
@@ -117,7 +118,7 @@ impl RegistrationStore {
 
     /// Stores the registration of `name`, or removes it; an error leaves the file unchanged. Blocks.
     pub(super) fn put(&self, name: &str, record: Option<&StoredServer>) -> io::Result<()> {
-        let put = |document: &mut RegistryDocument| match record.map(Entry::of) {
+        let put = |document: &mut RegistryDocument| match record.map(StoreEntry::of) {
             Some(entry) => drop(document.servers.insert(name.to_owned(), entry)),
             None => drop(document.servers.remove(name)),
         };
@@ -140,7 +141,7 @@ impl RegistrationStore {
     }
 
     /// Reads the file: another process may have written it.
-    fn entries(&self) -> io::Result<BTreeMap<String, Entry>> {
+    fn entries(&self) -> io::Result<BTreeMap<String, StoreEntry>> {
         match self {
             Self::File(file) => Ok(file.read::<RegistryDocument>()?.servers),
             Self::Memory(document) => Ok(document.lock().servers.clone()),
@@ -148,7 +149,7 @@ impl RegistrationStore {
     }
 }
 
-impl Entry {
+impl StoreEntry {
     fn of(record: &StoredServer) -> Self {
         let tools = record.annotations.iter();
         Self {

@@ -4,13 +4,13 @@ pub(super) fn registry_in(state: &Path) -> Registry {
     let connector = Connector::new(
         Arc::new(Variables::load(state)),
         state.to_owned(),
-        mcp_client::Guard::without_directory(),
+        mcp_client::StartGuard::without_directory(),
     );
     Registry::in_directory(state, connector)
 }
 
 /// The definitions of the server `s`.
-pub(super) fn definitions_in(state: &Path) -> Definitions {
+pub(super) fn definitions_in(state: &Path) -> ServerDefinitions {
     registry_in(state).records.get("s").unwrap().unwrap().definitions.unwrap()
 }
 
@@ -27,9 +27,9 @@ pub(super) fn install_tools(registry: &Registry, workspace: &Path, names: &[&str
         let tool = serde_json::json!({"name": name, "description": null, "input_schema": {}});
         serde_json::from_value(tool).unwrap()
     });
-    let found = Definitions { tools: tools.collect(), ..Definitions::default() };
+    let found = ServerDefinitions { tools: tools.collect(), ..ServerDefinitions::default() };
     let server = codegen::Server { name: "s".to_owned(), description: None };
-    registry.install(&Packages::of_workspace(workspace), server, found, registered).unwrap();
+    registry.install(&PackageDirectory::of_workspace(workspace), server, found, registered).unwrap();
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn a_registration_that_fails_changes_nothing_and_hides_no_change() {
         };
         let server = codegen::Server { name: "s".to_owned(), description: None };
         let tools = vec![serde_json::from_value(tool).unwrap()];
-        let found = Definitions { tools, ..Definitions::default() };
-        registry.install(&Packages::of_workspace(state), server, found, registered)
+        let found = ServerDefinitions { tools, ..ServerDefinitions::default() };
+        registry.install(&PackageDirectory::of_workspace(state), server, found, registered)
     };
     install("Harmless.").unwrap();
     // No document can be written.
@@ -136,7 +136,7 @@ fn a_call_completes_a_registration_whose_process_died() {
     install_tools(&registry, state, &["two"]);
     std::fs::remove_dir_all(&package).unwrap();
     std::fs::rename(&aside, &package).unwrap();
-    let packages = Packages::of_workspace(state);
+    let packages = PackageDirectory::of_workspace(state);
     let change = records::ServerChange::Package { server: "s".to_owned(), packages };
     let note = registry.records.note(&change).unwrap();
     let lookup = registry.lookup(state, &[]);
@@ -154,7 +154,7 @@ fn a_package_that_was_generated_without_a_registration_is_not_removed() {
     let state = directory.path();
     let registry = registry_in(state);
     std::fs::create_dir_all(state.join("mcptools/s")).unwrap();
-    let packages = Packages::of_workspace(state);
+    let packages = PackageDirectory::of_workspace(state);
     drop(
         registry.records.note(&records::ServerChange::Package { server: "s".to_owned(), packages }).unwrap(),
     );

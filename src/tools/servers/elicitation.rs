@@ -6,8 +6,8 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use crate::approval::{Action, Denied, ELICITATION, Gate, Target};
-use crate::connections::mcp_client::{Asker, ElicitationQuestion, NotAnswered};
+use crate::approval::{Action, DenialReason, ELICITATION, Gate, Target};
+use crate::connections::mcp_client::{ElicitationQuestion, NotAnswered, UserAsker};
 
 /// Asks by a gate: the user of the current cell.
 pub(crate) struct ByGate {
@@ -16,7 +16,7 @@ pub(crate) struct ByGate {
     pub(crate) progress: watch::Sender<String>,
 }
 
-impl Asker for ByGate {
+impl UserAsker for ByGate {
     fn show_progress(&self, name: &str, progress: &str) {
         self.progress.send_replace(format!("MCP server `{name}`: {progress}"));
     }
@@ -32,10 +32,9 @@ impl Asker for ByGate {
                 ElicitationQuestion::Form { .. } => Target::Host,
             };
             let action = Action::new(name.to_owned(), ELICITATION.to_owned(), question.arguments(), target);
-            let is_page = matches!(question, ElicitationQuestion::Page { .. });
-            self.gate.elicit(action, is_page).await.map_err(|denied| match denied {
-                Denied::Rejected { .. } => NotAnswered::Declined,
-                Denied::Expired { .. } => NotAnswered::Silent,
+            self.gate.elicit(action).await.map_err(|denied| match denied {
+                DenialReason::Rejected { .. } => NotAnswered::Declined,
+                DenialReason::Expired { .. } => NotAnswered::Silent,
                 denied => NotAnswered::Nobody(denied.to_string()),
             })
         })

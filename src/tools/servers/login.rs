@@ -7,9 +7,9 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::approval::{Action, ApprovalQueue, Approver, Denied, Gate, LOGIN, OnPage, Target};
+use crate::approval::{Action, ApprovalQueue, Approver, DenialReason, Gate, LOGIN, OnPage, Target};
 use crate::connections::mcp_client::{AccessRefusal, Connector, ServerParameters};
-use crate::connections::oauth::{Opener, Visited};
+use crate::connections::oauth::{LoginOpener, VisitedPage};
 use crate::ground::text::describe;
 
 /// The time that a login may take.
@@ -61,15 +61,15 @@ struct User<'a> {
     page: Mutex<Option<OnPage>>,
 }
 
-impl Opener for User<'_> {
-    fn open<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Visited, String>> {
+impl LoginOpener for User<'_> {
+    fn open<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<VisitedPage, String>> {
         Box::pin(async move {
             let arguments = [("server_name", json!(self.name)), ("url", json!(url))];
             let action = Action::ours(LOGIN, arguments, Target::Url(url.to_owned()));
             let opened = self.gate.send_to_page(action, self.queue).await;
-            let page = opened.map_err(|denied: Denied| denied.to_string())?;
+            let page = opened.map_err(|denied: DenialReason| denied.to_string())?;
             *self.page.lock() = Some(page);
-            Ok(Visited::Opened)
+            Ok(VisitedPage::Opened)
         })
     }
 }

@@ -8,17 +8,18 @@ pub(crate) mod query;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use ipybox_codegen as codegen;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::approval::{OURSELVES, Target, ToolAnnotations};
-use crate::connections::mcp_client::{self, ParametersError, Reach, ServerParameters};
-use crate::tools::{codegen, formats};
+use crate::connections::mcp_client::{self, ParametersError, ServerParameters, ServerReach};
+use crate::tools::formats;
 
 pub(crate) use self::elicitation::ByGate;
 pub(crate) use self::login::{LOGINS, log_in};
-pub(crate) use self::pool::{Error, OpenConnection, Pool, PoolRequest, Sending};
-pub use self::query::{SearchDetail, SearchQuery};
+pub(crate) use self::pool::{ConnectionPool, Error, OpenConnection, PermittedRequest, PoolRequest};
+pub use self::query::SearchQuery;
 
 /// Looks up registered servers by name.
 pub(crate) trait ServerLookup: Send + Sync {
@@ -87,8 +88,8 @@ impl RegisteredServer {
     /// Its target, as an approval request shows it.
     pub(crate) fn target(&self) -> Target {
         match &self.parameters.reach {
-            Reach::Stdio(_) => Target::Command(self.parameters.summary()),
-            Reach::Http(_) => Target::Url(self.parameters.summary()),
+            ServerReach::Stdio(_) => Target::Command(self.parameters.summary()),
+            ServerReach::Http(_) => Target::Url(self.parameters.summary()),
         }
     }
 }

@@ -12,12 +12,13 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{LOGINS, RegisteredServer, ServerLookup, log_in};
-use crate::approval::{Attempt, CheckedCall, Denied, Gate, OpenCall, Permit};
+use crate::approval::{CallAttempt, CheckedCall, DenialReason, Gate, OpenCall, Permit};
 use crate::connections::mcp_client::{
-    self, AccessRefusal, CallError, Connection, Connector, ListKind, Received,
+    self, AccessRefusal, CallError, Connection, Connector, ListKind, ReceivedResult,
 };
 use crate::ground::budget::members_weight;
 use crate::ground::text::{describe, listed, nearest};
+use crate::kernels::sandbox::ExposedPlaces;
 
 /// The largest arguments that are copied for a retry, in bytes.
 const COPIED_BYTES: usize = 1024 * 1024;
@@ -48,7 +49,7 @@ pub(crate) enum Error {
     Reset { name: String },
     /// It was permitted, and is denied now that it was to run.
     #[error(transparent)]
-    Denied(#[from] Denied),
+    Denied(#[from] DenialReason),
     /// The call failed.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -74,7 +75,7 @@ pub(crate) enum PoolRequest {
 }
 
 impl PoolRequest {
-    async fn make(self, call: CheckedCall, connection: &Connection) -> Result<Received, CallError> {
+    async fn make(self, call: CheckedCall, connection: &Connection) -> Result<ReceivedResult, CallError> {
         let (tool, mut arguments) = call.into_parts();
         match self {
             Self::Tool => connection.call(&tool, arguments).await,
@@ -84,7 +85,8 @@ impl PoolRequest {
             }
             Self::List(kind) => connection.list_for_code(kind).await,
             Self::Prompt => {
-                let (name, given) = (arguments.remove("name"), arguments.remove("arguments"));
+                let name = arguments.remove("name");
+                let given = arguments.remove("arguments");
                 let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
                 let given = match given {
                     Some(Value::Object(given)) => given,
@@ -97,7 +99,7 @@ impl PoolRequest {
 }
 
 /// A permitted request to a server, as that was registered when permission was requested.
-pub(crate) struct Sending<'a> {
+pub(crate) struct PermittedRequest<'a> {
     pub(crate) server: &'a Arc<RegisteredServer>,
     pub(crate) permit: &'a mut Permit,
     /// Is that of another decision once the permit does not hold any more.
@@ -106,13 +108,13 @@ pub(crate) struct Sending<'a> {
     pub(crate) gate: &'a Gate,
 }
 
-impl Sending<'_> {
-    async fn begin(&mut self) -> Result<(), Denied> {
+impl PermittedRequest<'_> {
+    async fn begin(&mut self) -> Result<(), DenialReason> {
         self.gate.begin(self.permit, self.on_record, &self.gate.approver()).await
     }
 
     /// Makes the request, if it is permitted now too.
-    async fn make(&mut self, attempt: Attempt, connection: &Connection) -> Result<Received, Error> {
+    async fn make(&mut self, attempt: CallAttempt, connection: &Connection) -> Result<ReceivedResult, Error> {
         let approver = self.gate.approver();
         let call = self.gate.attempt(self.permit, self.on_record, &approver, attempt).await?;
         Ok(self.kind.make(call, connection).await?)
@@ -147,13 +149,13 @@ impl OpenConnection {
 }
 
 /// The connections by server name.
-pub(crate) struct Pool {
+pub(crate) struct ConnectionPool {
     servers: Arc<dyn ServerLookup>,
     connector: Connector,
     slots: Mutex<HashMap<String, Arc<Slot>>>,
 }
 
-impl Pool {
+impl ConnectionPool {
     pub(crate) fn new(servers: Arc<dyn ServerLookup>, connector: Connector) -> Self {
         Self { servers, connector, slots: Mutex::default() }
     }
@@ -161,6 +163,11 @@ impl Pool {
     /// Whether this command exists for starting servers.
     pub(crate) fn has_program(&self, command: &str) -> bool {
         self.connector.has_program(command)
+    }
+
+    /// Keeps servers away from these places too.
+    pub(crate) fn keep_apart(&self, exposed: ExposedPlaces) {
+        self.connector.keep_apart(exposed);
     }
 
     /// The lookup of names.
@@ -182,14 +189,16 @@ impl Pool {
     /// gate checks the permit when the connection is there.
     ///
     /// Dropping the future notifies the server that the request is cancelled.
-    pub(crate) async fn request(&self, mut sending: Sending<'_>) -> Result<Received, Error> {
+    pub(crate) async fn request(&self, mut sending: PermittedRequest<'_>) -> Result<ReceivedResult, Error> {
         let context = sending.permit.context();
         context.around(self.send(&mut sending)).await
     }
 
-    async fn send(&self, sending: &mut Sending<'_>) -> Result<Received, Error> {
+    async fn send(&self, sending: &mut PermittedRequest<'_>) -> Result<ReceivedResult, Error> {
         sending.begin().await?;
-        let (server, kind, gate) = (sending.server, sending.kind, sending.gate);
+        let server = sending.server;
+        let kind = sending.kind;
+        let gate = sending.gate;
         let name = sending.permit.action().server_name.clone();
         let mut connection = self.connection_of_user(&name, server, gate).await?;
         // The memory budget allows one more copy of small arguments only.
@@ -197,12 +206,12 @@ impl Pool {
         if !is_small && !connection.is_reached().await {
             connection = self.connection(&name, server).await?;
         }
-        let attempt = if is_small { Attempt::Repeatable } else { Attempt::Last };
+        let attempt = if is_small { CallAttempt::Repeatable } else { CallAttempt::Last };
         let answer = match sending.make(attempt, &connection).await {
             // The end of a server since the last call shows only now.
             Err(Error::Call(CallError::Disconnected { may_have_run: false, .. })) if is_small => {
                 let connection = self.connection(&name, server).await?;
-                sending.make(Attempt::Last, &connection).await
+                sending.make(CallAttempt::Last, &connection).await
             }
             // A login that has ended, or gives too little, shows only now too.
             Err(Error::Call(CallError::Refused(refusal))) if is_small => {
@@ -227,10 +236,10 @@ impl Pool {
     /// Makes a refused request again, after each login of the user.
     async fn repeated(
         &self,
-        sending: &mut Sending<'_>,
+        sending: &mut PermittedRequest<'_>,
         name: &str,
         mut refusal: AccessRefusal,
-    ) -> Result<Received, Error> {
+    ) -> Result<ReceivedResult, Error> {
         for _ in 0..LOGINS {
             let asked = refusal.scopes();
             self.log_in(name, sending.server, sending.gate, refusal).await.map_err(CallError::Refused)?;
@@ -249,9 +258,13 @@ impl Pool {
     }
 
     /// Makes a request on the living connection, or on a new one.
-    async fn make_once(&self, sending: &mut Sending<'_>, name: &str) -> Result<Received, Error> {
+    async fn make_once(
+        &self,
+        sending: &mut PermittedRequest<'_>,
+        name: &str,
+    ) -> Result<ReceivedResult, Error> {
         match self.connection(name, sending.server).await {
-            Ok(connection) => sending.make(Attempt::Repeatable, &connection).await,
+            Ok(connection) => sending.make(CallAttempt::Repeatable, &connection).await,
             Err(error) => Err(CallError::Unusable { reason: describe(&error) }.into()),
         }
     }
@@ -310,7 +323,8 @@ impl Pool {
             open.connection.ignore_changes();
             return None;
         };
-        let (servers, server) = (Arc::clone(&self.servers), name.to_owned());
+        let servers = Arc::clone(&self.servers);
+        let server = name.to_owned();
         let changes = tokio::task::spawn_blocking(move || servers.changes(&server, tools)).await;
         let changes = changes.unwrap_or_default().join(". ");
         (!changes.is_empty()).then(|| {

@@ -15,32 +15,15 @@ pub struct SearchQuery {
     /// The server to search, by its name; all if it is `None`.
     #[serde(default)]
     pub server: Option<String>,
-    /// The most tools in the answer, 1 to 50; default: 8.
+    /// The most tools in the answer, 1 to 50; default: 8. One alone is explained: its parameters, and the fields of its result.
     #[serde(default = "default_limit")]
     pub limit: usize,
-    /// The amount that the answer says of a tool.
-    #[serde(default)]
-    pub detail: SearchDetail,
-}
-
-/// The amount that an answer says of each tool.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum SearchDetail {
-    /// Its name, and what it does.
-    Names,
-    /// The call in one line, with types and defaults.
-    #[default]
-    Signature,
-    /// The text of `print(module)`: parameters with explanations, and the result's fields.
-    Module,
 }
 
 impl SearchQuery {
-    /// A search with the default limit and detail in all servers.
+    /// A search with the default limit in all servers.
     pub fn new(query: impl Into<String>) -> Self {
-        Self { query: query.into(), server: None, limit: LIMIT, detail: SearchDetail::default() }
+        Self { query: query.into(), server: None, limit: LIMIT }
     }
 }
 

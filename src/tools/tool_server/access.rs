@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use parking_lot::RwLock;
 use subtle::ConstantTimeEq as _;
 
-use crate::ground::web::listener::Busy;
+use crate::ground::web::listener::BusyRequest;
 
 /// A given token must not be guessable; ours have 244 random bits in 64 characters.
 const TOKEN_CHARS_MIN: usize = 16;
@@ -42,7 +42,7 @@ impl BearerToken {
 
 /// The token that a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum TokenRole {
     /// Code that calls tools.
     Caller,
     /// The host that started the server: registers MCP servers, and approves calls.
@@ -50,13 +50,13 @@ pub(super) enum Role {
 }
 
 /// The tokens of one tool server.
-pub(super) struct Keys {
+pub(super) struct ServerTokens {
     caller: RwLock<BearerToken>,
     /// `None` in an embedded server, whose host does not use HTTP.
     host: Option<BearerToken>,
 }
 
-impl Keys {
+impl ServerTokens {
     /// A random token for callers, and none for the host.
     pub(super) fn of_callers() -> Self {
         Self { caller: RwLock::new(BearerToken::new()), host: None }
@@ -73,37 +73,37 @@ impl Keys {
         token.0.clone()
     }
 
-    fn role_of(&self, shown: &[u8]) -> Option<Role> {
+    fn role_of(&self, shown: &[u8]) -> Option<TokenRole> {
         let is_host = self.host.as_ref().is_some_and(|token| token.matches(shown));
         let is_caller = self.caller.read().matches(shown);
         match (is_host, is_caller) {
-            (true, _) => Some(Role::Host),
-            (_, true) => Some(Role::Caller),
+            (true, _) => Some(TokenRole::Host),
+            (_, true) => Some(TokenRole::Caller),
             _ => None,
         }
     }
 }
 
 /// `router` for requests with the token of `role` and a loopback `Host`.
-pub(super) fn guarded(router: Router, keys: Arc<Keys>, role: Role) -> Router {
-    router.layer(middleware::from_fn_with_state(Guard { keys, role }, authorize))
+pub(super) fn guarded(router: Router, keys: Arc<ServerTokens>, role: TokenRole) -> Router {
+    router.layer(middleware::from_fn_with_state(RouteGuard { keys, role }, authorize))
 }
 
 #[derive(Clone)]
-struct Guard {
-    keys: Arc<Keys>,
-    role: Role,
+struct RouteGuard {
+    keys: Arc<ServerTokens>,
+    role: TokenRole,
 }
 
-async fn authorize(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+async fn authorize(State(guard): State<RouteGuard>, request: Request, next: Next) -> Response {
     if let Some(refusal) = refusal(&guard, request.headers()) {
         return refusal.into_response();
     }
-    let busy = Busy::begin(request.extensions());
+    let busy = BusyRequest::begin(request.extensions());
     busy.until_written(next.run(request).await)
 }
 
-fn refusal(guard: &Guard, headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
+fn refusal(guard: &RouteGuard, headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
     let text = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
     let shown = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix(b"Bearer "));
     match shown.and_then(|shown| guard.keys.role_of(shown)) {
@@ -111,8 +111,8 @@ fn refusal(guard: &Guard, headers: &HeaderMap) -> Option<(StatusCode, &'static s
         Some(role) if role == guard.role => {}
         Some(_) => {
             let needed = match guard.role {
-                Role::Caller => "this needs the caller token; the host token calls no tools",
-                Role::Host => "this needs the host token; the caller token is for calling tools",
+                TokenRole::Caller => "this needs the caller token; the host token calls no tools",
+                TokenRole::Host => "this needs the host token; the caller token is for calling tools",
             };
             return Some((StatusCode::FORBIDDEN, needed));
         }
@@ -159,23 +159,24 @@ mod tests {
     #[test]
     fn each_token_opens_what_is_its_own() {
         let token = |text: &str| BearerToken::given(text.to_owned()).unwrap();
-        let keys = Arc::new(Keys::new(token("caller-token-0123"), token("host-token-012345")));
+        let keys = Arc::new(ServerTokens::new(token("caller-token-0123"), token("host-token-012345")));
         let status = |role, headers: &[(HeaderName, &str)]| {
             let headers =
                 headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
-            refusal(&Guard { keys: Arc::clone(&keys), role }, &headers).map(|(status, _)| status.as_u16())
+            refusal(&RouteGuard { keys: Arc::clone(&keys), role }, &headers)
+                .map(|(status, _)| status.as_u16())
         };
         let host = (header::HOST, "localhost:1");
         let caller = (header::AUTHORIZATION, "Bearer caller-token-0123");
         let ours = (header::AUTHORIZATION, "Bearer host-token-012345");
-        assert_eq!(status(Role::Caller, &[host.clone(), caller.clone()]), None);
-        assert_eq!(status(Role::Caller, &[host.clone(), ours.clone()]), Some(403));
-        assert_eq!(status(Role::Host, &[host.clone(), ours.clone()]), None);
-        assert_eq!(status(Role::Host, &[host.clone(), caller]), Some(403));
-        assert_eq!(status(Role::Host, std::slice::from_ref(&host)), Some(401));
-        assert_eq!(status(Role::Host, &[host.clone(), (header::AUTHORIZATION, "Bearer ")]), Some(401));
-        assert_eq!(status(Role::Host, std::slice::from_ref(&ours)), Some(403));
-        assert_eq!(status(Role::Host, &[host, ours, (header::ORIGIN, "http://localhost:1")]), Some(403));
+        assert_eq!(status(TokenRole::Caller, &[host.clone(), caller.clone()]), None);
+        assert_eq!(status(TokenRole::Caller, &[host.clone(), ours.clone()]), Some(403));
+        assert_eq!(status(TokenRole::Host, &[host.clone(), ours.clone()]), None);
+        assert_eq!(status(TokenRole::Host, &[host.clone(), caller]), Some(403));
+        assert_eq!(status(TokenRole::Host, std::slice::from_ref(&host)), Some(401));
+        assert_eq!(status(TokenRole::Host, &[host.clone(), (header::AUTHORIZATION, "Bearer ")]), Some(401));
+        assert_eq!(status(TokenRole::Host, std::slice::from_ref(&ours)), Some(403));
+        assert_eq!(status(TokenRole::Host, &[host, ours, (header::ORIGIN, "http://localhost:1")]), Some(403));
     }
 
     #[test]

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::approval::Denied;
-use crate::connections::mcp_client::{Received, Resource, ResourceBody, ToolContent, ToolOutput};
+use crate::approval::DenialReason;
+use crate::connections::mcp_client::{ReceivedResult, Resource, ResourceBody, ToolContent, ToolOutput};
 use crate::ground::budget::{Lease, apart};
 
 /// The media type of JSON on the first line, followed by the binary data, whose lengths are the members
@@ -26,7 +26,7 @@ const JSON: &str = "application/json";
 
 /// The form in which the caller reads an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum AnswerForm {
     /// JSON, with binary data as Base64.
     Json,
     /// [`WITH_BYTES`].
@@ -37,7 +37,7 @@ pub(super) enum Form {
 #[derive(Debug)]
 pub(super) enum CallAnswer {
     /// The result of a tool, or the contents of a resource.
-    Received(Received),
+    Received(ReceivedResult),
     /// A result of ipybox itself: `true` for a command that may run, the inferred classes.
     Result(Value),
     /// Why there is no result.
@@ -53,7 +53,7 @@ pub(super) enum ErrorKind {
 }
 
 /// An answer as the body of a response.
-pub(super) struct Written {
+pub(super) struct WrittenAnswer {
     pub(super) bytes: Vec<u8>,
     media_type: &'static str,
     lease: Option<Lease>,
@@ -64,7 +64,7 @@ impl CallAnswer {
         Self::Error { kind: ErrorKind::Tool, message }
     }
 
-    pub(super) async fn into_response(self, form: Form) -> Response {
+    pub(super) async fn into_response(self, form: AnswerForm) -> Response {
         match self.written(form).await {
             Ok(written) => ([(CONTENT_TYPE, written.media_type)], Bytes::from_owner(written)).into_response(),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
@@ -72,14 +72,14 @@ impl CallAnswer {
     }
 
     /// The answer as bytes, with the lease of their memory.
-    pub(super) async fn written(self, form: Form) -> std::io::Result<Written> {
+    pub(super) async fn written(self, form: AnswerForm) -> std::io::Result<WrittenAnswer> {
         let weight = match &self {
             Self::Received(received) => received.weight,
             Self::Result(_) | Self::Error { .. } => 0,
         };
         apart(weight, move || {
             let mut written = self.to_bytes(form);
-            if let Self::Received(Received { mut lease, .. }) = self {
+            if let Self::Received(ReceivedResult { mut lease, .. }) = self {
                 lease.shrink(written.bytes.len());
                 written.lease = Some(lease);
             }
@@ -89,7 +89,7 @@ impl CallAnswer {
     }
 
     /// The answer as JSON, with binary data after it or, as Base64, in it.
-    pub(super) fn to_bytes(&self, form: Form) -> Written {
+    pub(super) fn to_bytes(&self, form: AnswerForm) -> WrittenAnswer {
         let json = match self {
             Self::Received(received) => serde_json::to_vec(&Output::new(&received.output, form)),
             Self::Result(value) => serde_json::to_vec(&json!({"result": value})),
@@ -103,15 +103,15 @@ impl CallAnswer {
             }
         };
         // All that is written here can be encoded as JSON.
-        let mut written = Written { bytes: json.unwrap_or_default(), media_type: JSON, lease: None };
-        if let (Self::Received(Received { output, .. }), Form::WithBytes) = (self, form) {
+        let mut written = WrittenAnswer { bytes: json.unwrap_or_default(), media_type: JSON, lease: None };
+        if let (Self::Received(ReceivedResult { output, .. }), AnswerForm::WithBytes) = (self, form) {
             written.add(output);
         }
         written
     }
 }
 
-impl Written {
+impl WrittenAnswer {
     /// Appends the binary data, if any. The JSON before it has no line breaks.
     fn add(&mut self, output: &ToolOutput) {
         for data in output.content.iter().filter_map(ToolContent::data).filter(|data| !data.is_empty()) {
@@ -124,16 +124,16 @@ impl Written {
     }
 }
 
-impl AsRef<[u8]> for Written {
+impl AsRef<[u8]> for WrittenAnswer {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl From<Denied> for CallAnswer {
-    fn from(denied: Denied) -> Self {
+impl From<DenialReason> for CallAnswer {
+    fn from(denied: DenialReason) -> Self {
         let kind = match denied {
-            Denied::Expired { .. } => ErrorKind::Timeout,
+            DenialReason::Expired { .. } => ErrorKind::Timeout,
             _ => ErrorKind::Rejected,
         };
         Self::Error { kind, message: denied.to_string() }
@@ -144,7 +144,7 @@ impl From<Denied> for CallAnswer {
 /// large.
 #[derive(Serialize)]
 struct Output<'a> {
-    result: Whole<'a>,
+    result: WholeResult<'a>,
     /// Whether `result` is no text.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_structured: bool,
@@ -155,7 +155,7 @@ struct Output<'a> {
 /// The structured result, or else the content as text, or null if there is nothing.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Whole<'a> {
+enum WholeResult<'a> {
     Structured(&'a Value),
     #[serde(serialize_with = "as_text")]
     Text(&'a ToolOutput),
@@ -202,12 +202,12 @@ enum Payload<'a> {
 }
 
 impl<'a> Output<'a> {
-    fn new(output: &'a ToolOutput, form: Form) -> Self {
+    fn new(output: &'a ToolOutput, form: AnswerForm) -> Self {
         let is_structured = output.structured.is_some();
         let result = match (&output.structured, output.has_text()) {
-            (Some(value), _) => Whole::Structured(value),
-            (None, true) => Whole::Text(output),
-            (None, false) => Whole::Nothing,
+            (Some(value), _) => WholeResult::Structured(value),
+            (None, true) => WholeResult::Text(output),
+            (None, false) => WholeResult::Nothing,
         };
         let says_everything = match output.content.as_slice() {
             [] => true,
@@ -224,9 +224,10 @@ impl<'a> Output<'a> {
 }
 
 impl<'a> Block<'a> {
-    fn new(content: &'a ToolContent, form: Form) -> Self {
+    fn new(content: &'a ToolContent, form: AnswerForm) -> Self {
         let binary = |mime_type: &'a str, data: &'a [u8]| {
-            let data = if form == Form::WithBytes { Payload::Bytes(data.len()) } else { Payload::Data(data) };
+            let data =
+                if form == AnswerForm::WithBytes { Payload::Bytes(data.len()) } else { Payload::Data(data) };
             Binary { mime_type, data }
         };
         match content {
@@ -238,8 +239,8 @@ impl<'a> Block<'a> {
             ToolContent::Resource { uri, media_type, body } => {
                 let data = match (body, form) {
                     (ResourceBody::Text(text), _) => Payload::Text(text),
-                    (ResourceBody::Bytes(data), Form::WithBytes) => Payload::Bytes(data.len()),
-                    (ResourceBody::Bytes(data), Form::Json) => Payload::Blob(data),
+                    (ResourceBody::Bytes(data), AnswerForm::WithBytes) => Payload::Bytes(data.len()),
+                    (ResourceBody::Bytes(data), AnswerForm::Json) => Payload::Blob(data),
                 };
                 Self::Resource { resource: Held { uri, mime_type: media_type.as_deref(), data } }
             }
@@ -255,7 +256,7 @@ fn as_base64<S: Serializer>(data: &&[u8], serializer: S) -> Result<S::Ok, S::Err
     serializer.collect_str(&Base64Display::new(data, &BASE64))
 }
 
-impl<S: Sync> FromRequestParts<S> for Form {
+impl<S: Sync> FromRequestParts<S> for AnswerForm {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
@@ -275,11 +276,11 @@ mod tests {
 
     fn answer(structured: Option<Value>, content: Vec<ToolContent>) -> CallAnswer {
         let output = ToolOutput { structured, content };
-        CallAnswer::Received(Received { output, weight: 0, lease: ANSWERS.lease() })
+        CallAnswer::Received(ReceivedResult { output, weight: 0, lease: ANSWERS.lease() })
     }
 
     fn json(answer: &CallAnswer) -> Value {
-        serde_json::from_slice(&answer.to_bytes(Form::Json).bytes).unwrap()
+        serde_json::from_slice(&answer.to_bytes(AnswerForm::Json).bytes).unwrap()
     }
 
     #[test]
@@ -302,7 +303,7 @@ mod tests {
             media_type: None,
             body: ResourceBody::Bytes(b"%PDF".to_vec()),
         };
-        let response = answer(None, vec![png(), pdf.clone()]).into_response(Form::WithBytes).await;
+        let response = answer(None, vec![png(), pdf.clone()]).into_response(AnswerForm::WithBytes).await;
         assert_eq!(response.headers()[CONTENT_TYPE], WITH_BYTES);
         let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
         let end = body.iter().position(|byte| *byte == b'\n').unwrap();
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(body[end + 1..], *b"\0\x0a\xff%PDF");
 
         let answer = answer(None, vec![png(), pdf]);
-        let json = serde_json::from_slice::<Value>(&answer.to_bytes(Form::Json).bytes).unwrap();
+        let json = serde_json::from_slice::<Value>(&answer.to_bytes(AnswerForm::Json).bytes).unwrap();
         assert_eq!(json["content"][0]["data"], "AAr/");
         assert_eq!(json["content"][1]["resource"]["blob"], "JVBERg==");
     }

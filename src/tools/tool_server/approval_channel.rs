@@ -48,7 +48,7 @@ struct ApproverSlot {
 }
 
 /// A connected client, and its approval requests. Dropping it rejects them.
-struct Client {
+struct ChannelClient {
     socket: WebSocket,
     slot: ApproverSlot,
     open: HashMap<String, ApprovalRequest>,
@@ -90,9 +90,10 @@ impl ApprovalChannel {
             });
         };
         let slot = ApproverSlot::take(Arc::clone(&self.gate), place);
-        let (stop, ping_interval) = (self.stop.clone(), self.ping_interval);
+        let stop = self.stop.clone();
+        let ping_interval = self.ping_interval;
         // The task that this starts owns the slot and ends with `stop`; `stopped` waits for it.
-        upgrade.on_upgrade(move |socket| Client::new(socket, slot).attend(stop, ping_interval))
+        upgrade.on_upgrade(move |socket| ChannelClient::new(socket, slot).attend(stop, ping_interval))
     }
 
     /// Waits until the client has gone, after `stop` was cancelled.
@@ -125,7 +126,7 @@ impl Drop for ApproverSlot {
     }
 }
 
-impl Client {
+impl ChannelClient {
     fn new(socket: WebSocket, slot: ApproverSlot) -> Self {
         Self { socket, slot, open: HashMap::new(), is_heard: true }
     }
@@ -261,13 +262,18 @@ mod tests {
     use tokio_tungstenite::tungstenite;
 
     use super::*;
-    use crate::approval::{Action, Audit, Effect, Policy, Standing, Target};
+    use crate::approval::{Action, ApprovalEffect, ApprovalPolicy, Audit, StandingAnswers, Target};
 
     const PATIENCE: Duration = Duration::from_secs(300);
 
     /// A channel that pings ten times a second, and its address.
     async fn channel() -> io::Result<(Arc<ApprovalChannel>, std::net::SocketAddr)> {
-        let gate = Gate::new(Policy::always(Effect::Ask), Standing::default(), PATIENCE, Audit::off());
+        let gate = Gate::new(
+            ApprovalPolicy::always(ApprovalEffect::Ask),
+            StandingAnswers::default(),
+            PATIENCE,
+            Audit::off(),
+        );
         let mut channel = ApprovalChannel::new(Arc::new(gate), CancellationToken::new());
         channel.ping_interval = Duration::from_millis(100);
         let channel = Arc::new(channel);

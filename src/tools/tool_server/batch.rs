@@ -18,7 +18,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use serde::Deserialize;
 
-use super::answer::{CallAnswer, Form};
+use super::answer::{AnswerForm, CallAnswer};
 use super::body::{BodyText, RefusedBody};
 use super::call::{SharedRoutes, ToolCall, action, check_name, perform, resolve};
 use crate::approval::{OpenCall, Permit};
@@ -39,14 +39,14 @@ const MEDIA_TYPE: &str = "application/vnd.ipybox.answers";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Batch {
+struct CallBatch {
     /// The purpose of the calls.
     title: String,
     calls: Vec<ToolCall>,
 }
 
 /// The state of a call that has been decided about.
-enum Decided {
+enum BatchedCall {
     Permitted { server: Arc<RegisteredServer>, permit: Permit, on_record: OpenCall },
     Not(CallAnswer),
 }
@@ -54,18 +54,18 @@ enum Decided {
 /// The calls that are yet to be answered.
 struct Rest {
     shared: SharedRoutes,
-    calls: VecDeque<Decided>,
-    form: Form,
+    calls: VecDeque<BatchedCall>,
+    form: AnswerForm,
     answered_bytes: usize,
     _lease: Lease,
 }
 
 pub(super) async fn run(
     State(shared): State<SharedRoutes>,
-    form: Form,
+    form: AnswerForm,
     text: BodyText,
 ) -> Result<Response, RefusedBody> {
-    let (Batch { title, calls }, BodyText { lease, .. }) = text.parse().await?;
+    let (CallBatch { title, calls }, BodyText { lease, .. }) = text.parse().await?;
     if calls.len() > MOST_CALLS {
         return Err(RefusedBody::Many { what: "calls in a batch", limit: MOST_CALLS });
     }
@@ -86,8 +86,9 @@ pub(super) async fn run(
 }
 
 /// Decides about all calls.
-async fn decide(shared: &SharedRoutes, title: &str, calls: Vec<ToolCall>) -> VecDeque<Decided> {
-    let (mut servers, mut actions) = (Vec::new(), Vec::new());
+async fn decide(shared: &SharedRoutes, title: &str, calls: Vec<ToolCall>) -> VecDeque<BatchedCall> {
+    let mut servers = Vec::new();
+    let mut actions = Vec::new();
     for call in calls {
         let server = resolve(shared, &call.server_name, &call.tool_name, PoolRequest::Tool).await;
         if let Ok(server) = &server {
@@ -97,10 +98,10 @@ async fn decide(shared: &SharedRoutes, title: &str, calls: Vec<ToolCall>) -> Vec
     }
     let mut decisions = shared.gate.decide_batch(title, actions).await.into_iter();
     let decided = servers.into_iter().filter_map(|server| match server {
-        Err(unknown) => Some(Decided::Not(unknown)),
+        Err(unknown) => Some(BatchedCall::Not(unknown)),
         Ok(server) => Some(match decisions.next()? {
-            Ok((permit, on_record)) => Decided::Permitted { server, permit, on_record },
-            Err(denied) => Decided::Not(CallAnswer::from(denied)),
+            Ok((permit, on_record)) => BatchedCall::Permitted { server, permit, on_record },
+            Err(denied) => BatchedCall::Not(CallAnswer::from(denied)),
         }),
     });
     decided.collect()
@@ -110,8 +111,8 @@ impl Rest {
     /// The next answer, with its length before it.
     async fn next(&mut self) -> Option<[std::io::Result<Bytes>; 2]> {
         let answer = match self.calls.pop_front()? {
-            Decided::Not(answer) => answer,
-            Decided::Permitted { on_record, .. } if self.answered_bytes > ANSWERS_BYTES => {
+            BatchedCall::Not(answer) => answer,
+            BatchedCall::Permitted { on_record, .. } if self.answered_bytes > ANSWERS_BYTES => {
                 let message = format!(
                     "the call did not run: the answers before it in this batch have more than {} MiB\nhint: make smaller \
                      batches",
@@ -120,7 +121,7 @@ impl Rest {
                 on_record.error(&message);
                 CallAnswer::failed(message)
             }
-            Decided::Permitted { server, permit, mut on_record } => {
+            BatchedCall::Permitted { server, permit, mut on_record } => {
                 on_record.begin();
                 perform(&self.shared, &server, permit, on_record, PoolRequest::Tool).await
             }

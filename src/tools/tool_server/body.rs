@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use serde::de::DeserializeOwned;
 
-use crate::ground::budget::{CALLS, Excess, Lease, Scan, apart, take_turns};
+use crate::ground::budget::{BudgetExcess, CALLS, JsonScan, Lease, apart, take_turns};
 
 /// The time to wait for the next chunk of a body.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -28,7 +28,7 @@ pub(super) enum RefusedBody {
     #[error("the body must be JSON: `Content-Type: application/json`")]
     NoJson,
     #[error("the call is refused: {0}")]
-    Excess(Excess),
+    Excess(BudgetExcess),
     #[error("the call is refused: nothing more of it has come for {} s", PIECE_TIMEOUT.as_secs())]
     Slow,
     #[error("the body could not be read")]
@@ -57,8 +57,10 @@ impl<S: Send + Sync> FromRequest<S> for BodyText {
 
 impl BodyText {
     async fn read(body: Body) -> Result<Self, RefusedBody> {
-        let (mut pieces, mut bytes) = (body.into_data_stream(), Vec::new());
-        let (mut scan, mut lease) = (Scan::default(), CALLS.lease());
+        let mut pieces = body.into_data_stream();
+        let mut bytes = Vec::new();
+        let mut scan = JsonScan::default();
+        let mut lease = CALLS.lease();
         loop {
             let next = tokio::time::timeout(PIECE_TIMEOUT, pieces.next()).await;
             let Some(piece) = next.map_err(|_| RefusedBody::Slow)? else { break };
@@ -83,7 +85,7 @@ impl BodyText {
     pub(super) fn add<'a>(&mut self, texts: impl Iterator<Item = &'a str>) -> Result<(), RefusedBody> {
         let mut weight = self.weight;
         for text in texts {
-            let mut scan = Scan::default();
+            let mut scan = JsonScan::default();
             scan.read(text.as_bytes());
             weight = weight.saturating_add(scan.weight());
         }
@@ -114,7 +116,7 @@ impl IntoResponse for RefusedBody {
     fn into_response(self) -> Response {
         let status = match &self {
             Self::NoJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::Excess(Excess::Spent(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Excess(BudgetExcess::Spent(_)) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Excess(_) | Self::Long { .. } | Self::Many { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Content { source, .. } if source.is_data() => StatusCode::UNPROCESSABLE_ENTITY,

@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 
 use super::answer::CallAnswer;
 use super::body::RefusedBody;
-use crate::approval::{Action, ELICITATION, Expected, Gate, OpenCall, Permit, ToolAnnotations};
-use crate::connections::mcp_client::{ListKind, Received};
+use crate::approval::{Action, ELICITATION, ExpectedResult, Gate, OpenCall, Permit, ToolAnnotations};
+use crate::connections::mcp_client::{ListKind, ReceivedResult};
 use crate::ground::budget::apart;
 use crate::ground::text::describe;
-use crate::tools::servers::{self, Pool, PoolRequest, RegisteredServer, Sending};
+use crate::tools::servers::{self, ConnectionPool, PermittedRequest, PoolRequest, RegisteredServer};
 
 /// The longest name of a server or a tool, in bytes. Names appear in errors and approval requests, and are
 /// compared with others.
@@ -26,7 +26,7 @@ pub(super) const GET_PROMPT: &str = "prompts/get";
 /// The common state of all routes of code.
 #[derive(Clone)]
 pub(super) struct SharedRoutes {
-    pub(super) pool: Arc<Pool>,
+    pub(super) pool: Arc<ConnectionPool>,
     pub(super) gate: Arc<Gate>,
 }
 
@@ -109,8 +109,9 @@ pub(super) async fn perform(
     mut on_record: OpenCall,
     request: PoolRequest,
 ) -> CallAnswer {
-    let (permit, record) = (&mut permit, &mut on_record);
-    let sending = Sending { server, permit, on_record: record, kind: request, gate: &shared.gate };
+    let permit = &mut permit;
+    let record = &mut on_record;
+    let sending = PermittedRequest { server, permit, on_record: record, kind: request, gate: &shared.gate };
     let answered = shared.pool.request(sending).await;
     let expected = permit.take_expected();
     match answered {
@@ -140,7 +141,7 @@ pub(super) async fn perform(
 }
 
 /// The answer, once it is entered what code is about to get.
-async fn entered(expected: Expected, received: Received) -> CallAnswer {
+async fn entered(expected: ExpectedResult, received: ReceivedResult) -> CallAnswer {
     let entering = apart(received.weight, move || {
         expected.enter(|to| received.output.write_texts(to));
         received

@@ -16,7 +16,7 @@ use tokio::io::AsyncReadExt as _;
 use super::body::{BodyText, RefusedBody};
 use crate::approval::Gate;
 use crate::ground::text::describe;
-use crate::kernels::checkpoint::{Checkpoint, CheckpointReport, Error, Receiving};
+use crate::kernels::checkpoint::{ArrivingValue, Checkpoint, CheckpointReport, Error};
 
 /// The largest request body with names, and with a report.
 const NAMES_LIMIT_BYTES: usize = 16 * 1024;
@@ -86,7 +86,7 @@ async fn value(
     Path(number): Path<u64>,
     body: Body,
 ) -> Result<Response, RefusedBody> {
-    let receiving = blocking(move || Receiving::begin(&checkpoint, number)).await?;
+    let receiving = blocking(move || ArrivingValue::begin(&checkpoint, number)).await?;
     let mut receiving = match receiving {
         Ok(receiving) => receiving,
         Err(error) => return Ok(refusal(&error)),

@@ -11,33 +11,37 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::access::{self, Keys, Role};
+use super::access::{self, ServerTokens, TokenRole};
 use super::listener::ToolListener;
 use super::{Error, checkpoint_routes, routes};
 use crate::approval::Gate;
 use crate::kernels::checkpoint::Checkpoint;
-use crate::tools::servers::Pool;
+use crate::tools::servers::ConnectionPool;
 
 /// A running tool server for one kernel at a time.
-pub(crate) struct Endpoint {
+pub(crate) struct ToolEndpoint {
     /// `None` until it listens: in a sandbox, until that has handed out a socket.
     listener: Mutex<Option<ToolListener>>,
     router: Router,
     /// The routes without access control, for calls that did not come over the network.
     calls: Router,
-    keys: Arc<Keys>,
+    keys: Arc<ServerTokens>,
     checkpoint: Option<Arc<Checkpoint>>,
 }
 
-impl Endpoint {
+impl ToolEndpoint {
     /// A tool server that does not listen yet. It takes the kernel's variables for the `checkpoint`, if there is one.
-    pub(crate) fn new(pool: Arc<Pool>, gate: Arc<Gate>, checkpoint: Option<Arc<Checkpoint>>) -> Self {
-        let keys = Arc::new(Keys::of_callers());
+    pub(crate) fn new(
+        pool: Arc<ConnectionPool>,
+        gate: Arc<Gate>,
+        checkpoint: Option<Arc<Checkpoint>>,
+    ) -> Self {
+        let keys = Arc::new(ServerTokens::of_callers());
         let mut routes = routes::router(pool, Arc::clone(&gate));
         if let Some(checkpoint) = &checkpoint {
             routes = routes.merge(checkpoint_routes::router(Arc::clone(checkpoint), Arc::clone(&gate)));
         }
-        let router = access::guarded(routes.clone(), Arc::clone(&keys), Role::Caller);
+        let router = access::guarded(routes.clone(), Arc::clone(&keys), TokenRole::Caller);
         Self { listener: Mutex::default(), router, calls: routes, keys, checkpoint }
     }
 

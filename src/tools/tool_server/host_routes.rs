@@ -17,22 +17,22 @@ use serde_json::{Map, Value};
 use super::announced::AnnouncedServers;
 use super::approval_channel::ApprovalChannel;
 use crate::ground::text::describe;
-use crate::tools::servers::{self, Pool};
+use crate::tools::servers::{self, ConnectionPool};
 
 /// The largest request body: the parameters of one server.
 const BODY_LIMIT_BYTES: usize = 1024 * 1024;
 
 /// The state of the routes.
 #[derive(Clone)]
-pub(super) struct Subjects {
-    pub(super) pool: Arc<Pool>,
+pub(super) struct HostState {
+    pub(super) pool: Arc<ConnectionPool>,
     pub(super) servers: Arc<AnnouncedServers>,
     pub(super) channel: Arc<ApprovalChannel>,
 }
 
 /// The status of the tool server.
 #[derive(Debug, Serialize)]
-struct Status {
+struct ToolServerStatus {
     version: &'static str,
     /// Whether an approval client is connected.
     approval_client: bool,
@@ -50,7 +50,7 @@ struct ServerStatus {
 }
 
 /// The routes, for requests with the host token.
-pub(super) fn router(subjects: Subjects) -> Router {
+pub(super) fn router(subjects: HostState) -> Router {
     Router::new()
         .route("/reset", put(reset))
         .route("/status", get(status))
@@ -60,18 +60,18 @@ pub(super) fn router(subjects: Subjects) -> Router {
         .with_state(subjects)
 }
 
-async fn reset(State(subjects): State<Subjects>) -> StatusCode {
+async fn reset(State(subjects): State<HostState>) -> StatusCode {
     subjects.pool.close_all().await;
     StatusCode::NO_CONTENT
 }
 
-async fn status(State(subjects): State<Subjects>) -> Json<Status> {
+async fn status(State(subjects): State<HostState>) -> Json<ToolServerStatus> {
     let waiting = subjects.channel.waiting();
     let servers = subjects.servers.all().into_iter().map(|(name, server)| {
         let is_connected = subjects.pool.is_connected(&name);
         (name, ServerStatus { target: server.target().to_string(), is_connected })
     });
-    Json(Status {
+    Json(ToolServerStatus {
         version: env!("CARGO_PKG_VERSION"),
         approval_client: waiting.is_some(),
         waiting: waiting.unwrap_or_default(),
@@ -80,7 +80,7 @@ async fn status(State(subjects): State<Subjects>) -> Json<Status> {
 }
 
 async fn register(
-    State(subjects): State<Subjects>,
+    State(subjects): State<HostState>,
     Path(name): Path<String>,
     parameters: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Response {
@@ -104,7 +104,7 @@ async fn register(
     StatusCode::NO_CONTENT.into_response()
 }
 
-async fn forget(State(subjects): State<Subjects>, Path(name): Path<String>) -> Response {
+async fn forget(State(subjects): State<HostState>, Path(name): Path<String>) -> Response {
     if !subjects.servers.remove(&name) {
         return (StatusCode::NOT_FOUND, "no MCP server is registered by this name").into_response();
     }
@@ -114,7 +114,7 @@ async fn forget(State(subjects): State<Subjects>, Path(name): Path<String>) -> R
 }
 
 async fn approval(
-    State(subjects): State<Subjects>,
+    State(subjects): State<HostState>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     match upgrade {

@@ -95,7 +95,7 @@ def step(value):
 
 
 def other_form(value):
-    """What a text is where no text belongs: a decimal's number, or the JSON that a tool has returned."""
+    """The value of a text where no text belongs: a decimal's number, or the JSON that a tool has returned."""
     if isinstance(value, DecimalText):
         return value.number
     if isinstance(value, ToolResult):
@@ -141,7 +141,7 @@ def _renamed(name, refused):
 
 
 def _given(model):
-    """What was given of a tool's own model: what is a default is not sent."""
+    """The fields of a tool's own model that were given: defaults are not sent."""
     if type(model).__pydantic_root_model__:
         return model.root
     given = {
@@ -158,7 +158,7 @@ def _of_pandas(value):
     if hasattr(value, "to_pydatetime") and not hasattr(value, "dtype"):
         return value.to_pydatetime(warn=False)
     if hasattr(value, "notna"):
-        # What is missing is null, as in the JSON that pandas writes.
+        # A missing value is null, as in the JSON that pandas writes.
         value = value.astype(object)
         value = value.where(value.notna(), None)
         return value.to_dict("records") if hasattr(value, "columns") else value.tolist()

@@ -45,7 +45,7 @@ class BatchCall:
         self._error = None
 
     def result(self):
-        """What the tool has returned. Raises what the call has raised, if it has."""
+        """The tool's result. Raises the exception of the call, if there is one."""
         if self._state:
             raise RuntimeError(self._why_not())
         if self._error is not None:
@@ -112,7 +112,7 @@ class Batch:
 
     @property
     def results(self):
-        """What each call has returned, or the exception that it has raised, in the order of the calls."""
+        """The result of each call, or the exception that it has raised, in the order of the calls."""
         return [call.error or call.result() for call in self.calls]
 
     def __len__(self):

@@ -15,6 +15,8 @@ import types
 _BEGIN = "\n\nrun("
 # The modules of a package that are for the others only.
 _SUPPORT = ("_base", "_results", "_rules", "_values")
+# The longest call that an error shows; `print(module)` shows all of it.
+_CALL_CHARS = 600
 # ipybox's own functions, and the modules that have them.
 _OWN = {"mcptools.search": "ipybox_search", "mcptools.batch": "ipybox_batch"}
 
@@ -26,7 +28,7 @@ class _Module(types.ModuleType):
         return importlib.import_module, (self.__name__,)
 
 
-class _Describing(type):
+class _DescribedPackage(type):
     """The class of `ToolPackage`. A method of the latter itself would hide the tool of its name."""
 
     def describe(cls, name, *others):
@@ -39,7 +41,7 @@ class _Describing(type):
         package.__others__ = others
 
 
-class ToolPackage(_Module, metaclass=_Describing):
+class ToolPackage(_Module, metaclass=_DescribedPackage):
     """The package of an MCP server. Its modules, one for each tool, are imported on first access."""
 
     def __getattr__(self, name):
@@ -101,6 +103,24 @@ def _shown(module):
     return f"{module.__name__}\n\n{doc.strip()}"
 
 
+def call_of(module):
+    """The call of a tool in one line, or None if its module does not say it."""
+    signature = _signature(module.__doc__ or "")
+    if signature is None:
+        return None
+    # The asterisk says that arguments have names, as each call shows.
+    call = f"{module.__name__}.run{signature}".replace("(*, ", "(", 1)
+    return call if len(call) <= _CALL_CHARS else f"{call[:_CALL_CHARS]}…"
+
+
+def nearest_call(package, similar):
+    """The call of the first of these tools of a package; None if there is none, or if its module cannot be imported."""
+    try:
+        return call_of(importlib.import_module(f"{package}.{similar[0]}"))
+    except Exception:  # noqa: BLE001 - a module that is broken must not hide the error about the missing one
+        return None
+
+
 def tool_modules(package):
     """The names of the modules in a server's package, one for each tool."""
     others = vars(package).get("__others__", ())
@@ -119,9 +139,11 @@ def unknown_tool(package, name):
     server = package.__name__.rpartition(".")[2]
     similar = nearest(name, names)
     hint = f"; did you mean {', '.join(map(repr, similar))}?" if similar else ""
+    call = nearest_call(package.__name__, similar)
+    calls = f"`{call}`; " if call else ""
     return (
         f"the MCP server {server!r} has no tool {name!r}{hint}\n"
-        f"hint: `print({package.__name__})` lists its {len(tools)} tools"
+        f"hint: {calls}`print({package.__name__})` lists its {len(tools)} tools"
     )
 
 
@@ -136,7 +158,7 @@ def _key(name):
     return str(name).replace("_", "").replace("-", "").casefold()
 
 
-class _Shown(str):
+class _SignatureText(str):
     """A type or a default as it is written in a signature."""
 
     def __repr__(self):
@@ -163,15 +185,15 @@ def _parsed(text):
         inspect.Parameter(
             argument.arg,
             inspect.Parameter.KEYWORD_ONLY,
-            annotation=_Shown(ast.unparse(argument.annotation)),
+            annotation=_SignatureText(ast.unparse(argument.annotation)),
             default=inspect.Parameter.empty
             if default is None
-            else _Shown(ast.unparse(default)),
+            else _SignatureText(ast.unparse(default)),
         )
         for argument, default in zip(arguments.args, _defaults(arguments))
     ]
     if arguments.kwarg:
-        annotation = _Shown(ast.unparse(arguments.kwarg.annotation))
+        annotation = _SignatureText(ast.unparse(arguments.kwarg.annotation))
         parameters.append(
             inspect.Parameter(
                 arguments.kwarg.arg,
@@ -179,7 +201,7 @@ def _parsed(text):
                 annotation=annotation,
             )
         )
-    result = _Shown(ast.unparse(function.returns))
+    result = _SignatureText(ast.unparse(function.returns))
     return inspect.Signature(parameters, return_annotation=result)
 
 

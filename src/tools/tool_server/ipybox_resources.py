@@ -1,4 +1,4 @@
-"""What an MCP server has beside its tools: resources and prompts. Generated packages import it.
+"""Resources and prompts of an MCP server. Generated packages import it.
 
 Standard library only: it runs in every Python that the kernel or one of its children may start.
 """

@@ -226,7 +226,7 @@ def _to_json(value):
     return json.dumps(value, ensure_ascii=False)
 
 
-# How many lines that look like JSON are tried in a text.
+# The most lines of a text that look like JSON and are tried.
 _ATTEMPTS = 1_000
 _FENCED = re.compile(r"```json\n(.*?)\n```", re.DOTALL)
 _LINE = re.compile(r"^[{\[]", re.MULTILINE)
@@ -267,7 +267,7 @@ def _in_text(text):
     )
 
 
-# What numbers are that JSON does not have, as they arrive in structured values.
+# Numbers that JSON does not have, as they arrive in structured values.
 _NO_JSON = {"NaN": None, "Infinity": "Infinity", "-Infinity": "-Infinity"}
 _DECODER = json.JSONDecoder(parse_constant=_NO_JSON.get)
 

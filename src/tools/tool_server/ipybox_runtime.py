@@ -47,7 +47,7 @@ _TOKEN = "IPYBOX_TOOL_SERVER_TOKEN"
 # The media type of an answer with binary data behind its JSON.
 _WITH_BYTES = "application/vnd.ipybox.answer"
 
-# How many asynchronous calls of one process may wait for their answers at the same time.
+# The most asynchronous calls of one process that wait for their answers at the same time.
 _ASYNC_CALLS = 64
 
 

@@ -13,15 +13,14 @@ class Found(str):
         return str(self)
 
 
-def search(query, server=None, limit=8, detail="signature"):
+def search(query, server=None, limit=8):
     """Find tools of the registered MCP servers by words, and show how they are called, the best first.
 
     query: what the tool should do; "" lists the servers, or the groups of a server's tools
     server: the name of a server, or its package, to search no other
-    limit: the most tools in the answer, 1 to 50
-    detail: "names", "signature", or "module", which explains the parameters and has the fields of the result
+    limit: the most tools in the answer, 1 to 50; one alone is explained
     """
     if server is not None and not isinstance(server, str):
         server = server.__name__.rpartition(".")[2]
-    request = {"query": query, "server": server, "limit": limit, "detail": detail}
+    request = {"query": query, "server": server, "limit": limit}
     return Found(ask_host("/search", request))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote
 
-# What an operator puts before the first value and between values, whether values have their names, what follows the
+# For each operator: the text before the first value and between values, whether values have their names, the text after the
 # name of an empty value, and which characters beside the unreserved ones are kept.
 _RESERVED = ":/?#[]@!$&'()*+,;="
 _OPERATORS = {

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
-use crate::ground::web::listener::{self, Connections, ListenerLimits};
+use crate::ground::web::listener::{self, ListenerConnections, ListenerLimits};
 
 /// The most connections, each of which has one request at a time. Cells may well start a thousand threads.
 const CONNECTIONS_MAX: usize = 1024;
@@ -60,7 +60,8 @@ impl ToolListener {
         let router = router.layer(middleware::from_fn_with_state(stop.clone(), until_stopped));
         let ended = CancellationToken::new();
         let task = tokio::spawn({
-            let (stop, ended) = (stop.clone(), ended.clone().drop_guard());
+            let stop = stop.clone();
+            let ended = ended.clone().drop_guard();
             async move {
                 listener::serve(listener, router, limits(), stop).await;
                 drop(ended);
@@ -99,7 +100,7 @@ fn limits() -> ListenerLimits {
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let part = descriptors.map_or(u64::MAX, |limit| limit / PART_OF_DESCRIPTORS);
     let most = usize::try_from(part).unwrap_or(usize::MAX).clamp(1, CONNECTIONS_MAX);
-    let connections = Connections::at_most(most);
+    let connections = ListenerConnections::at_most(most);
     ListenerLimits { name: "tool server", connections, head_timeout: HEAD_TIMEOUT, stop_grace: STOP_GRACE }
 }
 

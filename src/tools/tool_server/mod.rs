@@ -8,6 +8,8 @@
 //! ToolServer  standing alone: calls; and with another token, its host registers servers and approves calls
 //! client      in another process: makes calls, and approves them for the host
 //! ```
+//!
+//! Reasons: `docs/decisions/tool_server.md`.
 
 mod access;
 mod announced;
@@ -30,7 +32,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 pub use self::client::{ApprovalClient, ApprovalClientError, ToolResult, ToolRunner, ToolRunnerError};
-pub(crate) use self::endpoint::Endpoint;
+pub(crate) use self::endpoint::ToolEndpoint;
 pub use self::standalone::{ToolServer, ToolServerBuilder};
 
 /// The Python modules that generated code imports, by name; the others are imported by the first.
@@ -111,12 +113,12 @@ pub(crate) fn write_runtime(private_directory: &Path, workspace: &Path) -> io::R
     let directory = runtime_directory(private_directory);
     std::fs::create_dir_all(&directory)?;
     for (name, text) in RUNTIME {
-        std::fs::write(directory.join(format!("{name}.py")), text)?;
+        write_if_new(&directory.join(format!("{name}.py")), text)?;
     }
     let own = own_packages_directory(private_directory).join("mcptools");
     std::fs::create_dir_all(&own)?;
     for (name, text) in OWN {
-        std::fs::write(own.join(format!("{name}.py")), text)?;
+        write_if_new(&own.join(format!("{name}.py")), text)?;
     }
     // Namespace packages: the workspace itself must not be on the path, where its files would hide modules.
     for name in IMPORTABLE {
@@ -126,6 +128,14 @@ pub(crate) fn write_runtime(private_directory: &Path, workspace: &Path) -> io::R
         }
     }
     Ok(())
+}
+
+/// Writes a file that has another text: a kernel of a branch's origin may be reading it.
+fn write_if_new(file: &Path, text: &str) -> io::Result<()> {
+    match std::fs::read(file) {
+        Ok(written) if written == text.as_bytes() => Ok(()),
+        _ => std::fs::write(file, text),
+    }
 }
 
 #[cfg(test)]

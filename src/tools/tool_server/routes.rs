@@ -11,13 +11,13 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::answer::{CallAnswer, Form};
+use super::answer::{AnswerForm, CallAnswer};
 use super::batch;
 use super::body::{BodyText, RefusedBody};
 use super::call::{GET_PROMPT, READ_RESOURCE, SharedRoutes, ToolCall, answer, check_name, resolve};
 use crate::approval::{Action, Gate, Target};
 use crate::connections::mcp_client::ListKind;
-use crate::tools::servers::{Pool, PoolRequest, SearchQuery};
+use crate::tools::servers::{ConnectionPool, PoolRequest, SearchQuery};
 
 /// The largest request body with a server to list something of.
 const LISTING_LIMIT_BYTES: usize = 16 * 1024;
@@ -32,7 +32,7 @@ const QUERY_LIMIT_BYTES: usize = 16 * 1024;
 /// A resource that code in the kernel wants to read.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reading {
+struct ReadResource {
     server_name: String,
     uri: String,
 }
@@ -40,7 +40,7 @@ struct Reading {
 /// The list that code in the kernel wants to see.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listing {
+struct ListItems {
     server_name: String,
     kind: ListKind,
 }
@@ -48,7 +48,7 @@ struct Listing {
 /// A prompt that code in the kernel wants. Its arguments are texts, as MCP has it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Prompting {
+struct GetPrompt {
     server_name: String,
     prompt_name: String,
     #[serde(default)]
@@ -58,7 +58,7 @@ struct Prompting {
 /// Results of a tool, from which their type is to be inferred.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Observation {
+struct InferResult {
     server_name: String,
     module: String,
     results: Vec<Value>,
@@ -67,10 +67,10 @@ struct Observation {
 /// A shell command that code wants to run in the kernel. The host only decides.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct ShellQuestion {
     /// May be left out: it is the only name possible.
     #[serde(default, rename = "server_name")]
-    _server_name: Option<Ourselves>,
+    _server_name: Option<IpyboxName>,
     tool_name: ShellTool,
     tool_args: ShellCommand,
 }
@@ -78,7 +78,7 @@ struct Question {
 /// The server name of ipybox itself, the only one that is accepted.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Ourselves {
+enum IpyboxName {
     Ipybox,
 }
 
@@ -99,7 +99,7 @@ struct ShellCommand {
 }
 
 /// The routes, for requests with the caller token.
-pub(super) fn router(pool: Arc<Pool>, gate: Arc<Gate>) -> Router {
+pub(super) fn router(pool: Arc<ConnectionPool>, gate: Arc<Gate>) -> Router {
     Router::new()
         .route("/run", post(run))
         .route("/batch", post(batch::run))
@@ -114,7 +114,7 @@ pub(super) fn router(pool: Arc<Pool>, gate: Arc<Gate>) -> Router {
 
 async fn run(
     State(shared): State<SharedRoutes>,
-    form: Form,
+    form: AnswerForm,
     text: BodyText,
 ) -> Result<Response, RefusedBody> {
     // The arguments are parsed only after the names are checked.
@@ -134,10 +134,10 @@ async fn run(
 
 async fn read(
     State(shared): State<SharedRoutes>,
-    form: Form,
+    form: AnswerForm,
     text: BodyText,
 ) -> Result<Response, RefusedBody> {
-    let (Reading { server_name, uri }, text) = text.parse().await?;
+    let (ReadResource { server_name, uri }, text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
     let tool_args = Map::from_iter([("uri".to_owned(), Value::String(uri))]);
     let call = ToolCall { server_name, tool_name: READ_RESOURCE.to_owned(), tool_args };
@@ -146,11 +146,11 @@ async fn read(
 
 async fn list(
     State(shared): State<SharedRoutes>,
-    form: Form,
+    form: AnswerForm,
     text: BodyText,
 ) -> Result<Response, RefusedBody> {
     let text = text.within("body with a kind of list", LISTING_LIMIT_BYTES)?;
-    let (Listing { server_name, kind }, text) = text.parse().await?;
+    let (ListItems { server_name, kind }, text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
     let call = ToolCall { server_name, tool_name: kind.method().to_owned(), tool_args: Map::new() };
     Ok(resolved(&shared, call, PoolRequest::List(kind), text, form).await)
@@ -158,10 +158,10 @@ async fn list(
 
 async fn prompt(
     State(shared): State<SharedRoutes>,
-    form: Form,
+    form: AnswerForm,
     text: BodyText,
 ) -> Result<Response, RefusedBody> {
-    let (Prompting { server_name, prompt_name, prompt_args }, text) = text.parse().await?;
+    let (GetPrompt { server_name, prompt_name, prompt_args }, text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
     check_name("name of the prompt", &prompt_name)?;
     let given = prompt_args.into_iter().map(|(name, value)| (name, Value::String(value)));
@@ -178,7 +178,7 @@ async fn resolved(
     call: ToolCall,
     request: PoolRequest,
     text: BodyText,
-    form: Form,
+    form: AnswerForm,
 ) -> Response {
     let answer = match resolve(shared, &call.server_name, &call.tool_name, request).await {
         Ok(server) => answer(shared, server, call, request).await,
@@ -191,7 +191,7 @@ async fn resolved(
 /// Needs no approval: no tool is called, and the module is in the workspace, where code writes too.
 async fn infer(State(shared): State<SharedRoutes>, text: BodyText) -> Result<Response, RefusedBody> {
     let text = text.within("body with results", OBSERVATION_LIMIT_BYTES)?;
-    let (Observation { server_name, module, results }, mut text) = text.parse().await?;
+    let (InferResult { server_name, module, results }, mut text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
     // Texts are parsed as JSON, and their description takes memory once more.
     text.add(results.iter().filter_map(Value::as_str))?;
@@ -215,17 +215,17 @@ async fn looked_up(
     let found = tokio::task::spawn_blocking(look_up).await.unwrap_or_else(|error| Err(error.to_string()));
     drop(text);
     let answer = found.map_or_else(CallAnswer::failed, |found| CallAnswer::Result(Value::String(found)));
-    answer.into_response(Form::Json).await
+    answer.into_response(AnswerForm::Json).await
 }
 
 async fn approve(State(shared): State<SharedRoutes>, text: BodyText) -> Result<Response, RefusedBody> {
     let (question, text) = text.parse().await?;
     let answer = judge(&shared.gate, question).await;
     drop(text);
-    Ok(answer.into_response(Form::Json).await)
+    Ok(answer.into_response(AnswerForm::Json).await)
 }
 
-async fn judge(gate: &Gate, Question { tool_name, tool_args, .. }: Question) -> CallAnswer {
+async fn judge(gate: &Gate, ShellQuestion { tool_name, tool_args, .. }: ShellQuestion) -> CallAnswer {
     let tool_name = match tool_name {
         ShellTool::Shell => "shell",
         ShellTool::ShellMagic => "shell_magic",
@@ -253,19 +253,25 @@ mod tests {
     use super::super::announced::AnnouncedServers;
     use super::*;
     use crate::approval::{
-        ApprovalQueue, ApprovalRequest, Approver, Audit, Effect, OURSELVES, Policy, Standing,
+        ApprovalEffect, ApprovalPolicy, ApprovalQueue, ApprovalRequest, Approver, Audit, OURSELVES,
+        StandingAnswers,
     };
-    use crate::connections::mcp_client::{Connector, Guard};
+    use crate::connections::mcp_client::{Connector, StartGuard};
     use crate::ground::env::Variables;
 
     const QUESTION: &str = r#"{"tool_name": "shell_magic", "tool_args": {"cmd": "ls\nrm x"}}"#;
 
-    fn gate(default: Effect) -> Gate {
-        Gate::new(Policy::always(default), Standing::default(), Duration::from_secs(60), Audit::off())
+    fn gate(default: ApprovalEffect) -> Gate {
+        Gate::new(
+            ApprovalPolicy::always(default),
+            StandingAnswers::default(),
+            Duration::from_secs(60),
+            Audit::off(),
+        )
     }
 
     fn json(answer: &CallAnswer) -> Value {
-        serde_json::from_slice(&answer.to_bytes(Form::Json).bytes).unwrap()
+        serde_json::from_slice(&answer.to_bytes(AnswerForm::Json).bytes).unwrap()
     }
 
     async fn judged(gate: &Gate, question: &str) -> Value {
@@ -274,19 +280,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_command_runs_only_if_the_gate_permits_it() {
-        assert_eq!(judged(&gate(Effect::Allow), QUESTION).await, json!({"result": true}));
+        assert_eq!(judged(&gate(ApprovalEffect::Allow), QUESTION).await, json!({"result": true}));
         let message = "`ipybox.shell_magic` is denied by the approval policy";
         let denied = json!({"error": {"kind": "rejected", "message": message}});
-        assert_eq!(judged(&gate(Effect::Deny), QUESTION).await, denied);
+        assert_eq!(judged(&gate(ApprovalEffect::Deny), QUESTION).await, denied);
         // No cell is running, so there is no approver.
-        let unasked = judged(&gate(Effect::Ask), QUESTION).await;
+        let unasked = judged(&gate(ApprovalEffect::Ask), QUESTION).await;
         assert_eq!(unasked["error"]["kind"], "rejected", "{unasked}");
     }
 
     #[tokio::test]
     async fn whoever_answers_sees_the_command() {
         let (queue, mut questions) = ApprovalQueue::new();
-        let gate = gate(Effect::Ask);
+        let gate = gate(ApprovalEffect::Ask);
         gate.set_approver(Approver::User(queue));
         let answer = async {
             let request = questions.recv().await.unwrap();
@@ -306,10 +312,12 @@ mod tests {
         let parameters = Map::from_iter([("command".to_owned(), json!("no-such-program"))]);
         servers.put("a", crate::tools::servers::read("a", &parameters, &|_| true).unwrap().0);
         let variables = Arc::new(Variables::from_pairs::<&str, &str>([]));
-        let pool =
-            Arc::new(Pool::new(servers, Connector::new(variables, "/".into(), Guard::without_directory())));
+        let pool = Arc::new(ConnectionPool::new(
+            servers,
+            Connector::new(variables, "/".into(), StartGuard::without_directory()),
+        ));
         let (queue, questions) = ApprovalQueue::new();
-        let gate = Arc::new(gate(Effect::Ask));
+        let gate = Arc::new(gate(ApprovalEffect::Ask));
         gate.set_approver(Approver::User(queue));
         (router(pool, gate), questions)
     }
@@ -367,7 +375,7 @@ mod tests {
     #[test]
     fn only_commands_are_asked_for_this_way() {
         let check = |question: Value, words: &str| {
-            let read = serde_json::from_value::<Question>(question.clone()).map(drop);
+            let read = serde_json::from_value::<ShellQuestion>(question.clone()).map(drop);
             let read = read.map_err(|error| error.to_string()).err().unwrap_or_default();
             assert!(read.contains(words) && words.is_empty() == read.is_empty(), "{question}: {read}");
         };

@@ -7,16 +7,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::access::{self, BearerToken, Keys, Role};
+use super::access::{self, BearerToken, ServerTokens, TokenRole};
 use super::announced::AnnouncedServers;
 use super::approval_channel::ApprovalChannel;
-use super::host_routes::{self, Subjects};
+use super::host_routes::{self, HostState};
 use super::listener::ToolListener;
 use super::{Error, routes};
-use crate::approval::{Audit, Effect, Gate, Policy, Standing};
+use crate::approval::{ApprovalEffect, ApprovalPolicy, Audit, Gate, StandingAnswers};
 use crate::config::{ApprovalSettings, connector_here};
 use crate::connections::mcp_client::{Connector, DEFAULT_CONNECT_TIMEOUT};
-use crate::tools::servers::{ByGate, Pool, ServerLookup};
+use crate::tools::servers::{ByGate, ConnectionPool, ServerLookup};
 
 /// The port of the reference implementation.
 const DEFAULT_PORT: u16 = 8900;
@@ -57,7 +57,7 @@ const DEFAULT_PORT: u16 = 8900;
 /// ```
 pub struct ToolServer {
     listener: ToolListener,
-    pool: Arc<Pool>,
+    pool: Arc<ConnectionPool>,
     channel: Arc<ApprovalChannel>,
     token: String,
     host_token: String,
@@ -69,7 +69,7 @@ pub struct ToolServer {
 pub struct ToolServerBuilder {
     host: String,
     port: u16,
-    policy: Policy,
+    policy: ApprovalPolicy,
     approval_timeout: Duration,
     connect_timeout: Duration,
     token: Option<String>,
@@ -82,7 +82,7 @@ impl Default for ToolServerBuilder {
         Self {
             host: "localhost".to_owned(),
             port: DEFAULT_PORT,
-            policy: Policy::always(Effect::Allow),
+            policy: ApprovalPolicy::always(ApprovalEffect::Allow),
             approval_timeout: ApprovalSettings::default().timeout,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             token: None,
@@ -107,12 +107,13 @@ impl ToolServerBuilder {
 
     /// Whether every call needs approval; default: `false`, every call runs. Replaces the policy.
     pub fn approval_required(mut self, is_required: bool) -> Self {
-        self.policy = Policy::always(if is_required { Effect::Ask } else { Effect::Allow });
+        self.policy =
+            ApprovalPolicy::always(if is_required { ApprovalEffect::Ask } else { ApprovalEffect::Allow });
         self
     }
 
     /// Decides which calls need approval, which run and which are denied. Default: every call runs.
-    pub fn approval_policy(mut self, policy: Policy) -> Self {
+    pub fn approval_policy(mut self, policy: ApprovalPolicy) -> Self {
         self.policy = policy;
         self
     }
@@ -160,28 +161,27 @@ impl ToolServerBuilder {
         if caller.matches(host.text().as_bytes()) {
             return Err(Error::SameTokens);
         }
-        let (token, host_token) = (caller.text().to_owned(), host.text().to_owned());
-        let keys = Arc::new(Keys::new(caller, host));
+        let token = caller.text().to_owned();
+        let host_token = host.text().to_owned();
+        let keys = Arc::new(ServerTokens::new(caller, host));
 
         let connector = self.connector.unwrap_or_else(connector_here);
         connector.warn_of_dotenv();
-        let gate = Arc::new(Gate::new(self.policy, Standing::default(), self.approval_timeout, Audit::off()));
+        let gate =
+            Arc::new(Gate::new(self.policy, StandingAnswers::default(), self.approval_timeout, Audit::off()));
         let connector = connector
             .with_connect_timeout(self.connect_timeout)
             .asking(Arc::new(ByGate { gate: Arc::clone(&gate), progress: watch::channel(String::new()).0 }));
         let servers = Arc::new(AnnouncedServers::default());
-        let pool = Arc::new(Pool::new(Arc::clone(&servers) as Arc<dyn ServerLookup>, connector));
+        let pool = Arc::new(ConnectionPool::new(Arc::clone(&servers) as Arc<dyn ServerLookup>, connector));
         let stop = CancellationToken::new();
         let channel = Arc::new(ApprovalChannel::new(Arc::clone(&gate), stop.clone()));
 
         let of_callers = routes::router(Arc::clone(&pool), gate);
-        let subjects = Subjects { pool: Arc::clone(&pool), servers, channel: Arc::clone(&channel) };
+        let subjects = HostState { pool: Arc::clone(&pool), servers, channel: Arc::clone(&channel) };
         let of_host = host_routes::router(subjects);
-        let router = access::guarded(of_callers, Arc::clone(&keys), Role::Caller).merge(access::guarded(
-            of_host,
-            keys,
-            Role::Host,
-        ));
+        let router = access::guarded(of_callers, Arc::clone(&keys), TokenRole::Caller)
+            .merge(access::guarded(of_host, keys, TokenRole::Host));
         let listener = ToolListener::start(&self.host, self.port, router, stop).await?;
         tracing::info!(address = %listener.address(), "the tool server listens");
         Ok(ToolServer { listener, pool, channel, token, host_token })

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::approval::{Action, Answer, Reply, Target, ToolAnnotations};
+use crate::approval::{Action, Target, ToolAnnotations, UserAnswer, UserReply};
 
 /// Codes of JSON-RPC 2.0, section 5.1, and one of our own from the range that is left to servers.
 const PARSE_ERROR: i32 = -32700;
@@ -15,7 +15,7 @@ const NOT_OPEN: i32 = -32001;
 /// An approval request, as `params` of the method `approve`. Arguments may be large, so they are borrowed for
 /// writing.
 #[derive(Debug, Serialize, Deserialize)]
-struct Question<Text, Arguments> {
+struct ApproveParams<Text, Arguments> {
     server_name: Text,
     tool_name: Text,
     tool_args: Arguments,
@@ -24,11 +24,11 @@ struct Question<Text, Arguments> {
     annotations: Option<ToolAnnotations>,
 }
 
-type AskedQuestion = Question<String, Map<String, Value>>;
+type AskedQuestion = ApproveParams<String, Map<String, Value>>;
 
 /// The member `jsonrpc` of every message.
 #[derive(Debug, Deserialize)]
-enum Version {
+enum JsonRpcVersion {
     #[serde(rename = "2.0")]
     Two,
 }
@@ -78,20 +78,20 @@ impl WireFault {
 /// The approval request for `action`.
 pub(crate) fn question(id: &str, action: &Action) -> Result<String, serde_json::Error> {
     #[derive(Serialize)]
-    struct Call<'a> {
+    struct ApproveCall<'a> {
         jsonrpc: &'static str,
         method: &'static str,
-        params: Question<&'a str, &'a Map<String, Value>>,
+        params: ApproveParams<&'a str, &'a Map<String, Value>>,
         id: &'a str,
     }
-    let params = Question {
+    let params = ApproveParams {
         server_name: action.server_name.as_str(),
         tool_name: action.tool_name.as_str(),
         tool_args: &action.tool_args,
         target: action.target.clone(),
         annotations: action.annotations,
     };
-    serde_json::to_string(&Call { jsonrpc: "2.0", method: "approve", params, id })
+    serde_json::to_string(&ApproveCall { jsonrpc: "2.0", method: "approve", params, id })
 }
 
 /// The notification that an approval request has been withdrawn.
@@ -100,37 +100,38 @@ pub(crate) fn withdrawn(id: &str) -> String {
 }
 
 /// The answer to an approval request.
-pub(crate) fn answer(id: &str, Reply { answer, content, .. }: Reply) -> String {
+pub(crate) fn answer(id: &str, UserReply { answer, content, .. }: UserReply) -> String {
     let result = match answer {
-        Answer::Once => content.map_or(json!(true), Value::Object),
+        UserAnswer::Once => content.map_or(json!(true), Value::Object),
         // Grants are given where the gate is.
-        Answer::No | Answer::Grant => json!(false),
-        Answer::Session => json!("session"),
-        Answer::Always => json!("always"),
+        UserAnswer::No | UserAnswer::Grant => json!(false),
+        UserAnswer::Session => json!("session"),
+        UserAnswer::Always => json!("always"),
     };
     json!({"jsonrpc": "2.0", "result": result, "id": id}).to_string()
 }
 
 /// Reads an answer and the id of its request. An error in place of a result means no; an object is what a user has filled
 /// in.
-pub(crate) fn read_answer(text: &str) -> Result<(String, Reply), WireFault> {
+pub(crate) fn read_answer(text: &str) -> Result<(String, UserReply), WireFault> {
     #[derive(Deserialize)]
-    struct Response {
+    struct ApproveResponse {
         #[serde(rename = "jsonrpc")]
-        _version: Version,
+        _version: JsonRpcVersion,
         id: String,
         result: Option<Value>,
         error: Option<Value>,
     }
-    let response: Response = serde_json::from_str(text).map_err(|error| WireFault::unreadable(&error))?;
+    let response: ApproveResponse =
+        serde_json::from_str(text).map_err(|error| WireFault::unreadable(&error))?;
     let answer = match (response.result, response.error) {
         (Some(Value::Object(content)), None) => {
-            return Ok((response.id, Reply::filled(content)));
+            return Ok((response.id, UserReply::filled(content)));
         }
-        (Some(Value::Bool(true)), None) => Answer::Once,
-        (Some(Value::Bool(false)), None) | (None, Some(_)) => Answer::No,
-        (Some(Value::String(word)), None) if word == "session" => Answer::Session,
-        (Some(Value::String(word)), None) if word == "always" => Answer::Always,
+        (Some(Value::Bool(true)), None) => UserAnswer::Once,
+        (Some(Value::Bool(false)), None) | (None, Some(_)) => UserAnswer::No,
+        (Some(Value::String(word)), None) if word == "session" => UserAnswer::Session,
+        (Some(Value::String(word)), None) if word == "always" => UserAnswer::Always,
         _ => {
             let message = r#"`result` must be true, false, "session", "always" or an object"#.to_owned();
             return Err(WireFault { id: Some(response.id), code: INVALID_REQUEST, message });
@@ -142,9 +143,9 @@ pub(crate) fn read_answer(text: &str) -> Result<(String, Reply), WireFault> {
 /// Reads a message of a tool server.
 pub(crate) fn read_server_message(text: &str) -> Result<ServerMessage, WireFault> {
     #[derive(Deserialize)]
-    struct Message {
+    struct WireMessage {
         #[serde(rename = "jsonrpc")]
-        _version: Version,
+        _version: JsonRpcVersion,
         method: Option<String>,
         params: Option<Value>,
         id: Option<String>,
@@ -158,7 +159,7 @@ pub(crate) fn read_server_message(text: &str) -> Result<ServerMessage, WireFault
     struct Withdrawal {
         id: String,
     }
-    let message: Message = serde_json::from_str(text).map_err(|error| WireFault::unreadable(&error))?;
+    let message: WireMessage = serde_json::from_str(text).map_err(|error| WireFault::unreadable(&error))?;
     let params = message.params.unwrap_or_default();
     let wrong = |id: Option<String>, error: serde_json::Error| WireFault {
         id,
@@ -184,7 +185,7 @@ pub(crate) fn read_server_message(text: &str) -> Result<ServerMessage, WireFault
 
 impl From<AskedQuestion> for Action {
     fn from(question: AskedQuestion) -> Self {
-        let Question { server_name, tool_name, tool_args, target, annotations } = question;
+        let ApproveParams { server_name, tool_name, tool_args, target, annotations } = question;
         Self { annotations, ..Self::new(server_name, tool_name, tool_args, target) }
     }
 }
@@ -246,14 +247,14 @@ mod tests {
 
     #[test]
     fn an_answer_is_read_as_it_was_written() {
-        for given in [Answer::Once, Answer::Session, Answer::Always, Answer::No] {
-            let given = Reply::from(given);
+        for given in [UserAnswer::Once, UserAnswer::Session, UserAnswer::Always, UserAnswer::No] {
+            let given = UserReply::from(given);
             assert_eq!(read_answer(&answer("7", given.clone())).unwrap(), ("7".to_owned(), given));
         }
-        let filled = Reply::filled(Map::from_iter([("a".to_owned(), json!(1))]));
+        let filled = UserReply::filled(Map::from_iter([("a".to_owned(), json!(1))]));
         assert_eq!(read_answer(&answer("7", filled.clone())).unwrap(), ("7".to_owned(), filled));
         let error = r#"{"jsonrpc":"2.0","error":{"code":1,"message":"x"},"id":"7"}"#;
-        let no = Reply::from(Answer::No);
+        let no = UserReply::from(UserAnswer::No);
         assert_eq!(read_answer(error).unwrap(), ("7".to_owned(), no));
     }
 

@@ -213,7 +213,7 @@ impl<'ast> Visit<'ast> for Names {
     }
 }
 
-fn line(span: Span) -> usize {
+pub(super) fn line(span: Span) -> usize {
     span.start().line
 }
 
@@ -264,7 +264,7 @@ fn is_other_keyword(ident: &proc_macro2::Ident) -> bool {
 }
 
 /// Whether only tests compile what has these attributes: `#[test]`, `#[cfg(test)]`, `#[cfg(all(test, …))]`.
-fn is_for_tests(attributes: &[Attribute]) -> bool {
+pub(super) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")
             || attribute.path().is_ident("cfg")
@@ -282,7 +282,7 @@ fn needs_test(condition: &Meta) -> bool {
     }
 }
 
-fn attributes(item: &Item) -> &[Attribute] {
+pub(super) fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,
         Item::Enum(item) => &item.attrs,

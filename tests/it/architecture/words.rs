@@ -3,9 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use syn::visit::{self, Visit};
+
+use super::names;
+
 /// The names that types in several files may have: errors carry the name of their room, and telemetry has types with and
 /// without OpenTelemetry.
 const SHARED_NAMES: [&str; 3] = ["Context", "Error", "Span"];
+
+/// The most types that other files name by a single word. To lower it is progress.
+const ONE_WORD_TYPES: usize = 74;
+
+/// The most statements that give several variables their values as a tuple: `let (a, b) = (x, y);`.
+const TUPLE_LETS: usize = 0;
 
 /// The most comments that may begin with a word that asks. To lower it is progress.
 const ASKING_COMMENTS: usize = 30;
@@ -15,7 +25,7 @@ const ASKING_WORDS: [&str; 4] = ["What", "Who", "Where", "How"];
 
 /// The files of the product.
 fn product() -> impl Iterator<Item = (PathBuf, String)> {
-    super::sources("src").into_iter().filter(|(path, _)| !is_for_tests(path))
+    ["src", "crates"].into_iter().flat_map(super::sources).filter(|(path, _)| !is_for_tests(path))
 }
 
 fn is_for_tests(path: &Path) -> bool {
@@ -69,6 +79,96 @@ fn comments_begin_with_their_subject() {
         let lines = before.zip(text.lines()).filter(|(before, line)| is_asking(before, line));
         asking.extend(lines.map(|(_, line)| format!("{}: {}", path.display(), line.trim())));
     }
-    let count = asking.len();
-    assert!(count <= ASKING_COMMENTS, "{count} instead of {ASKING_COMMENTS}:\n{}", asking.join("\n"));
+    check_at_most(&asking, ASKING_COMMENTS);
+}
+
+/// Whether a name has no second capital: `Session`, not `SessionTools`.
+fn is_one_word(name: &str) -> bool {
+    name.chars().filter(|character| character.is_uppercase()).count() == 1
+}
+
+#[track_caller]
+fn check_at_most(found: &[String], most: usize) {
+    let count = found.len();
+    assert!(count <= most, "{count} instead of {most}:\n{}", found.join("\n"));
+}
+
+#[test]
+fn a_type_that_other_files_name_says_more_than_one_word() {
+    let mut found = Vec::new();
+    for (path, text) in product() {
+        let names = visible_types(&text).into_iter().filter(|name| is_one_word(name));
+        let names = names.filter(|name| !SHARED_NAMES.contains(&name.as_str()));
+        found.extend(names.map(|name| format!("{}: {name}", path.display())));
+    }
+    check_at_most(&found, ONE_WORD_TYPES);
+}
+
+/// The lines of a file with statements that are hard to read.
+#[derive(Default)]
+struct HardStatements {
+    tuple_lets: Vec<usize>,
+    boolean_matches: Vec<usize>,
+}
+
+impl<'ast> Visit<'ast> for HardStatements {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        if !names::is_for_tests(names::attributes(item)) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_local(&mut self, local: &'ast syn::Local) {
+        let pattern = match &local.pat {
+            syn::Pat::Type(typed) => &*typed.pat,
+            pattern => pattern,
+        };
+        let value = local.init.as_ref().filter(|init| init.diverge.is_none()).map(|init| &init.expr);
+        let is_tuple = value.is_some_and(|value| matches!(**value, syn::Expr::Tuple(_)));
+        if is_tuple && matches!(pattern, syn::Pat::Tuple(_)) {
+            self.tuple_lets.push(names::line(local.let_token.span));
+        }
+        visit::visit_local(self, local);
+    }
+
+    fn visit_expr_match(&mut self, expression: &'ast syn::ExprMatch) {
+        if expression.arms.iter().any(|arm| is_boolean(&arm.pat)) {
+            self.boolean_matches.push(names::line(expression.match_token.span));
+        }
+        visit::visit_expr_match(self, expression);
+    }
+}
+
+/// Whether a pattern is `true` or `false`.
+fn is_boolean(pattern: &syn::Pat) -> bool {
+    matches!(pattern, syn::Pat::Lit(literal) if matches!(literal.lit, syn::Lit::Bool(_)))
+}
+
+fn hard_statements(text: &str) -> HardStatements {
+    let mut found = HardStatements::default();
+    found.visit_file(&syn::parse_file(text).unwrap());
+    found
+}
+
+/// The places in the product with such statements.
+fn places_of(statements: impl Fn(HardStatements) -> Vec<usize>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (path, text) in product() {
+        let lines = statements(hard_statements(&text));
+        found.extend(lines.iter().map(|line| format!("{}:{line}", path.display())));
+    }
+    found
+}
+
+#[test]
+fn a_variable_gets_its_value_in_a_statement_of_its_own() {
+    assert_eq!(hard_statements("fn f() {\n let (a, b) = (1, 2);\n let (c, d) = f(); }").tuple_lets, [2]);
+    check_at_most(&places_of(|found| found.tuple_lets), TUPLE_LETS);
+}
+
+#[test]
+fn a_boolean_is_asked_by_if() {
+    let text = "fn f() {\n match g() { true => 1, false => 2 };\n match h() { Some(true) => 1, _ => 2 } }";
+    assert_eq!(hard_statements(text).boolean_matches, [2]);
+    check_at_most(&places_of(|found| found.boolean_matches), 0);
 }

@@ -1,4 +1,4 @@
-"""What the attacks share: system calls by name, and one line of JSON for each attempt.
+"""The common part of the attacks: system calls by name, and one line of JSON for each attempt.
 
 An attempt is a function that returns what it got hold of, or raises OSError when it was stopped. The targets of an
 attack are in the environment variable ATTACK_TARGETS, as JSON; an attempt that lacks its target is left out.

@@ -171,6 +171,9 @@ impl Host {
         };
         let flags = [
             "--sandbox",
+            // States are forks of the kernel in its sandbox: code may end them, as it may end its kernel.
+            "--undo-memory",
+            "0",
             "--sandbox-backend",
             backend,
             "--approval-policy",
@@ -459,9 +462,13 @@ fn site_packages(python: &Path, package: &str) -> PathBuf {
     PathBuf::from(String::from_utf8(said.stdout).unwrap().trim())
 }
 
-/// The prepared Python. Where that is for root alone, an ordinary user gets its packages with the system's own.
 fn python_for(user: User, directory: &Path) -> PathBuf {
-    if user == User::Root || !rustix::process::geteuid().is_root() || runs_for_others(&kernel_python()) {
+    if user == User::Root { kernel_python() } else { python_for_others(directory) }
+}
+
+/// The prepared Python. Where that is for root alone, other users get its packages with the system's own.
+pub(crate) fn python_for_others(directory: &Path) -> PathBuf {
+    if !rustix::process::geteuid().is_root() || runs_for_others(&kernel_python()) {
         return kernel_python();
     }
     layer(directory)

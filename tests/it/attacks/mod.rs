@@ -6,7 +6,7 @@
 mod bombs;
 mod canaries;
 mod git;
-mod host;
+pub(crate) mod host;
 mod host_programs;
 mod later_programs;
 mod swaps;

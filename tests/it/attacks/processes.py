@@ -68,7 +68,7 @@ def become_precious():
 
 
 def is_precious():
-    """Whether memory pressure would end others before us."""
+    """True if memory pressure would end others before us."""
     with open("/proc/self/oom_score_adj") as score:
         adjustment = int(score.read())
     if adjustment >= 800:
@@ -82,7 +82,7 @@ def speak():
 
 
 def end_of_gateway():
-    """Whether something above ended it."""
+    """True if something above ended it."""
     if os.path.exists(f"/proc/{SHOWN}"):
         raise PermissionError(errno.EPERM, "it runs")
     return "gone"

@@ -1,4 +1,4 @@
-"""What processes share by number rather than by file: memory, queues, keys."""
+"""Objects that processes share by number rather than by file: memory, queues, keys."""
 
 import ctypes
 import os

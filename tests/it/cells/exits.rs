@@ -63,6 +63,19 @@ pub(crate) async fn what_python_does_at_its_exit_is_done_at_a_reset() {
 }
 
 #[tokio::test]
+async fn a_client_that_goes_while_a_state_is_made_stops_no_exit() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    // So much that the kernel is still forking when the client goes.
+    let code = "import atexit\natexit.register(lambda: open('left', 'w').close())\nnumbers = [str(n) for n in range(3_000_000)]";
+    ipybox.cell(code).await.ok();
+    ipybox.close_input();
+    assert!(ipybox.ended().await.success(), "{}", ipybox.log());
+    assert!(!ipybox.log().contains("cut short"), "{}", ipybox.log());
+    assert_eq!(place.read("left"), "");
+}
+
+#[tokio::test]
 pub(crate) async fn what_python_does_at_its_exit_is_done_when_the_client_goes() {
     for signal in [None, Some(Signal::SIGTERM)] {
         let place = Place::new();

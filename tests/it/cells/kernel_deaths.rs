@@ -29,7 +29,10 @@ async fn last_words(ipybox: &mut Ipybox, code: &str) -> String {
 #[tokio::test]
 async fn a_cell_that_has_not_begun_runs_in_the_next_kernel() {
     let place = Place::new();
-    let mut ipybox = place.ipybox().await;
+    let python = kernel_python();
+    // A kernel that is stopped while it forks would keep the cell waiting.
+    let mut ipybox = place.start(&["--python", python.to_str().unwrap(), "--undo-memory", "0"]).await;
+    ipybox.initialize().await;
     let kernel = Pid::from_raw(ipybox.cell("import os; os.getpid()").await.ok().parse().unwrap());
     // It reads nothing any more, and nobody notices.
     kill(kernel, Signal::SIGSTOP).unwrap();

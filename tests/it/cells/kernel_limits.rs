@@ -25,7 +25,7 @@ async fn memory_beyond_the_limit_is_an_exception() {
     let text = ipybox.cell("import os; os.kill(os.getpid(), 9)").await.error();
     assert!(text.contains("signal: 9 (SIGKILL)") && text.contains("may have run out of memory"), "{text}");
     let limit = "Its memory was limited to 512 MiB per process (`--kernel-memory-limit`).";
-    assert!(text.ends_with(limit), "{text}");
+    assert!(text.contains(limit), "{text}");
     ipybox.stop().await;
 }
 
@@ -47,7 +47,7 @@ async fn processes_are_limited_beyond_those_that_run() {
     assert_eq!(soft, hard);
     assert!((50..1_000_000).contains(&soft.parse::<u32>().unwrap()), "{soft}");
     let text = ipybox.cell("import os; os._exit(3)").await.error();
-    assert!(text.ends_with("It could start 50 processes and threads (`--kernel-max-processes`)."), "{text}");
+    assert!(text.contains("It could start 50 processes and threads (`--kernel-max-processes`)."), "{text}");
     ipybox.stop().await;
 }
 
@@ -61,7 +61,7 @@ async fn files_grow_to_the_limit() {
     let more = "file = open('file', 'ab', 0)\nfile.write(b'more')";
     assert!(ipybox.cell(more).await.error().ends_with("OSError: [Errno 27] File too large"));
     let text = ipybox.cell("import os; os._exit(3)").await.error();
-    assert!(text.ends_with("Its files could grow to 1 MiB (`--kernel-max-file-size`)."), "{text}");
+    assert!(text.contains("Its files could grow to 1 MiB (`--kernel-max-file-size`)."), "{text}");
     ipybox.stop().await;
 }
 
@@ -74,6 +74,10 @@ async fn limits_that_make_no_sense_are_refused() {
         ("--kernel-max-processes", "0"),
         ("--kernel-max-processes", "few"),
         ("--kernel-max-file-size", "huge"),
+        ("--limit-memory", "much"),
+        ("--limit-cpu", "0"),
+        ("--limit-processes", "0"),
+        ("--limit-disk", "huge"),
     ] {
         let place = Place::new();
         let mut ipybox = place.start(&[flag, value]).await;

@@ -73,6 +73,35 @@ async fn a_person_and_an_agent_share_a_kernel() {
     client.stop().await;
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_person_undoes_cells_and_the_agent_learns_of_it() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("x = 1").await.ok();
+    client.cell("x = 2").await.ok();
+    let mut prompt = kept.prompt();
+    prompt.shows("In [3]: ").await;
+    prompt.types("%undo\r").await;
+    prompt.shows("The kernel is as it was before `x = 2`, which is undone.").await;
+    prompt.shows("In [2]: ").await;
+    prompt.types("x\r").await;
+    prompt.shows("\n1\r\n").await;
+    prompt.types("%undo 9\r").await;
+    prompt.shows("Failed to undo 9 cells: there are 2").await;
+    prompt.types("\u{4}").await;
+    assert!(prompt.ended().await.success());
+    let answer = client.cell("x").await.ok();
+    assert!(answer.contains("[An undo of the user: The kernel is as it was before `x = 2`"), "{answer}");
+    assert!(answer.ends_with("\n1"), "{answer}");
+    let piped = kept.pipe(IPYBOX, &[], " %undo 1\n");
+    assert!(
+        piped.status.success() && text(&piped.stderr).contains("before `x`, which is undone"),
+        "{piped:?}"
+    );
+    client.stop().await;
+}
+
 #[tokio::test]
 async fn the_kernel_completes_explains_and_says_what_is_complete() {
     let kept = Kept::new();
@@ -426,4 +455,17 @@ async fn another_ipybox_is_refused() {
     assert!(text(&refused.stderr).contains("begun by another ipybox"), "{refused:?}");
     assert_eq!(refused.status.code(), Some(1));
     client.stop().await;
+}
+
+#[tokio::test]
+async fn a_person_can_have_a_copy_of_the_kernel() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("x = [1]").await.ok();
+    let output = kept.pipe(IPYBOX, &["--copy"], "x.append(2); print(x)");
+    assert_eq!(text(&output.stdout), "[1, 2]\n", "{}", text(&output.stderr));
+    assert_eq!(client.cell("x").await.ok(), "[1]");
+    client.cell("log = open('log', 'w')").await.ok();
+    let output = kept.pipe(IPYBOX, &["--copy"], "1");
+    assert!(text(&output.stderr).contains("is open for writing (`log`)"), "{}", text(&output.stderr));
 }

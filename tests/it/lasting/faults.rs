@@ -146,6 +146,39 @@ async fn a_keeper_that_is_asked_to_end_says_so_and_one_that_does_not_answer_can_
 }
 
 #[tokio::test]
+async fn the_next_start_ends_a_session_that_should_have_ended_and_does_not_answer() {
+    let kept = Kept::new();
+    let mut client = kept.client(&[]).await;
+    client.cell("x = 1").await.ok();
+    client.stop().await;
+    let left = kept.left_session().await;
+    let (keeper, id) = (kept.keeper(), left["id"].as_str().unwrap());
+    let family = descendants(keeper);
+    send(Pid::from_raw(keeper), Signal::SIGSTOP).unwrap();
+    let file = kept.states().join("sessions").join(id).join("session.json");
+    let mut description: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    description["alone_since"] = 1.into();
+    std::fs::write(&file, description.to_string()).unwrap();
+    // One that could not take it over.
+    let other = kept.client(&["--kernel-memory-limit", "2048M"]).await;
+    for process in family.into_iter().chain([keeper]) {
+        eventually("it is gone", || !is_running(process)).await;
+    }
+    eventually("the reason is written", || {
+        std::fs::read_to_string(&file).is_ok_and(|text| text.contains("did not end by itself"))
+    })
+    .await;
+    other.stop().await;
+    let mut client = kept.client(&[]).await;
+    let text = client.cell("1").await.ok();
+    assert!(
+        text.contains("has ended, because no client took it over, and it did not end by itself"),
+        "{text}"
+    );
+    client.stop().await;
+}
+
+#[tokio::test]
 async fn a_session_with_thousands_of_variables_is_taken_over() {
     let kept = Kept::new();
     let names: Vec<String> =
@@ -196,7 +229,9 @@ async fn more_than_may_be_kept_end_the_oldest() {
 #[tokio::test]
 async fn many_takeovers_leave_nothing_behind() {
     let kept = Kept::new();
-    let mut client = kept.client(&[]).await;
+    // States are more with each cell, up to their number.
+    let flags = ["--undo-memory", "0"];
+    let mut client = kept.client(&flags).await;
     client.cell("count = 0").await.ok();
     let keeper = kept.keeper();
     let open = || {
@@ -210,7 +245,7 @@ async fn many_takeovers_leave_nothing_behind() {
         } else {
             kill(client).await;
         }
-        client = kept.client(&[]).await;
+        client = kept.client(&flags).await;
         let text = client.cell("count += 1\nprint(count)").await.ok();
         assert!(text.ends_with(&format!("\n{number}")), "{number}: {text}");
         if number == 10 {

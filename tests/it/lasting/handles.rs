@@ -50,6 +50,40 @@ async fn each_agent_has_a_kernel_of_its_own() {
 }
 
 #[tokio::test]
+async fn an_agent_ends_a_session_of_its_own_and_its_place_is_free() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    ipybox.cell("x = 1").await.ok();
+    let before = crate::support::descendants(ipybox.id()).len();
+    for _ in 0..10 {
+        let first = handle(&cell(&mut ipybox, "y = 2", "new").await);
+        let running = json!({"code": "import time; time.sleep(600)", "session": first});
+        let running = ipybox.start_call("execute_ipython_cell", running).await;
+        let text = ipybox.call("reset", json!({"session": first, "end": true})).await.ok();
+        assert_eq!(text, format!("Session `{first}` has ended, and its variables are gone."));
+        running.answer().await.error();
+        let text = ipybox.call("reset", json!({"session": first, "end": true})).await.error();
+        assert!(
+            text.starts_with(&format!("the session `{first}` has ended, as a call of `reset` asked")),
+            "{text}"
+        );
+    }
+    // A template of kernels may have come.
+    crate::support::eventually("their processes end", || {
+        crate::support::descendants(ipybox.id()).len() <= before + 2
+    })
+    .await;
+    for session in [json!("main"), json!(null)] {
+        let text = ipybox.call("reset", json!({"session": session, "end": true})).await.error();
+        assert!(text.starts_with("the argument `end` cannot be used for `main`"), "{text}");
+    }
+    let text = ipybox.call("reset", json!({"session": "main", "end": true, "cells": 1})).await.error();
+    assert!(text.starts_with("the argument `end` cannot be used with `cells` or `to`"), "{text}");
+    assert_eq!(ipybox.cell("x").await.ok(), "1");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn cells_of_different_sessions_run_at_the_same_time() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;

@@ -49,10 +49,75 @@ async fn a_user_who_does_not_log_in_is_not_asked_again_and_the_error_says_what_t
     let named = json!({"server_name": "notes", "server_params": {"url": behind.url}});
     for action in ["decline", "cancel"] {
         let registering = ipybox.start_call("register_mcp_server", named.clone()).await;
-        let asked = ipybox.question().await;
-        ipybox.respond(&asked, json!({"action": action})).await;
+        for mode in ["url", "form"] {
+            let asked = ipybox.question().await;
+            assert_eq!(asked["params"]["mode"].as_str().unwrap_or("form"), mode, "{asked}");
+            ipybox.respond(&asked, json!({"action": action})).await;
+        }
         let refused = registering.answer().await.error();
         assert!(refused.contains("rejected") && refused.contains("`ipybox login notes "), "{refused}");
+    }
+    ipybox.stop().await;
+}
+
+/// The address that a form names.
+fn named_address(asked: &Value) -> String {
+    let message = asked["params"]["message"].as_str().unwrap();
+    message.lines().last().unwrap().to_owned()
+}
+
+/// As Claude Code has done, and Codex does without a flag of its own.
+#[tokio::test]
+async fn a_client_that_opens_no_page_shows_its_address_in_a_form() {
+    for manner in ["cancels", "fails", "declares forms alone", "declares no modes"] {
+        let (place, behind) = (Place::new(), Behind::sdk(&[]));
+        let capabilities = match manner {
+            "declares forms alone" => json!({"elicitation": {"form": {}}}),
+            "declares no modes" => json!({"elicitation": {}}),
+            _ => opens_pages(),
+        };
+        let mut ipybox = session_with(&place, capabilities, &[]).await;
+        let named = json!({"server_name": "notes", "server_params": {"url": behind.url}});
+        let registering = ipybox.start_call("register_mcp_server", named).await;
+        let mut asked = ipybox.question().await;
+        match manner {
+            "cancels" => ipybox.respond(&asked, json!({"action": "cancel"})).await,
+            "fails" => {
+                let error = json!({"code": -32602, "message": "Client does not support URL-mode elicitation requests"});
+                let response = json!({"jsonrpc": "2.0", "id": asked["id"], "error": error});
+                ipybox.send_line(&response.to_string()).await;
+            }
+            _ => {}
+        }
+        if manner == "cancels" || manner == "fails" {
+            asked = ipybox.question().await;
+        }
+        // Whether the form is accepted does not matter to who has logged in.
+        visit(&named_address(&asked)).await;
+        registering.answer().await.ok();
+        ipybox.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_a_server_is_named_to_a_client_that_cancels_it() {
+    let place = Place::new();
+    let mut ipybox = session_with(&place, opens_pages(), &[]).await;
+    ipybox.register("asks", json!({"command": tool("mcp1/bin/python"), "args": ["-c", ASKS]})).await.ok();
+    for (action, expected) in [("accept", "accept"), ("decline", "decline")] {
+        let code = "from mcptools.asks import pay\nprint(pay.run(url='https://example.com/pay?x=1'))";
+        let paying = ipybox.start_cell(code).await;
+        let asked = ipybox.question().await;
+        assert_eq!(asked["params"]["mode"], "url", "{asked}");
+        ipybox.respond(&asked, json!({"action": "cancel"})).await;
+        let asked = ipybox.question().await;
+        assert!(
+            asked["params"]["message"].as_str().unwrap().contains("The MCP server `asks` asks"),
+            "{asked}"
+        );
+        assert_eq!(named_address(&asked), "https://example.com/pay?x=1");
+        ipybox.respond(&asked, json!({"action": action, "content": {"page": "it is open"}})).await;
+        assert!(paying.answer().await.ok().contains(expected));
     }
     ipybox.stop().await;
 }

@@ -82,7 +82,7 @@ pub(crate) async fn a_failed_call_shows_its_message_and_the_lines_of_the_users_c
             ("try:\n    {}['mine']\nexcept Exception:\n    fail.run()", &[
                 "KeyError: 'mine'", "During handling", "----> 4", "ToolRunnerError: ",
             ]),
-            ("echo.run(text=5)", &["----> 1 echo.run(text=5)", "ValidationError: 1 validation error for Params\ntext\n"]),
+            ("echo.run(text=5)", &["----> 1 echo.run(text=5)", "ValidationError: 1 validation error for Params\ntext\n", "; it is called by mcptools.probe.echo.run(text: str) -> "]),
             ("def f():\n    return echo.Params(text=5)\nf()", &["----> 2", "ValidationError: 1 validation error for Params"]),
         ],
     )
@@ -240,7 +240,7 @@ pub(crate) async fn wrong_names_are_answered_with_the_right_ones() {
         ("import mcptools\nmcptools.weather", "registered MCP servers: `probe`"),
         (
             "from mcptools.probe import ecko",
-            "did you mean `echo`? `import mcptools.probe; print(mcptools.probe)` shows the 8 tools of `probe`",
+            "did you mean `echo`? `mcptools.probe.echo.run(text: str) -> ToolResult`; `import mcptools.probe; print(mcptools.probe)` shows the 8 tools of `probe`",
         ),
         (
             "import mcptools.probe.weather",
@@ -249,11 +249,11 @@ pub(crate) async fn wrong_names_are_answered_with_the_right_ones() {
         ("import probe", "the MCP server `probe` is imported by `from mcptools import probe`"),
         (
             "echo.run(text='a')",
-            "a tool of a registered MCP server has this name: `from mcptools.probe import echo`",
+            "a tool of a registered MCP server has this name: `from mcptools.probe import echo`; `mcptools.probe.echo.run(text: str) -> ToolResult`",
         ),
         (
             "def f(): return Echo\nf()",
-            "a tool of a registered MCP server has this name: `from mcptools.probe import echo`",
+            "a tool of a registered MCP server has this name: `from mcptools.probe import echo`; `mcptools.probe.echo.run(text: str) -> ToolResult`",
         ),
         ("probe", "the MCP server `probe` is imported by `from mcptools import probe`"),
         ("ToolRunnerError", "`from ipybox_runtime import ToolRunnerError`"),

@@ -47,7 +47,7 @@ async fn no_argument_name_output_or_error_becomes_markup() {
              };",
         )
         .await;
-    let scripts = ["page", "activity", "python", "row", "table", "waiting"];
+    let scripts = ["page", "activity", "changes", "python", "row", "table", "waiting"];
     assert_eq!(sound["scripts"], json!(scripts.map(|name| format!("{url}{name}.js"))));
     for (what, count) in [("images", 0), ("links", 0), ("styles", 0)] {
         assert_eq!(sound[what], json!(count), "{what}");

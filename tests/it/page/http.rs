@@ -190,13 +190,13 @@ async fn the_cookie_is_for_the_page_alone() {
 #[tokio::test]
 async fn an_answer_that_is_late_or_twice_changes_nothing() {
     let place = Place::new();
-    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "6"], json!({})).await;
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "20"], json!({})).await;
     let visitor = Visitor::enter(&url, &code).await;
     let running = ipybox.start_cell("!echo late").await;
     let question = visitor.question().await;
-    assert!(question["left_ms"].as_u64().unwrap() <= 6_000, "{question}");
+    assert!(question["left_ms"].as_u64().unwrap() <= 20_000, "{question}");
     let expired = running.answer().await;
-    assert!(expired.text.contains("was not approved within 6 s"), "{}", expired.text);
+    assert!(expired.text.contains("was not approved within 20 s"), "{}", expired.text);
     assert!(!visitor.answer(&question, "once").await);
     let decisions = visitor.scene().await["decisions"].clone();
     assert_eq!(decisions[0]["how"], "not answered in time", "{decisions}");
@@ -204,9 +204,10 @@ async fn an_answer_that_is_late_or_twice_changes_nothing() {
         (&decisions[0]["tool"], &decisions[0]["arguments"][0]["parts"]),
         (&json!("shell"), &json!(["echo late"]))
     );
-    // The first one of a later cell does not count as its run time either.
-    let code = "try: get_ipython().system('echo late')\nexcept Exception: import time; time.sleep(3)";
-    ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 8})).await.ok();
+    // The first one of a later cell does not count as its run time either: it is asked for longer than the cell may run.
+    let code = "try: get_ipython().system('echo late')\nexcept Exception as error: print('Not run:', error)";
+    let later = ipybox.call("execute_ipython_cell", json!({"code": code, "timeout": 19})).await.ok();
+    assert!(later.contains("Not run:"), "{later}");
 
     // The time does not run out while the answer is on its way.
     let (mut ipybox, url, code) = {

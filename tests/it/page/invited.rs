@@ -49,16 +49,56 @@ async fn a_client_that_opens_pages_sends_its_user_to_the_page() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_open_the_page_refuses_the_call() {
-    let place = Place::new();
-    let (mut ipybox, _, _) = opening(&place).await;
+async fn a_client_that_does_not_open_the_page_asks_by_a_form_that_names_it() {
     for action in ["decline", "cancel"] {
+        let place = Place::new();
+        let (mut ipybox, url, code) = opening(&place).await;
         let running = ipybox.start_cell("!echo never").await;
-        let question = ipybox.question().await;
-        ipybox.respond(&question, json!({"action": action})).await;
+        let invitation = ipybox.question().await;
+        assert_eq!(invitation["params"]["mode"], "url", "{invitation}");
+        ipybox.respond(&invitation, json!({"action": action})).await;
+        let form = ipybox.question().await;
+        let message = form["params"]["message"].as_str().unwrap();
+        assert!(
+            message.contains("echo never") && message.contains(&url) && message.contains(&code),
+            "{form}"
+        );
+        ipybox.respond(&form, json!({"action": action})).await;
         let denied = running.answer().await;
         assert!(denied.is_error && denied.text.contains("rejected"), "{}", denied.text);
+        assert!(!denied.text.contains(&code), "{}", denied.text);
+        // It is not sent there again, and the page decides as ever.
+        let running = ipybox.start_cell("!echo by form").await;
+        ipybox.decide("allow once").await;
+        assert!(running.answer().await.ok().contains("by form"));
+        let running = ipybox.start_cell("!echo by page").await;
+        ipybox.question().await;
+        let visitor = Visitor::enter(&url, &code).await;
+        assert!(visitor.answer(&visitor.question().await, "once").await);
+        assert!(running.answer().await.ok().contains("by page"));
+        ipybox.stop().await;
     }
+}
+
+/// As `claude -p` and `codex exec` do, in which nobody is asked.
+#[tokio::test]
+async fn a_client_that_cancels_every_question_leaves_the_decision_to_an_open_page() {
+    let place = Place::new();
+    let flags = ["--approval-timeout", "300"];
+    let (mut ipybox, url, code) = start(&place, &flags, json!({"elicitation": {}})).await;
+    let visitor = Visitor::enter(&url, &code).await;
+    let watching = visitor.post("events", json!({})).await;
+    for (answer, is_allowed) in [("once", true), ("no", false)] {
+        let running = ipybox.start_cell("!echo by page").await;
+        let asked = visitor.question().await;
+        let form = ipybox.question().await;
+        assert!(!form["params"]["message"].as_str().unwrap().contains(&url), "{form}");
+        ipybox.respond(&form, json!({"action": "cancel"})).await;
+        ipybox.request("ping", json!({})).await.response().await.unwrap();
+        assert!(visitor.answer(&asked, answer).await);
+        assert_eq!(!running.answer().await.is_error, is_allowed);
+    }
+    drop(watching);
     ipybox.stop().await;
 }
 

@@ -2,6 +2,8 @@
 
 mod attacks;
 mod browser;
+#[cfg(target_os = "linux")]
+mod changes;
 mod clicks;
 mod http;
 mod invited;

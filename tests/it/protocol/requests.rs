@@ -45,6 +45,48 @@ async fn the_revision_without_initialize_is_served() {
 }
 
 #[tokio::test]
+async fn methods_of_the_declared_capabilities_are_served_and_no_others() {
+    let place = Place::new();
+    let mut ipybox = place.start(&["--python", kernel_python().to_str().unwrap()]).await;
+    let declared = ipybox.initialize().await["capabilities"].clone();
+    let declares = |name: &str| !declared[name].is_null();
+    assert!(declares("tools") && declares("resources"), "{declared}");
+    let cell = json!({"name": "execute_ipython_cell", "arguments": {"code": "1+1"}});
+    let skill = json!({"uri": "skill://codeact/SKILL.md"});
+    for (method, params) in [
+        ("ping", json!({})),
+        ("tools/list", json!({})),
+        ("tools/call", cell),
+        ("resources/list", json!({})),
+        ("resources/templates/list", json!({})),
+        ("resources/read", skill.clone()),
+        ("skills/list", json!({})),
+        ("skills/get", skill),
+    ] {
+        let response = ipybox.request(method, params).await.response().await.unwrap();
+        assert!(response["result"].is_object(), "{method}: {response}");
+    }
+    let prompts = [("prompts/list", json!({})), ("prompts/get", json!({"name": "a"}))];
+    let uri = json!({"uri": "file:///a"});
+    let completed =
+        json!({"ref": {"type": "ref/prompt", "name": "a"}, "argument": {"name": "a", "value": ""}});
+    let others = [
+        ("completion/complete", completed),
+        ("logging/setLevel", json!({"level": "info"})),
+        ("resources/subscribe", uri.clone()),
+        ("resources/directory/read", uri),
+    ];
+    for (method, params) in prompts.into_iter().chain(others) {
+        let response = ipybox.request(method, params).await.response().await.unwrap();
+        assert_eq!(response["error"]["code"], -32601, "{method}: {response}");
+    }
+    for name in ["prompts", "completions", "logging"] {
+        assert!(!declares(name), "{declared}");
+    }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn what_comes_before_the_session_begins_does_not_end_it() {
     let place = Place::new();
     let mut ipybox = place.start(&["--python", kernel_python().to_str().unwrap()]).await;

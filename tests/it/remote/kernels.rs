@@ -217,3 +217,18 @@ async fn help_and_debuggers_are_as_on_this_machine() {
         ipybox.stop().await;
     }
 }
+
+#[tokio::test]
+async fn a_remote_kernel_is_not_copied() {
+    let place = Place::new();
+    let jupyter = Jupyter::shared(Server::JupyterServer).await;
+    let mut ipybox = start(&place, jupyter.url(), &[]).await;
+    ipybox.cell("x = 1").await.ok();
+    let copy = json!({"code": "x", "session": "copy"});
+    let refused = ipybox.call("execute_ipython_cell", copy).await.error();
+    assert!(refused.contains("only kernels of ipybox's own can be copied"), "{refused}");
+    let refused = ipybox.call("reset", json!({"cells": 1})).await.error();
+    assert!(refused.contains("a Jupyter server runs the kernel"), "{refused}");
+    assert_eq!(ipybox.cell("x").await.ok(), "1");
+    ipybox.stop().await;
+}

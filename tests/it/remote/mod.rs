@@ -1,5 +1,6 @@
 //! Kernels on Jupyter servers.
 
+mod headers;
 mod hostile_servers;
 mod jupyter_servers;
 mod kernels;

@@ -103,6 +103,29 @@ async fn a_sandbox_that_cannot_be_made_is_reported_with_the_reason_and_nothing_r
     }
 }
 
+/// A busy machine makes srt give up, which another start mends.
+#[tokio::test]
+async fn srt_is_started_again_when_its_own_helpers_were_too_slow() {
+    let programs = Place::new();
+    let directory = programs.workspace();
+    let program = directory.join("srt");
+    let script = format!(
+        "#!/bin/sh\ncd '{0}' || exit\n[ -e once ] || {{ touch once; echo 'Error: Failed to create bridge sockets after 5 attempts' >&2; exit 1; }}\n\
+         cd \"$OLDPWD\" && PATH='{1}' exec srt \"$@\"\n",
+        directory.display(),
+        equipped()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let place = Place::new();
+    let path = format!("{}:{}", directory.display(), equipped());
+    let mut ipybox = uninitialized(&place, "srt", &[], &[("PATH", &path)]).await;
+    ipybox.initialize().await;
+    assert_eq!(ipybox.cell("6 * 7").await.ok(), "42");
+    assert!(directory.join("once").exists());
+    ipybox.stop().await;
+}
+
 #[tokio::test]
 async fn two_sandboxes_in_one_workspace_do_not_disturb_each_other() {
     for backend in BACKENDS {

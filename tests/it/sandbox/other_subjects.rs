@@ -1,7 +1,7 @@
 //! Tests of other subjects once more, in a sandbox, with srt and with bubblewrap.
 
 use crate::approval::shell_commands;
-use crate::cells::{execution, exits, kernel_deaths};
+use crate::cells::{branches, execution, exits, kernel_deaths, undo};
 use crate::output::{displays, images, long_output, notebook, plots, streams, tracebacks};
 use crate::protocol::{requests, resources as served};
 use crate::support::{Setting, with_kernels};
@@ -18,6 +18,13 @@ macro_rules! once_more_in_a_sandbox {
 }
 
 once_more_in_a_sandbox! { bwrap, "bwrap":
+    branches::a_copy_begins_with_the_variables_and_is_apart_from_then_on
+    branches::a_copy_is_interrupted_dies_and_starts_anew_like_any_kernel
+    branches::both_call_tools_after_a_copy_with_tokens_of_their_own
+    undo::an_undone_cell_has_changed_nothing_in_the_kernel
+    undo::a_kernel_that_died_is_brought_back
+    undo::a_running_cell_is_stopped_and_undone
+    undo::calls_go_on_after_an_undo_and_are_named
     execution::output_is_what_ipython_shows
     execution::an_exception_is_an_error_with_what_was_printed_before
     execution::long_output_is_cut_with_a_notice
@@ -59,6 +66,13 @@ once_more_in_a_sandbox! { bwrap, "bwrap":
 
 // What runs inside is the same, gateway and kernel: here is what depends on who makes the network, mounts and processes.
 once_more_in_a_sandbox! { srt, "srt":
+    branches::a_copy_begins_with_the_variables_and_is_apart_from_then_on
+    branches::a_copy_is_interrupted_dies_and_starts_anew_like_any_kernel
+    branches::both_call_tools_after_a_copy_with_tokens_of_their_own
+    undo::an_undone_cell_has_changed_nothing_in_the_kernel
+    undo::a_kernel_that_died_is_brought_back
+    undo::a_running_cell_is_stopped_and_undone
+    undo::calls_go_on_after_an_undo_and_are_named
     execution::output_is_what_ipython_shows
     execution::a_reset_clears_variables_and_stops_what_runs
     exits::what_python_does_at_its_exit_is_done_at_a_reset

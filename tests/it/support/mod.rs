@@ -3,6 +3,8 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses what it needs")]
 
 mod browser;
+#[cfg(target_os = "linux")]
+pub(crate) mod changes;
 mod client;
 mod environment;
 pub(crate) mod jupyter;
@@ -23,7 +25,7 @@ use self::jupyter::{Jupyter, Server};
 use self::relay::Relay;
 
 pub(crate) use self::browser::Browser;
-pub(crate) use self::client::{Ipybox, Reply};
+pub(crate) use self::client::{Answer, Ipybox, Reply};
 pub(crate) use self::environment::{environment, equipped};
 pub(crate) use self::tools::{kernel_python, repository, tool};
 

@@ -41,13 +41,13 @@ pub(crate) async fn tools_are_found_and_called_as_the_answer_says() {
     assert_eq!(ipybox.cell("print(search('add numbers'))").await.ok(), found);
     let lines = ipybox.cell("from mcptools import probe\nprobe.add.run(a=2).total").await.ok();
     assert_eq!(lines, "7");
-    let code =
-        "print(search('add', detail='names', limit=1))\nprint(search('', server=probe).splitlines()[0])";
-    let expected = "probe.add: Adds two numbers.\n8 tools in `mcptools.probe`";
-    let shown = ipybox.cell(code).await.ok();
-    assert!(shown.starts_with(expected), "{shown}");
-    let module = ipybox.cell("print(search('add', detail='module', limit=1))\nprint(probe.add)").await.ok();
+    assert!(found.ends_with("of 8 tools fit"), "{found}");
+    let shown = ipybox.cell("print(search('', server=probe).splitlines()[0])").await.ok();
+    assert!(shown.starts_with("8 tools in `mcptools.probe`"), "{shown}");
+    let module = ipybox.cell("print(search('add flights', limit=1))\nprint(probe.add)").await.ok();
     let (answer, printed) = module.split_once("\nmcptools.probe.add\n").unwrap();
+    let (answer, count) = answer.rsplit_once("\n# ").unwrap();
+    assert!(count.contains(" of 8 tools fit") && count.ends_with("none has `flights`"), "{count}");
     let calls = |text: &str| text[text.find("run(").unwrap()..].trim().to_owned();
     assert_eq!(calls(answer), calls(printed));
     ipybox.reset().await;
@@ -63,7 +63,7 @@ pub(crate) async fn a_new_registration_is_found_at_once() {
     all_say(
         &mut ipybox,
         &[
-            ("from mcptools import search\nprint(search('gamma', detail='names').splitlines()[0])",
+            ("from mcptools import search\nprint(search('gamma').splitlines()[0])",
              "none of the 2 registered tools fits `gamma`; try other words, or an empty query to see what there is"),
         ],
     )
@@ -73,8 +73,9 @@ pub(crate) async fn a_new_registration_is_found_at_once() {
     all_say(
         &mut ipybox,
         &[
-            ("print(search('gamma', detail='names'))", "one.gamma: Does gamma.\ntwo.gamma: Does gamma."),
-            ("print(search('gamma', server='two', detail='names'))", "two.gamma: Does gamma."),
+            ("print(search('gamma').splitlines()[0])", "from mcptools import one, two"),
+            ("print(search('gamma').splitlines()[-1])", "# 2 of 3 tools fit"),
+            ("print(search('gamma', server='two').splitlines()[-1])", "# 1 of 1 tools fit"),
             ("search('alpha').startswith('none of the 3 registered tools fits')", "True"),
             ("print(search('').splitlines()[0])", "3 tools: one 2, two 1"),
         ],
@@ -97,7 +98,7 @@ async fn a_package_called_like_a_function_of_ours_can_be_called_like_it() {
         &[
             ("from mcptools import batch, search\nfrom mcptools.search import gamma", "[no output]"),
             ("(search.__name__, search.gamma is gamma)", "('mcptools.search', True)"),
-            ("print(search('gamma', limit=1, detail='names'))", "search.gamma: Does gamma."),
+            ("print(search('gamma', limit=1).splitlines()[1])", "search.gamma: Does gamma."),
             ("with batch('two') as calls:\n    batch.delta.run(path='x')\nlen(calls)", "1"),
             ("from mcptools import own\n(callable(own), callable(search.gamma))", "(False, False)"),
         ],
@@ -115,7 +116,6 @@ async fn wrong_searches_are_answered_with_what_is_wrong() {
     for (code, words) in [
         ("search('x', server='prob')", "no MCP server is registered as `prob`; did you mean `probe`?"),
         ("search('x', limit=0)", "`limit` must be 1 to 50, not 0"),
-        ("search('x', detail='all')", "expected one of `names`, `signature`, `module`"),
         ("search('x' * 2000)", "more than 1024 bytes"),
         ("search('x' * 1_000_000)", "413"),
         ("search(5)", "expected a string"),
@@ -141,11 +141,12 @@ async fn an_answer_has_nothing_of_how_a_server_is_started() {
     parameters["env"] = json!({"KEY": "${PROBE_KEY}", "ADDRESS": "plain-value"});
     ipybox.register("probe", parameters).await.ok();
     let code = "for query in ('', 'probe.py', 'python', 'PROBE_KEY', 's3cret-value', 'plain value', 'echo add fail slow'):
-    for detail in ('names', 'module'): print(search(query, detail=detail, limit=50))";
+    for limit in (1, 50): print(search(query, limit=limit))";
     let shown = ipybox.cell(&format!("{SEARCH}{code}")).await.ok();
     for secret in ["probe.py", "s3cret", "PROBE_KEY", "plain-value", "bin/python"] {
         // What was asked for is repeated.
-        let shown = shown.replace(&format!("`{secret}`"), "").replace("`s3cret-value`", "");
+        let shown =
+            shown.replace(&format!("`{secret}`"), "").replace("`s3cret-value`", "").replace("`s3cret`", "");
         assert!(!shown.contains(secret), "{secret}: {shown}");
     }
     ipybox.stop().await;
@@ -175,8 +176,9 @@ async fn child_processes_search_too() {
     let mut ipybox = place.ipybox().await;
     ipybox.register("probe", probe()).await.ok();
     let code = "import subprocess, sys
-print(subprocess.check_output([sys.executable, '-c', 'from mcptools import search; print(search(\"add\", detail=\"names\", limit=1))'], text=True))";
-    assert_eq!(ipybox.cell(code).await.ok().trim(), "probe.add: Adds two numbers.");
+print(subprocess.check_output([sys.executable, '-c', 'from mcptools import search; print(search(\"add\", limit=1))'], text=True))";
+    let found = ipybox.cell(code).await.ok();
+    assert!(found.contains("\nprobe.add: Adds two numbers.\n"), "{found}");
     ipybox.stop().await;
 }
 
@@ -200,7 +202,8 @@ async fn a_shell_searches_what_a_session_has_registered() {
     let found = ipybox.cell(&format!("{SEARCH}search('commits of a branch')")).await.ok();
     assert!(found.contains("hub.list_commits.run(owner: str, repo: str, "), "{found}");
     assert_eq!(run(&["commits of", "a branch"]), (true, found, String::new()));
-    assert_eq!(run(&["add", "--detail", "names", "--limit", "1"]).1, "probe.add: Adds two numbers.");
+    let one = run(&["add", "--server", "probe", "--limit", "1"]).1;
+    assert!(one.contains("\nprobe.add: Adds two numbers.\n"), "{one}");
     let listed = run(&[]).1;
     assert!(listed.contains("hub ") && listed.contains("probe 8"), "{listed}");
     let (is_well, _, error) = run(&["add", "--server", "prob"]);

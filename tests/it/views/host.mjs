@@ -13,7 +13,7 @@ import { pathToFileURL } from "node:url";
 
 const [directory, command, ...args] = process.argv.slice(2);
 const require = createRequire(resolve(directory, "x.js"));
-// What is a module only, `require` does not find.
+// `require` does not find packages that are modules only.
 const load = (name) => import(pathToFileURL(resolve(directory, "node_modules", name)));
 const puppeteer = (await import(pathToFileURL(require.resolve("puppeteer-core")))).default;
 const { Client } = await load("@modelcontextprotocol/client/dist/index.mjs");
@@ -21,7 +21,7 @@ const { StdioClientTransport } = await load("@modelcontextprotocol/client/dist/s
 const { AppBridge, getToolUiResourceUri } = await load("@modelcontextprotocol/ext-apps/dist/src/app-bridge.js");
 
 const TYPE = "text/html;profile=mcp-app";
-// What the specification has hosts set where a page asks for nothing.
+// The policy that the specification has hosts set where a page asks for nothing.
 const POLICY =
   "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
   "media-src 'self' data:; connect-src 'none'; frame-src 'none'; object-src 'none'; base-uri 'self'";
@@ -126,7 +126,7 @@ const host = {
       this.height = height;
       page.$eval("iframe", (frame, height) => (frame.style.height = `${height}px`), height).catch(() => {});
     };
-    // What a page could ask of a host besides.
+    // Further requests of a page to its host.
     for (const request of ["onopenlink", "onmessage", "onupdatemodelcontext", "ondownloadfile"]) {
       bridge[request] = async () => {
         this.troubles.push(request);

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ipybox_rs import _checks, _host
-from ipybox_rs._contexts import Connected
+from ipybox_rs._contexts import Connectable
 from ipybox_rs._errors import ApprovalClientError, HostError, OutsideGrantError
 from ipybox_rs.grants import Grant
 from ipybox_rs.tool_exec import _tokens
@@ -29,14 +29,14 @@ __all__ = [
 ]
 
 Label = Literal["trusted", "untrusted", "confidential"]
-"""What the user thinks of the data of a server: the `[labels]` of a policy."""
+"""The user's label for the data of a server: the `[labels]` of a policy."""
 
 _LOGGER = logging.getLogger("ipybox_rs")
 
 
 @dataclass(frozen=True)
 class Target:
-    """What runs if a call is approved.
+    """The command, server or kernel that runs an approved call.
 
     Attributes:
         kind: `"command"` or `"url"` of an MCP server, `"kernel"` for a shell command, `"host"` for ipybox itself.
@@ -91,7 +91,7 @@ class ApprovalBatch:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where data comes from that an argument has: evidence, since code can rewrite what it sends.
+    """The source of data in an argument: evidence, since code can rewrite what it sends.
 
     Attributes:
         argument: The argument, by its name; `tool name` for the name of the tool, which code chooses too.
@@ -112,7 +112,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What is known of the data that a call would send.
+    """The sources of the data that a call would send, as far as they are known.
 
     Attributes:
         origins: What its arguments have in common with what tools have returned: evidence. Those with the strictest
@@ -184,14 +184,14 @@ class ApprovalRequest:
         self.proposed_grant: Grant | None = None
         self.outside_of_grants: str | None = None
         self._respond = respond
-        self._host: _host.Host | None = None
+        self._host: _host.HostProcess | None = None
         self._number = 0
         self._text: str | None = None
         self._decision: bool | None = None
         self._callbacks: list[Callable[[bool], None]] = []
 
     @classmethod
-    def of(cls, host: _host.Host, wire: dict[str, Any]) -> ApprovalRequest:
+    def of(cls, host: _host.HostProcess, wire: dict[str, Any]) -> ApprovalRequest:
         async def respond(_decision: bool) -> None:
             raise AssertionError("the host is asked")
 
@@ -352,7 +352,7 @@ ApprovalCallback = Callable[[ApprovalRequest], Awaitable[None]]
 """Is called with each request, and answers it."""
 
 
-class ApprovalClient(Connected):
+class ApprovalClient(Connectable):
     """Answers the approval requests of a `ToolServer`, in this process or another.
 
     Requests are handed to the callback one after the other. Requests that are open when the client disconnects are
@@ -393,7 +393,7 @@ class ApprovalClient(Connected):
         self.port = port
         _checks.port("port", port)
         self._host_token = _checks.optional_text("host_token", host_token)
-        self._held: _host.Held | None = None
+        self._held: _host.HeldHost | None = None
         self._number = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -411,7 +411,7 @@ class ApprovalClient(Connected):
         if token is None:
             message = f"connect to the tool server on port {self.port}: its host token is not known; give `host_token`"
             raise ApprovalClientError(message)
-        self._held, self._number = _host.Held(), _host.number()
+        self._held, self._number = _host.HeldHost(), _host.number()
         try:
             await self._held.host.request(
                 "approval_client/connect",
@@ -443,7 +443,7 @@ class ApprovalClient(Connected):
         finally:
             await held.release()
 
-    async def _receive(self, host: _host.Host, number: int) -> None:
+    async def _receive(self, host: _host.HostProcess, number: int) -> None:
         # Until the callback has disconnected.
         while self._held is not None and self._number == number:
             try:

@@ -14,7 +14,7 @@ __all__ = ["ApprovalChannel"]
 
 
 class WebSocket(Protocol):
-    """What is needed of a WebSocket: that of Starlette and FastAPI has it."""
+    """The methods of a WebSocket that are needed: that of Starlette and FastAPI has them."""
 
     async def accept(self) -> None: ...
     async def send_text(self, data: str) -> None: ...
@@ -47,7 +47,7 @@ class ApprovalChannel:
 
     @property
     def open(self) -> bool:
-        """Whether a client is connected."""
+        """True if a client is connected."""
         return self._websocket is not None
 
     async def connect(self, websocket: WebSocket) -> None:

@@ -17,8 +17,8 @@ use super::Gate;
 use super::permit::Permit;
 use crate::approval::action::Action;
 use crate::approval::audit::OpenCall;
-use crate::approval::decision::{ChosenBy, Denied};
-use crate::approval::policy::Effect;
+use crate::approval::decision::{ChosenBy, DenialReason};
+use crate::approval::policy::ApprovalEffect;
 use crate::approval::provenance::{Label, Provenance};
 use crate::approval::question::Approver;
 
@@ -42,7 +42,7 @@ pub(crate) struct CheckedCall {
 
 /// Whether a call may have to be made once more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Attempt {
+pub(crate) enum CallAttempt {
     /// It may: the permit keeps the arguments.
     Repeatable,
     /// It is made once only: the arguments are not copied.
@@ -66,7 +66,7 @@ impl Gate {
         action: Action,
         approver: &Approver,
         chosen_by: ChosenBy,
-    ) -> Result<OpenCall, Denied> {
+    ) -> Result<OpenCall, DenialReason> {
         let (permit, on_record) = self.decide_about(action, approver, chosen_by).await?;
         self.used_at_once(permit, on_record, approver).await
     }
@@ -75,9 +75,10 @@ impl Gate {
     ///
     /// # Errors
     /// As for [`decide_about`](Self::decide_about).
-    pub(crate) async fn decide_at_once_for_code(&self, action: Action) -> Result<OpenCall, Denied> {
+    pub(crate) async fn decide_at_once_for_code(&self, action: Action) -> Result<OpenCall, DenialReason> {
         let (permit, on_record) = self.decide_for_code(action).await?;
-        let (approver, context) = (self.approver(), permit.context());
+        let approver = self.approver();
+        let context = permit.context();
         context.around(self.used_at_once(permit, on_record, &approver)).await
     }
 
@@ -90,8 +91,8 @@ impl Gate {
         mut permit: Permit,
         mut on_record: OpenCall,
         approver: &Approver,
-    ) -> Result<OpenCall, Denied> {
-        let _begins_now = self.attempt(&mut permit, &mut on_record, approver, Attempt::Last).await?;
+    ) -> Result<OpenCall, DenialReason> {
+        let _begins_now = self.attempt(&mut permit, &mut on_record, approver, CallAttempt::Last).await?;
         Ok(on_record)
     }
 
@@ -104,7 +105,7 @@ impl Gate {
         permit: &mut Permit,
         on_record: &mut OpenCall,
         approver: &Approver,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), DenialReason> {
         self.renew(permit, on_record, approver).await?;
         permit.expected = self.expects(permit.action());
         self.let_others_land(permit.action()).await
@@ -115,7 +116,7 @@ impl Gate {
     ///
     /// # Errors
     /// One of them does not end.
-    async fn let_others_land(&self, action: &Action) -> Result<(), Denied> {
+    async fn let_others_land(&self, action: &Action) -> Result<(), DenialReason> {
         let Some(label) = self.memory().and_then(|memory| memory.label_of(&action.server_name)) else {
             return Ok(());
         };
@@ -127,11 +128,11 @@ impl Gate {
             let mut known = other.known.as_deref().cloned().unwrap_or_default();
             let before = judge(&known);
             known.read.entry(label).or_default().insert(action.server_name.clone());
-            before != Effect::Deny && judge(&known) == Effect::Deny
+            before != ApprovalEffect::Deny && judge(&known) == ApprovalEffect::Deny
         };
         let last = Mutex::new(None);
         let landing = self.in_flight.none_is(is_stopped_by_it, &last);
-        tokio::time::timeout(LANDING_TIMEOUT, landing).await.map_err(|_| Denied::Overtakes {
+        tokio::time::timeout(LANDING_TIMEOUT, landing).await.map_err(|_| DenialReason::Overtakes {
             call: action.name(),
             other: last.lock().take().unwrap_or_default(),
             label: label.word(),
@@ -148,10 +149,10 @@ impl Gate {
         permit: &mut Permit,
         on_record: &mut OpenCall,
         approver: &Approver,
-        attempt: Attempt,
-    ) -> Result<CheckedCall, Denied> {
+        attempt: CallAttempt,
+    ) -> Result<CheckedCall, DenialReason> {
         if permit.is_spent {
-            return Err(Denied::Spent { call: permit.action().name() });
+            return Err(DenialReason::Spent { call: permit.action().name() });
         }
         // Before the labels are looked at: a call that brings one looks for this one afterwards.
         let in_flight = self.in_flight.enter(&permit.action);
@@ -162,8 +163,8 @@ impl Gate {
         }
         let tool_name = permit.action().tool_name.clone();
         let tool_args = match attempt {
-            Attempt::Repeatable => permit.action().tool_args.clone(),
-            Attempt::Last => permit.spend(),
+            CallAttempt::Repeatable => permit.action().tool_args.clone(),
+            CallAttempt::Last => permit.spend(),
         };
         Ok(CheckedCall { tool_name, tool_args })
     }
@@ -174,13 +175,13 @@ impl Gate {
         permit: &mut Permit,
         on_record: &mut OpenCall,
         approver: &Approver,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), DenialReason> {
         let mut times = 0;
         loop {
             self.look_again(permit).await;
             let Some(why) = self.objection(permit) else { return Ok(()) };
             if times == ANEW {
-                return Err(Denied::Unsettled { call: permit.action().name(), times });
+                return Err(DenialReason::Unsettled { call: permit.action().name(), times });
             }
             times += 1;
             permit.note_objection(why);
@@ -196,17 +197,18 @@ impl Gate {
 
     /// Why the permit does not hold for what is known now, in words that follow what the session has read.
     fn objection(&self, permit: &Permit) -> Option<String> {
-        let (now, before) = (permit.action().known.as_deref(), permit.decided_about.as_deref());
+        let now = permit.action().known.as_deref();
+        let before = permit.decided_about.as_deref();
         let more = match (before, now) {
             (Some(before), Some(now)) => before.lacks(now),
             _ => BTreeSet::new(),
         };
         let is_old = permit.decided.elapsed() > PERMIT_AGE;
         let holds = match self.judgement(permit.action(), permit.chosen_by).effect {
-            Effect::Allow => true,
-            Effect::Deny => false,
+            ApprovalEffect::Allow => true,
+            ApprovalEffect::Deny => false,
             // Somebody was asked about no less than this, or has consented to it.
-            Effect::Ask => !permit.is_by_policy && more.is_empty() && !is_old,
+            ApprovalEffect::Ask => !permit.is_by_policy && more.is_empty() && !is_old,
         };
         (!holds).then(|| why_again(&more, is_old))
     }

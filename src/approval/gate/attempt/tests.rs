@@ -9,9 +9,9 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::approval::action::Target;
 use crate::approval::audit::Audit;
-use crate::approval::policy::Policy;
+use crate::approval::policy::ApprovalPolicy;
 use crate::approval::question::{ApprovalQueue, ApprovalRequest};
-use crate::approval::standing::Standing;
+use crate::approval::standing::StandingAnswers;
 
 const LABELS: &str = "[labels]\nweb = 'untrusted'\nmail = 'confidential'\nnotes = 'trusted'\n";
 
@@ -21,7 +21,7 @@ const DENY: &str =
 const SECRET: &str =
     "the merger with Example Ltd. will be announced on Friday; until then nobody must know of it";
 
-type Decided = Result<(Permit, OpenCall), Denied>;
+type Decided = Result<(Permit, OpenCall), DenialReason>;
 
 /// A gate with a user, who is asked by a queue.
 struct Session {
@@ -32,8 +32,9 @@ struct Session {
 
 impl Session {
     fn new(default: &str, rules: &str) -> Self {
-        let policy = Policy::parse(&format!("default = '{default}'\n{LABELS}{rules}")).unwrap();
-        let gate = Gate::new(policy, Standing::default(), Duration::from_secs(24 * 60 * 60), Audit::off());
+        let policy = ApprovalPolicy::parse(&format!("default = '{default}'\n{LABELS}{rules}")).unwrap();
+        let gate =
+            Gate::new(policy, StandingAnswers::default(), Duration::from_secs(24 * 60 * 60), Audit::off());
         let (queue, requests) = ApprovalQueue::new();
         let approver = Approver::User(queue);
         gate.set_approver(approver.clone());
@@ -68,8 +69,8 @@ impl Session {
         &mut self,
         (permit, on_record): &mut (Permit, OpenCall),
         mut meanwhile: impl FnMut(&Gate, &ApprovalRequest),
-    ) -> Result<CheckedCall, Denied> {
-        let attempt = self.gate.attempt(permit, on_record, &self.approver, Attempt::Repeatable);
+    ) -> Result<CheckedCall, DenialReason> {
+        let attempt = self.gate.attempt(permit, on_record, &self.approver, CallAttempt::Repeatable);
         let mut attempt = std::pin::pin!(attempt);
         loop {
             tokio::select! {
@@ -87,7 +88,7 @@ impl Session {
     /// Whether the policy denies the call by what has been read until now.
     fn is_denied_now(&self, server: &str) -> bool {
         let action = self.gate.with_known_at_once(call(server));
-        self.gate.judgement(&action, ChosenBy::Trusted).effect == Effect::Deny
+        self.gate.judgement(&action, ChosenBy::Trusted).effect == ApprovalEffect::Deny
     }
 }
 
@@ -296,7 +297,7 @@ async fn a_permit_whose_arguments_are_gone_permits_nothing() {
     let (mut permit, mut on_record) = session.permitted("chat").await;
     let approver = session.approver.clone();
     for is_first in [true, false] {
-        let call = session.gate.attempt(&mut permit, &mut on_record, &approver, Attempt::Last).await;
+        let call = session.gate.attempt(&mut permit, &mut on_record, &approver, CallAttempt::Last).await;
         assert_eq!(call.is_ok(), is_first, "{call:?}");
     }
 }
@@ -310,7 +311,7 @@ async fn a_shell_command_is_judged_when_its_answer_has_come() {
     let request = session.requests.recv().await.unwrap();
     session.read("web");
     assert!(request.accept());
-    assert!(matches!(deciding.await.unwrap(), Err(Denied::Policy { .. })));
+    assert!(matches!(deciding.await.unwrap(), Err(DenialReason::Policy { .. })));
 }
 
 #[tokio::test(start_paused = true)]

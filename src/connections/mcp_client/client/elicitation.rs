@@ -7,7 +7,7 @@ use rmcp::model::{
 use serde_json::{Map, Value, json};
 
 use crate::connections::mcp_client::requests::URL_BYTES;
-use crate::ground::text::visible::{self, Use, line};
+use crate::ground::text::visible::{self, TextUse, line};
 use crate::ground::text::{plain, shortened};
 use crate::ground::web;
 
@@ -16,7 +16,7 @@ const QUESTION_CHARS: usize = 4_000;
 const FORM_BYTES: usize = 32 * 1024;
 
 /// The user, to whom servers speak while they work on calls.
-pub(crate) trait Asker: Send + Sync {
+pub(crate) trait UserAsker: Send + Sync {
     /// Shows how far the server `name` is with a call.
     fn show_progress(&self, name: &str, progress: &str);
 
@@ -63,7 +63,7 @@ pub(crate) async fn ask(
     name: &str,
     request: ElicitRequestParams,
     is_local: bool,
-    asker: &dyn Asker,
+    asker: &dyn UserAsker,
 ) -> Result<ElicitResult, ErrorData> {
     let question = read(request, is_local)?;
     let schema = match &question {
@@ -151,7 +151,8 @@ const SHOWN: [&str; 3] = ["title", "description", "enumNames"];
 /// the names of fields, the values to choose from, and defaults.
 fn disguised(schema: &Value) -> Option<&str> {
     // Texts of other languages are as good as ours here: a long default may be prose.
-    let in_text = |text: &str| text.split('\n').any(|line| visible::shown(&plain(line), Use::Text) != line);
+    let in_text =
+        |text: &str| text.split('\n').any(|line| visible::shown(&plain(line), TextUse::Text) != line);
     match schema {
         Value::String(text) => in_text(text).then_some(text),
         Value::Array(items) => items.iter().find_map(disguised),

@@ -16,7 +16,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
 
-pub(crate) use self::elicitation::{Asker, ElicitationQuestion, NotAnswered};
+pub(crate) use self::elicitation::{ElicitationQuestion, NotAnswered, UserAsker};
 use crate::connections::mcp_client::requests::traced_server::TracedServer;
 use crate::ground::telemetry::Context;
 
@@ -33,7 +33,7 @@ const MOST_QUESTIONS: usize = 20;
 pub(super) struct ClientSide {
     pub(super) name: Arc<str>,
     /// Asks the user; `None` if there is nobody to ask.
-    pub(super) asker: Option<Arc<dyn Asker>>,
+    pub(super) asker: Option<Arc<dyn UserAsker>>,
     pub(super) state: Arc<ClientState>,
     /// Whether the server is on this machine.
     pub(super) is_local: bool,
@@ -55,18 +55,18 @@ pub(super) struct ClientState {
 
 impl ClientState {
     /// A request of ours begins, which lasts as long as the result lives.
-    pub(super) fn begin(&self) -> Working<'_> {
+    pub(super) fn begin(&self) -> WorkingRequest<'_> {
         if self.requests.fetch_add(1, Ordering::Relaxed) == 0 {
             self.questions.store(0, Ordering::Relaxed);
         }
-        Working(self)
+        WorkingRequest(self)
     }
 }
 
 /// A request of ours that the server works on.
-pub(super) struct Working<'a>(&'a ClientState);
+pub(super) struct WorkingRequest<'a>(&'a ClientState);
 
-impl Drop for Working<'_> {
+impl Drop for WorkingRequest<'_> {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::Relaxed);
     }

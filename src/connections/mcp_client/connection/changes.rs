@@ -33,7 +33,8 @@ pub(super) async fn hear_of_changes(
 
 /// Returns when the server does not take the first subscription. One that took it may be restarting.
 async fn hear(peer: &Peer<RoleClient>, state: &ClientState) {
-    let (mut was_deaf, mut pause) = (false, PAUSE);
+    let mut was_deaf = false;
+    let mut pause = PAUSE;
     loop {
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
         match peer.listen(filter).await {

@@ -19,12 +19,12 @@ const LONGEST_DELAY: Duration = Duration::from_millis(500);
 
 /// The rounds of one request.
 #[derive(Default)]
-pub(super) struct Rounds {
+pub(super) struct InputRounds {
     count: u32,
     without_input: u32,
 }
 
-impl Rounds {
+impl InputRounds {
     /// Gives `request` what the server needs, once it is time to make it again. An error says why there is no such input.
     pub(super) async fn supply(
         &mut self,

@@ -49,7 +49,8 @@ pub(crate) async fn begin<T: Transport<RoleClient> + 'static>(
     handshake: &Handshake,
     stop: &CancellationToken,
 ) -> Result<RunningService<RoleClient, ClientSide>, McpFailure> {
-    let (mut client, mut asked) = (client.clone(), Vec::new());
+    let mut client = client.clone();
+    let mut asked = Vec::new();
     let refused = loop {
         asked.push(client.revision.clone());
         let begun = attempt(&client, transport(), ClientLifecycleMode::Initialize, stop).await;
@@ -125,7 +126,7 @@ pub(super) fn has_handshake(peer: &Peer<RoleClient>) -> bool {
 }
 
 /// Keeps a transport that outlives an attempt: a program is started once.
-pub(crate) struct Lender<T>(Arc<Mutex<Option<T>>>);
+pub(crate) struct TransportLender<T>(Arc<Mutex<Option<T>>>);
 
 /// The transport of one attempt, which returns to its lender at the end.
 pub(crate) struct LentTransport<T> {
@@ -133,7 +134,7 @@ pub(crate) struct LentTransport<T> {
     lender: Arc<Mutex<Option<T>>>,
 }
 
-impl<T> Lender<T> {
+impl<T> TransportLender<T> {
     pub(crate) fn new(transport: T) -> Self {
         Self(Arc::new(Mutex::new(Some(transport))))
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{CallError, Connection, Received};
+use super::{CallError, Connection, ReceivedResult};
 use crate::connections::mcp_client::failure::{Error, LastWords};
 use crate::connections::mcp_client::messages::ResultKind;
 use crate::connections::mcp_client::requests::{ExpectedAnswer, McpFailure, request};
@@ -51,7 +51,7 @@ impl ListKind {
 }
 
 /// A page of a list.
-trait Page: ExpectedAnswer {
+trait ListPage: ExpectedAnswer {
     type Item: Send + 'static;
 
     const METHOD: &'static str;
@@ -86,7 +86,7 @@ macro_rules! page {
             }
         }
 
-        impl Page for $result {
+        impl ListPage for $result {
             type Item = $item;
 
             const METHOD: &'static str = $method;
@@ -178,7 +178,7 @@ impl Connection {
     }
 
     /// All items. A server that knows no such list has none: many have resources, and no templates.
-    async fn list<P: Page>(&self, limit: Duration) -> Result<Vec<P::Item>, Error> {
+    async fn list<P: ListPage>(&self, limit: Duration) -> Result<Vec<P::Item>, Error> {
         match self.pages::<P>(limit).await {
             Ok(listed) => Ok(listed.items),
             Err(ListFailure::Request(McpFailure::Answered { code: METHOD_NOT_FOUND, .. })) => Ok(Vec::new()),
@@ -190,7 +190,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`CallError`] when the server refuses the request, does not answer in time, or is gone.
-    pub(crate) async fn list_for_code(&self, kind: ListKind) -> Result<Received, CallError> {
+    pub(crate) async fn list_for_code(&self, kind: ListKind) -> Result<ReceivedResult, CallError> {
         self.check_alive().await?;
         match kind {
             ListKind::Resources => self.received::<ListResourcesResult>().await,
@@ -199,7 +199,7 @@ impl Connection {
         }
     }
 
-    async fn received<P: Page>(&self) -> Result<Received, CallError>
+    async fn received<P: ListPage>(&self) -> Result<ReceivedResult, CallError>
     where
         P::Item: Serialize,
     {
@@ -222,18 +222,19 @@ impl Connection {
         let values = apart(weight, values).await.map_err(|error| unusable(error.to_string()))?;
         let values = values.map_err(|error| unusable(error.to_string()))?;
         let output = ToolOutput { structured: Some(Value::Array(values)), content: Vec::new() };
-        Ok(Received { output, weight, lease })
+        Ok(ReceivedResult { output, weight, lease })
     }
 
-    async fn pages<P: Page>(&self, limit: Duration) -> Result<List<P::Item>, ListFailure> {
+    async fn pages<P: ListPage>(&self, limit: Duration) -> Result<List<P::Item>, ListFailure> {
         let pages = timeout(limit, self.all_pages::<P>()).await;
         pages.unwrap_or(Err(ListFailure::Silent { after: limit }))
     }
 
-    async fn all_pages<P: Page>(&self) -> Result<List<P::Item>, ListFailure> {
+    async fn all_pages<P: ListPage>(&self) -> Result<List<P::Item>, ListFailure> {
         let mut all = List { items: Vec::new(), weight: 0, lease: ANSWERS.lease() };
         let mut cursor: Option<String> = None;
-        let (mut cursors, mut keys) = (HashSet::new(), HashSet::new());
+        let mut cursors = HashSet::new();
+        let mut keys = HashSet::new();
         for _ in 0..LIST_PAGES {
             let asked = cursor.clone();
             let params = asked.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
@@ -246,7 +247,8 @@ impl Connection {
             all.lease.join(page.lease);
             let (items, next) = page.answer.into_items();
             // Items that are all known: the page was read before, under another cursor.
-            let (count, known) = (items.len(), all.items.len());
+            let count = items.len();
+            let known = all.items.len();
             all.items.extend(items.into_iter().filter(|item| keys.insert(P::key(item).to_owned())));
             let is_known = count > 0 && all.items.len() == known;
             let Some(next) = next else { return Ok(all) };
@@ -267,8 +269,9 @@ impl Connection {
         Err(ListFailure::Endless)
     }
 
-    async fn list_error<P: Page>(&self, failure: ListFailure) -> Error {
-        let (method, items) = (P::METHOD, P::ITEMS);
+    async fn list_error<P: ListPage>(&self, failure: ListFailure) -> Error {
+        let method = P::METHOD;
+        let items = P::ITEMS;
         let failure = match failure {
             ListFailure::Request(failure) => failure,
             ListFailure::Endless => return Error::EndlessList { items, pages: LIST_PAGES },

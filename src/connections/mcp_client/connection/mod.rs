@@ -25,14 +25,14 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::changes::hear_of_changes;
-use self::input::Rounds;
+use self::input::InputRounds;
 use self::keeper::keep;
 pub(crate) use self::lists::ListKind;
 use crate::connections::mcp_client::client::ClientSide;
 use crate::connections::mcp_client::failure::http_failure::{AccessRefusal, shown};
 use crate::connections::mcp_client::failure::{LastWords, lost_session};
 use crate::connections::mcp_client::requests::{AnsweredRequest, ExpectedAnswer, McpFailure, request};
-use crate::connections::mcp_client::results::{self, Identity, ToolOutput};
+use crate::connections::mcp_client::results::{self, ServerIdentity, ToolOutput};
 use crate::connections::mcp_client::transport::ServerProcess;
 use crate::ground::budget::{Lease, apart};
 use crate::ground::text::Secrets;
@@ -47,13 +47,13 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 const UNKNOWN_FORM: &str = "the server's answer has an unknown form";
 
 /// Whether the tools could be listed.
-type Listing = OnceCell<bool>;
+type ToolsListed = OnceCell<bool>;
 
 /// A connection to one MCP server. Dropping it ends the server in the background; [`close`](Self::close) waits.
 pub(crate) struct Connection {
     pub(super) peer: Peer<RoleClient>,
     pub(super) client: ClientSide,
-    identity: Identity,
+    identity: ServerIdentity,
     secrets: Secrets,
     /// Whether the protocol's revision is one with `initialize`.
     has_handshake: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Connection {
     is_lost: AtomicBool,
     ignores_changes: AtomicBool,
     /// The next listing of tools for the headers of calls, which all calls share that are refused until then.
-    listing: Mutex<Arc<Listing>>,
+    listing: Mutex<Arc<ToolsListed>>,
     stop: CancellationToken,
     ended: watch::Receiver<Option<Arc<LastWords>>>,
     _stop_on_drop: DropGuard,
@@ -71,7 +71,7 @@ pub(crate) struct Connection {
 
 /// The result of a tool, the contents of a resource, a list or a prompt, with its memory lease.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedResult {
     /// The output of the call.
     pub(crate) output: ToolOutput,
     /// Its weight in bytes.
@@ -124,7 +124,7 @@ impl Connection {
         stop: CancellationToken,
     ) -> Self {
         let peer = service.peer().clone();
-        let identity = Identity::from_rmcp(peer.peer_info().as_deref(), &client.name);
+        let identity = ServerIdentity::from_rmcp(peer.peer_info().as_deref(), &client.name);
         let (sender, ended) = watch::channel(None);
         let has_handshake = lifecycle::has_handshake(&peer);
         let has_process = process.is_some();
@@ -151,7 +151,7 @@ impl Connection {
     }
 
     /// The server's identity.
-    pub(crate) fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &ServerIdentity {
         &self.identity
     }
 
@@ -183,7 +183,7 @@ impl Connection {
         &self,
         tool: &str,
         arguments: Map<String, Value>,
-    ) -> Result<Received, CallError> {
+    ) -> Result<ReceivedResult, CallError> {
         self.check_alive().await?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let call = ClientRequest::CallToolRequest(CallToolRequest::new(params));
@@ -196,7 +196,7 @@ impl Connection {
                     CallError::Tool(self.secrets.clean(&text))
                 })?;
                 self.client.traced.result(&operation, &output);
-                Ok(Received { output, weight, lease })
+                Ok(ReceivedResult { output, weight, lease })
             }
             CallToolResponse::Task(_) => {
                 Err(unusable("the tool runs as a background task, which calls from code cannot follow"))
@@ -209,7 +209,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`CallError`] when the server has no such resource, refuses the request, or is gone.
-    pub(crate) async fn read_resource(&self, uri: &str) -> Result<Received, CallError> {
+    pub(crate) async fn read_resource(&self, uri: &str) -> Result<ReceivedResult, CallError> {
         let reading = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
         let uri = uri.to_owned();
         let read = move |answer| match answer {
@@ -227,7 +227,7 @@ impl Connection {
         &self,
         name: &str,
         arguments: Map<String, Value>,
-    ) -> Result<Received, CallError> {
+    ) -> Result<ReceivedResult, CallError> {
         let params = GetPromptRequestParams::new(name).with_arguments(arguments);
         let read = |answer| match answer {
             GetPromptResponse::Complete(result) => Ok(results::read_prompt(result)),
@@ -241,11 +241,11 @@ impl Connection {
         &self,
         asked: ClientRequest,
         read: impl FnOnce(T) -> Result<ToolOutput, &'static str> + Send + 'static,
-    ) -> Result<Received, CallError> {
+    ) -> Result<ReceivedResult, CallError> {
         self.check_alive().await?;
         let AnsweredRequest { answer, weight, lease, .. } = self.request(asked).await?;
         let output = apart(weight, move || read(answer)).await.map_err(bug)?.map_err(unusable)?;
-        Ok(Received { output, weight, lease })
+        Ok(ReceivedResult { output, weight, lease })
     }
 
     /// Makes a request, with what the server needs for its answer.
@@ -254,7 +254,8 @@ impl Connection {
         mut asked: ClientRequest,
     ) -> Result<AnsweredRequest<T>, CallError> {
         let _working = self.client.state.begin();
-        let (mut rounds, mut may_list) = (Rounds::default(), true);
+        let mut rounds = InputRounds::default();
+        let mut may_list = true;
         loop {
             // Earlier revisions of the protocol make no request again, and arguments may be large.
             let again = (!self.has_handshake).then(|| asked.clone());
@@ -283,7 +284,7 @@ impl Connection {
     /// Has rmcp know the tools, for the headers that repeat arguments of calls (SEP-2243): a connection for calls begins
     /// without a list, and a server without sessions may have other tools later. The server has not looked at a call whose
     /// headers it refuses. `listing` is from before the call.
-    async fn has_listed(&self, listing: &Listing) -> bool {
+    async fn has_listed(&self, listing: &ToolsListed) -> bool {
         let list = || async {
             let is_listed = self.list_tools().await.is_ok();
             *self.listing.lock() = Arc::default();

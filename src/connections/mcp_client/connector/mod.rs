@@ -11,27 +11,28 @@ use rmcp::model::ProtocolVersion;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::starts::{ServerStart, Starts};
-use crate::connections::mcp_client::client::{Asker, ClientSide};
+use self::starts::{ServerStart, ServerStarts};
+use crate::connections::mcp_client::client::{ClientSide, UserAsker};
 use crate::connections::mcp_client::connection::Connection;
-use crate::connections::mcp_client::connection::lifecycle::{self, Lender, METHOD};
+use crate::connections::mcp_client::connection::lifecycle::{self, METHOD, TransportLender};
 use crate::connections::mcp_client::failure::http_failure::{AccessRefusal, shown};
 use crate::connections::mcp_client::failure::{Error, LastWords};
-use crate::connections::mcp_client::messages::Answers;
+use crate::connections::mcp_client::messages::ExpectedAnswers;
 use crate::connections::mcp_client::parameters::{
-    HttpParameters, HttpTransport, Reach, ServerParameters, StdioParameters,
+    HttpParameters, HttpTransport, ServerParameters, ServerReach, StdioParameters,
 };
 use crate::connections::mcp_client::requests::McpFailure;
 use crate::connections::mcp_client::requests::traced_server::TracedServer;
 use crate::connections::mcp_client::transport::{
-    Authorized, FilledHttp, FilledStdio, Guard, Pipes, ServerProcess, SseTransport, Throttle, http,
+    AuthorizedClient, FilledHttp, FilledStdio, ServerPipes, ServerProcess, SseTransport, StartGuard,
+    ThrottledTransport, http,
 };
-use crate::connections::oauth::{self, Account, Accounts, Opener, RefusedAccess, RefusedRequest};
+use crate::connections::oauth::{self, Account, Accounts, LoginOpener, RefusedAccess, RefusedRequest};
 use crate::ground::env::{Variables, is_program, on_path};
 use crate::ground::telemetry::Context;
 use crate::ground::text::Secrets;
-use crate::ground::web::Proxies;
-use crate::kernels::sandbox::Exposed;
+use crate::ground::web::RequestProxies;
+use crate::kernels::sandbox::ExposedPlaces;
 
 /// The default timeout for a server to be ready: `npx` and `uvx` may have to download it.
 pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -74,13 +75,13 @@ pub(crate) struct Connector {
     variables: Arc<Variables>,
     workspace: PathBuf,
     /// Clones share it.
-    guard: Arc<RwLock<Guard>>,
+    guard: Arc<RwLock<StartGuard>>,
     connect_timeout: Duration,
     goes_on: bool,
-    starts: Arc<Starts>,
+    starts: Arc<ServerStarts>,
     accounts: Arc<Accounts>,
     /// Asks the user on behalf of servers.
-    asker: Option<Arc<dyn Asker>>,
+    asker: Option<Arc<dyn UserAsker>>,
     /// The flags after `ipybox login NAME` for a login that is kept where this looks for it.
     login_flags: Arc<str>,
     /// Made on first use: reading the machine's certificates takes some milliseconds.
@@ -91,7 +92,7 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// A connector that fills placeholders from `variables` and starts servers as `guard` permits it.
-    pub(crate) fn new(variables: Arc<Variables>, workspace: PathBuf, guard: Guard) -> Self {
+    pub(crate) fn new(variables: Arc<Variables>, workspace: PathBuf, guard: StartGuard) -> Self {
         let accounts = Arc::new(Accounts::new(None, variables.redactor().clone()));
         Self {
             variables,
@@ -121,7 +122,7 @@ impl Connector {
     }
 
     /// Lets servers ask the user.
-    pub(crate) fn asking(self, asker: Arc<dyn Asker>) -> Self {
+    pub(crate) fn asking(self, asker: Arc<dyn UserAsker>) -> Self {
         Self { asker: Some(asker), ..self }
     }
 
@@ -129,7 +130,8 @@ impl Connector {
     fn client(&self, name: &str, url: Option<&reqwest::Url>) -> ClientSide {
         let is_local = url.is_none_or(crate::ground::web::is_loopback);
         let traced = TracedServer::new(name, url, self.variables.redactor());
-        let (asker, revision) = (self.asker.clone(), ProtocolVersion::LATEST_WITH_INITIALIZE);
+        let asker = self.asker.clone();
+        let revision = ProtocolVersion::LATEST_WITH_INITIALIZE;
         ClientSide { name: Arc::from(name), asker, state: Arc::default(), is_local, traced, revision }
     }
 
@@ -145,7 +147,7 @@ impl Connector {
     }
 
     /// Keeps servers away from these places too, also for clones.
-    pub(crate) fn keep_apart(&self, exposed: Exposed) {
+    pub(crate) fn keep_apart(&self, exposed: ExposedPlaces) {
         self.guard.write().expose(exposed);
     }
 
@@ -154,7 +156,7 @@ impl Connector {
     /// # Errors
     /// As for [`connect`](Self::connect), of its parameters.
     pub(crate) fn check(&self, name: &str, parameters: &ServerParameters) -> Result<(), Error> {
-        let Reach::Stdio(parameters) = &parameters.reach else { return Ok(()) };
+        let ServerReach::Stdio(parameters) = &parameters.reach else { return Ok(()) };
         let guard = self.guard.read().clone();
         let (filled, secrets) = FilledStdio::fill(parameters, &self.variables, &self.workspace)?;
         guard.start(name, &filled, &self.workspace, &self.variables, &secrets).map(drop)
@@ -195,8 +197,8 @@ impl Connector {
     ) -> Result<Connection, Error> {
         let limit = parameters.timeout.unwrap_or(self.connect_timeout);
         let connection = match &parameters.reach {
-            Reach::Stdio(parameters) => self.connect_stdio(name, parameters, limit, progress).await,
-            Reach::Http(parameters) => Box::pin(self.connect_http(name, parameters, limit)).await,
+            ServerReach::Stdio(parameters) => self.connect_stdio(name, parameters, limit, progress).await,
+            ServerReach::Http(parameters) => Box::pin(self.connect_http(name, parameters, limit)).await,
         };
         if let Err(Error::Unauthorized { refusal }) = &connection {
             self.note(name, parameters, refusal).await;
@@ -210,8 +212,8 @@ impl Connector {
     /// Ends other starts of `name`, which has these parameters now. Does not wait.
     pub(crate) fn end_other_starts(&self, name: &str, parameters: &ServerParameters) {
         let kept = match &parameters.reach {
-            Reach::Stdio(parameters) => Some(parameters),
-            Reach::Http(_) => None,
+            ServerReach::Stdio(parameters) => Some(parameters),
+            ServerReach::Http(_) => None,
         };
         self.starts.end_others(name, kept);
     }
@@ -273,7 +275,7 @@ impl Connector {
         let (filled, secrets) = FilledStdio::fill(parameters, &self.variables, &self.workspace)?;
         let guard = self.guard.read().clone();
         let start = guard.start(name, &filled, &self.workspace, &self.variables, &secrets)?;
-        let answers = Answers::default();
+        let answers = ExpectedAnswers::default();
         let (process, pipes) = ServerProcess::start(name, &filled, start, secrets.clone(), answers.clone())?;
         let account = process.account().clone();
         let starting = StartingServer { client: self.client(name, None), process, pipes, answers, secrets };
@@ -307,22 +309,23 @@ impl Connector {
         let client = self.client(name, Some(&filled.url));
         let account = filled.login.clone().map(|login| self.accounts.with(&filled.url, login));
         let command = Arc::from(format!("ipybox login {name}{}", self.login_flags));
-        let authorized = Authorized { client: http, account, command };
+        let authorized = AuthorizedClient { client: http, account, command };
         let stop = CancellationToken::new();
-        let answers = Answers::default();
+        let answers = ExpectedAnswers::default();
         let connecting = async {
             match filled.transport {
                 HttpTransport::Streamable => {
                     let transport = || {
                         let transport = http::transport(authorized.clone(), &filled, answers.clone());
-                        Throttle::new(transport, answers.clone())
+                        ThrottledTransport::new(transport, answers.clone())
                     };
                     lifecycle::begin(&client, transport, answers.handshake(), &stop).await
                 }
                 HttpTransport::Sse => {
                     let connected = SseTransport::connect(authorized, &filled, answers.clone()).await;
-                    let lender = Lender::new(connected.map_err(|failure| McpFailure::from(&failure))?);
-                    let transport = || Throttle::new(lender.lend(), answers.clone());
+                    let lender =
+                        TransportLender::new(connected.map_err(|failure| McpFailure::from(&failure))?);
+                    let transport = || ThrottledTransport::new(lender.lend(), answers.clone());
                     lifecycle::begin(&client, transport, answers.handshake(), &stop).await
                 }
             }
@@ -336,7 +339,7 @@ impl Connector {
 
     /// The account with the server, if it may have one.
     fn account(&self, parameters: &ServerParameters) -> Result<Option<Arc<Account>>, Error> {
-        let Reach::Http(parameters) = &parameters.reach else { return Ok(None) };
+        let ServerReach::Http(parameters) = &parameters.reach else { return Ok(None) };
         let (filled, _secrets) = FilledHttp::fill(parameters, &self.variables)?;
         Ok(filled.login.map(|login| self.accounts.with(&filled.url, login)))
     }
@@ -347,8 +350,10 @@ impl Connector {
             return;
         }
         if let Ok(Some(account)) = self.account(parameters) {
-            let (name, parameters) = (name.to_owned(), parameters.to_json());
-            let (challenge, scopes) = (refusal.challenge.clone(), refusal.scopes());
+            let name = name.to_owned();
+            let parameters = parameters.to_json();
+            let challenge = refusal.challenge.clone();
+            let scopes = refusal.scopes();
             account.note(RefusedAccess { name, parameters, challenge, scopes }).await;
         }
     }
@@ -362,7 +367,7 @@ impl Connector {
         parameters: &ServerParameters,
         refusal: Option<&AccessRefusal>,
         scopes: &[String],
-        opener: &dyn Opener,
+        opener: &dyn LoginOpener,
         limit: Duration,
     ) -> Result<(), LoginError> {
         let account = self.account(parameters).map_err(Box::new)?.ok_or(LoginError::NoLogin)?;
@@ -398,8 +403,8 @@ impl Connector {
     }
 
     fn http_client(&self, url: &reqwest::Url) -> Result<reqwest::Client, Error> {
-        let proxies = Proxies::to(url);
-        let kept = if proxies == Proxies::None { &self.loopback } else { &self.http };
+        let proxies = RequestProxies::to(url);
+        let kept = if proxies == RequestProxies::None { &self.loopback } else { &self.http };
         if let Some(client) = kept.get() {
             return Ok(client.clone());
         }
@@ -431,8 +436,8 @@ async fn followed(start: &ServerStart, progress: StartProgress<'_>) {
 struct StartingServer {
     client: ClientSide,
     process: ServerProcess,
-    pipes: Pipes,
-    answers: Answers,
+    pipes: ServerPipes,
+    answers: ExpectedAnswers,
     secrets: Secrets,
 }
 
@@ -441,8 +446,8 @@ impl StartingServer {
     async fn connect(self, limit: Duration, stop_start: CancellationToken) -> Result<Connection, Error> {
         let Self { client, mut process, pipes, answers, secrets } = self;
         let stop = CancellationToken::new();
-        let lender = Lender::new(pipes);
-        let transport = || Throttle::new(lender.lend(), answers.clone());
+        let lender = TransportLender::new(pipes);
+        let transport = || ThrottledTransport::new(lender.lend(), answers.clone());
         let mut connecting = Box::pin(lifecycle::begin(&client, transport, answers.handshake(), &stop));
         let result = tokio::select! {
             result = timeout(limit, &mut connecting) => result.map_err(|_| Unready::Silent),

@@ -17,7 +17,7 @@ use crate::connections::mcp_client::transport::ServerOutput;
 
 /// The starts of one [`Connector`](super::Connector). Dropping them ends what they have started, in the background.
 #[derive(Default)]
-pub(crate) struct Starts {
+pub(crate) struct ServerStarts {
     running: Mutex<Vec<Arc<ServerStart>>>,
     tasks: TaskTracker,
 }
@@ -38,7 +38,7 @@ pub(super) struct ServerStart {
     is_promised: AtomicBool,
 }
 
-impl Starts {
+impl ServerStarts {
     /// The start of this server that is under way, or has ended and was not reported yet.
     pub(crate) fn find(&self, name: &str, parameters: &StdioParameters) -> Option<Arc<ServerStart>> {
         let mut running = self.running.lock();
@@ -108,7 +108,7 @@ impl Starts {
     }
 }
 
-impl Drop for Starts {
+impl Drop for ServerStarts {
     fn drop(&mut self) {
         self.end_all();
     }

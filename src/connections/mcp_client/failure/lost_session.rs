@@ -33,7 +33,9 @@ const UNINITIALIZED: [&str; 5] = [
 
 /// Finds such words.
 static REFUSAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let (before, after, uninitialized) = (BEFORE.join("|"), AFTER.join("|"), UNINITIALIZED.join("|"));
+    let before = BEFORE.join("|");
+    let after = AFTER.join("|");
+    let uninitialized = UNINITIALIZED.join("|");
     let session = r"(?-u:\b)(?:mcp[-_ ]?)?session";
     let named_before = format!(r"(?:{before})(?:[ ,:]+(?-u:[\w/'-]){{1,20}}){{0,3}}?[ ,:`'\x22]+{session}");
     let named_after = format!(r"{session}[^.\n]{{0,80}}?(?:{after})");

@@ -37,7 +37,7 @@ const UNREAD_ANSWERS: usize = 64;
 
 /// The answers that are expected on one connection, and ours that its server has not read yet. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Answers {
+pub(crate) struct ExpectedAnswers {
     places: Arc<Mutex<HashMap<RequestId, Weak<Inner>>>>,
     unread: Arc<Semaphore>,
     handshake: Handshake,
@@ -64,12 +64,12 @@ pub(crate) enum ArrivedAnswer {
 
 /// An answer to a request.
 #[derive(Deserialize)]
-pub(crate) struct Envelope<T> {
+pub(crate) struct AnswerEnvelope<T> {
     pub(crate) result: Option<T>,
     pub(crate) error: Option<ErrorData>,
 }
 
-impl Default for Answers {
+impl Default for ExpectedAnswers {
     fn default() -> Self {
         Self {
             places: Arc::default(),
@@ -79,7 +79,7 @@ impl Default for Answers {
     }
 }
 
-impl Answers {
+impl ExpectedAnswers {
     /// Waits until the server has read enough of our answers. A task that reads its messages calls this before each. One
     /// that also sends must not: it would wait for itself.
     pub(crate) async fn settle(&self) {
@@ -220,12 +220,12 @@ impl JsonDocument {
     pub(crate) fn read<T: DeserializeOwned>(
         &self,
         kind: ResultKind,
-    ) -> Result<Envelope<LenientResult<T>>, serde_json::Error> {
-        if let Ok(Envelope { result, error }) = serde_json::from_slice(&self.text) {
-            return Ok(Envelope { result: result.map(LenientResult::Result), error });
+    ) -> Result<AnswerEnvelope<LenientResult<T>>, serde_json::Error> {
+        if let Ok(AnswerEnvelope { result, error }) = serde_json::from_slice(&self.text) {
+            return Ok(AnswerEnvelope { result: result.map(LenientResult::Result), error });
         }
-        let Envelope { result, error } = self.read_fixed::<Envelope<Value>>()?;
-        Ok(Envelope { result: result.map(|result| lenient::read(kind, result)).transpose()?, error })
+        let AnswerEnvelope { result, error } = self.read_fixed::<AnswerEnvelope<Value>>()?;
+        Ok(AnswerEnvelope { result: result.map(|result| lenient::read(kind, result)).transpose()?, error })
     }
 
     /// Reads it as an answer that gets the form of JSON-RPC first.
@@ -291,7 +291,8 @@ fn admit_request(message: IncomingMessage) -> Option<RxJsonRpcMessage<RoleClient
         Ok(document) if document.weight <= SMALL_BYTES => parse(&document).ok(),
         _ => {
             let member = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
-            let (id, method) = (member(message.scan.id())?, member(message.scan.method())?);
+            let id = member(message.scan.id())?;
+            let method = member(message.scan.method())?;
             serde_json::from_value(json!({"jsonrpc": "2.0", "id": id, "method": method})).ok()
         }
     }

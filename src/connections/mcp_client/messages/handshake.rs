@@ -19,10 +19,10 @@ const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 /// The handshake of one connection, as far as its transport knows it. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Handshake(Arc<Mutex<State>>);
+pub(crate) struct Handshake(Arc<Mutex<HandshakeState>>);
 
 #[derive(Default)]
-struct State {
+struct HandshakeState {
     asked: Option<(RequestId, FirstRequest)>,
     failure: Option<String>,
 }

@@ -3,23 +3,23 @@
 use rmcp::model::{NumberOrString, RequestId};
 
 use super::repair::repaired;
-use crate::ground::budget::{ANSWERS, Excess, Lease, Scan, take_turns};
+use crate::ground::budget::{ANSWERS, BudgetExcess, JsonScan, Lease, take_turns};
 
 /// The number of bytes of a too long message that are read and dropped before its end is given up.
 pub(crate) const READ_BYTES: usize = 256 * 1024 * 1024;
 /// An incomplete message.
 pub(crate) struct IncompleteMessage {
-    scan: Scan,
+    scan: JsonScan,
     text: Vec<u8>,
     lease: Lease,
-    excess: Option<Excess>,
+    excess: Option<BudgetExcess>,
 }
 
 /// A complete message.
 pub(crate) struct IncomingMessage {
-    pub(super) scan: Scan,
+    pub(super) scan: JsonScan,
     /// Its text with its memory lease, or why it is not kept.
-    pub(crate) text: Result<JsonDocument, Excess>,
+    pub(crate) text: Result<JsonDocument, BudgetExcess>,
 }
 
 /// A text, and the memory lease for it and its parsed form.
@@ -32,7 +32,7 @@ pub(crate) struct JsonDocument {
 
 impl Default for IncompleteMessage {
     fn default() -> Self {
-        Self { scan: Scan::default(), text: Vec::new(), lease: ANSWERS.lease(), excess: None }
+        Self { scan: JsonScan::default(), text: Vec::new(), lease: ANSWERS.lease(), excess: None }
     }
 }
 

@@ -10,7 +10,7 @@ pub(super) mod outgoing;
 mod repair;
 mod result_kind;
 
-pub(super) use self::answers::{AnswerPlace, Answers, ArrivedAnswer, Envelope};
+pub(super) use self::answers::{AnswerEnvelope, AnswerPlace, ArrivedAnswer, ExpectedAnswers};
 pub(super) use self::handshake::Handshake;
 pub(super) use self::incoming::{IncomingMessage, IncompleteMessage, JsonDocument, READ_BYTES};
 pub(super) use self::odd_content::ROLES;

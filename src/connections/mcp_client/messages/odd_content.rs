@@ -109,7 +109,8 @@ pub(super) fn fix_contents(contents: &mut Value) -> bool {
 pub(super) fn fix_messages(members: &mut Map<String, Value>) {
     wrap(members, "messages");
     let Some(Value::Array(messages)) = members.get_mut("messages") else { return };
-    let (mut fixed, mut roles) = (Vec::new(), Vec::new());
+    let mut fixed = Vec::new();
+    let mut roles = Vec::new();
     for message in std::mem::take(messages) {
         let (role, contents) = parts(message);
         let known = if role == "assistant" { "assistant" } else { "user" };

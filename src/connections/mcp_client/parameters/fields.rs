@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 use super::parameters_error::ParametersError;
 
 /// An object's values by key; `null` counts as absent.
-pub(super) struct Fields<'a>(&'a Map<String, Value>);
+pub(super) struct ParameterFields<'a>(&'a Map<String, Value>);
 
-impl<'a> Fields<'a> {
+impl<'a> ParameterFields<'a> {
     pub(crate) fn new(object: &'a Map<String, Value>) -> Self {
         Self(object)
     }

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use self::fields::Fields;
+use self::fields::ParameterFields;
 pub(crate) use self::fields::{kind, wrong_type};
-pub(super) use self::oauth_parameters::{GrantKind, Login};
+pub(super) use self::oauth_parameters::{GrantKind, LoginMethod};
 use self::parameters_error::LONGEST_TIMEOUT_SECS;
 pub(crate) use self::parameters_error::ParametersError;
 use crate::ground::env::SECRET;
@@ -27,14 +27,14 @@ pub(crate) const WORKSPACE: &str = "${workspace}";
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ServerParameters {
     /// The way to reach it.
-    pub(crate) reach: Reach,
+    pub(crate) reach: ServerReach,
     /// The timeout for it to be ready. Default: the connector's.
     pub(crate) timeout: Option<Duration>,
 }
 
 /// The way to reach an MCP server.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum ServerReach {
     /// A program that we start and that speaks MCP on its stdin and stdout.
     Stdio(StdioParameters),
     /// A running server, behind a URL.
@@ -67,7 +67,7 @@ pub(crate) struct HttpParameters {
     /// Headers that every request carries.
     pub(crate) headers: BTreeMap<String, String>,
     /// The login of ipybox to it.
-    pub(crate) login: Login,
+    pub(crate) login: LoginMethod,
 }
 
 /// The transport of MCP over HTTP.
@@ -94,14 +94,14 @@ impl ServerParameters {
     /// # Errors
     /// [`ParametersError`] for the first thing that is missing, wrong or unknown.
     pub(crate) fn parse(object: &Map<String, Value>) -> Result<Self, ParametersError> {
-        let fields = Fields::new(object);
+        let fields = ParameterFields::new(object);
         let reach = match (fields.has("command"), fields.has("url")) {
             (true, true) => return Err(ParametersError::Both),
             (false, false) => {
                 return Err(ParametersError::Neither { found: object.keys().cloned().collect() });
             }
-            (true, false) => Reach::Stdio(parse_stdio(&fields)?),
-            (false, true) => Reach::Http(parse_http(&fields)?),
+            (true, false) => ServerReach::Stdio(parse_stdio(&fields)?),
+            (false, true) => ServerReach::Http(parse_http(&fields)?),
         };
         Ok(Self { reach, timeout: parse_timeout(&fields)? })
     }
@@ -110,7 +110,7 @@ impl ServerParameters {
     pub(crate) fn to_json(&self) -> Map<String, Value> {
         let mut object = Map::new();
         match &self.reach {
-            Reach::Stdio(StdioParameters { command, args, env, cwd, trusts_workspace }) => {
+            ServerReach::Stdio(StdioParameters { command, args, env, cwd, trusts_workspace }) => {
                 object.insert("command".to_owned(), json!(command));
                 object.insert("args".to_owned(), json!(args));
                 object.insert("env".to_owned(), json!(env));
@@ -121,7 +121,7 @@ impl ServerParameters {
                     object.insert(TRUST_WORKSPACE.to_owned(), json!(true));
                 }
             }
-            Reach::Http(HttpParameters { url, transport, headers, login }) => {
+            ServerReach::Http(HttpParameters { url, transport, headers, login }) => {
                 object.insert("url".to_owned(), json!(url));
                 object.insert("headers".to_owned(), json!(headers));
                 if let Some(transport) = transport {
@@ -160,11 +160,11 @@ impl ServerParameters {
     /// The target of the server, in one line: its command line, or its URL without user name and password.
     pub(crate) fn summary(&self) -> String {
         match &self.reach {
-            Reach::Stdio(StdioParameters { command, args, .. }) => {
+            ServerReach::Stdio(StdioParameters { command, args, .. }) => {
                 let words = std::iter::once(command).chain(args);
                 words.map(|each| word(each)).collect::<Vec<_>>().join(" ")
             }
-            Reach::Http(HttpParameters { url, .. }) => without_user(&line(url)),
+            ServerReach::Http(HttpParameters { url, .. }) => without_user(&line(url)),
         }
     }
 }
@@ -197,7 +197,7 @@ impl HttpTransport {
     }
 }
 
-fn parse_stdio(fields: &Fields<'_>) -> Result<StdioParameters, ParametersError> {
+fn parse_stdio(fields: &ParameterFields<'_>) -> Result<StdioParameters, ParametersError> {
     fields.only(STDIO_KEYS, "a stdio server")?;
     if let Some(found) = fields.text("type")?.filter(|found| found != "stdio") {
         return Err(ParametersError::UnknownTransport { found, expected: "`stdio`" });
@@ -216,7 +216,7 @@ fn parse_stdio(fields: &Fields<'_>) -> Result<StdioParameters, ParametersError> 
     })
 }
 
-fn parse_http(fields: &Fields<'_>) -> Result<HttpParameters, ParametersError> {
+fn parse_http(fields: &ParameterFields<'_>) -> Result<HttpParameters, ParametersError> {
     fields.only(HTTP_KEYS, "an HTTP server")?;
     let transport = match fields.text("type")?.as_deref() {
         None => None,
@@ -241,11 +241,11 @@ fn parse_http(fields: &Fields<'_>) -> Result<HttpParameters, ParametersError> {
             return Err(ParametersError::UndecidedTransport);
         }
     }
-    let login = Login::parse(fields.get(OAUTH))?;
+    let login = LoginMethod::parse(fields.get(OAUTH))?;
     Ok(HttpParameters { url, transport, headers, login })
 }
 
-fn parse_timeout(fields: &Fields<'_>) -> Result<Option<Duration>, ParametersError> {
+fn parse_timeout(fields: &ParameterFields<'_>) -> Result<Option<Duration>, ParametersError> {
     let Some(seconds) = fields.number("timeout")? else { return Ok(None) };
     let is_usable = seconds > 0.0 && seconds <= LONGEST_TIMEOUT_SECS;
     let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| is_usable && !timeout.is_zero());
@@ -284,8 +284,8 @@ mod tests {
 
     fn check_transport(value: Value, expected: Option<HttpTransport>) {
         match parse(value.clone()).unwrap().reach {
-            Reach::Http(parameters) => assert_eq!(parameters.transport, expected, "{value}"),
-            Reach::Stdio(_) => panic!("{value} is a stdio server"),
+            ServerReach::Http(parameters) => assert_eq!(parameters.transport, expected, "{value}"),
+            ServerReach::Stdio(_) => panic!("{value} is a stdio server"),
         }
     }
 
@@ -304,7 +304,7 @@ mod tests {
         let both = "`command` (a stdio server) and `url` (an HTTP server) exclude each other";
         check_error(json!({"command": "a", "url": "http://a/mcp"}), both);
         let parameters = parse(json!({"command": "a", "url": null})).unwrap();
-        assert!(matches!(parameters.reach, Reach::Stdio(_)));
+        assert!(matches!(parameters.reach, ServerReach::Stdio(_)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::fields::Fields;
+use super::fields::ParameterFields;
 use super::parameters_error::ParametersError;
 use crate::connections::oauth::SigningAlgorithm;
 
@@ -32,7 +32,7 @@ const SECRETS: [&str; 3] = ["client_secret", "private_key", "id_token"];
 
 /// Whether and how ipybox logs in to an HTTP server. Placeholders are unfilled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Login {
+pub(crate) enum LoginMethod {
     /// If the server asks for it, as a client that registers itself.
     #[default]
     Default,
@@ -65,7 +65,7 @@ impl GrantKind {
     }
 }
 
-impl Login {
+impl LoginMethod {
     /// The values that may be secrets, with their keys.
     pub(crate) fn secrets(&mut self) -> impl Iterator<Item = (&'static str, &mut String)> {
         let parameters = match self {
@@ -114,7 +114,7 @@ impl Login {
 /// Checks types, names, and what belongs together.
 fn check(parameters: &Map<String, Value>) -> Result<(), ParametersError> {
     let named = prefixed("oauth", parameters);
-    let fields = Fields::new(&named);
+    let fields = ParameterFields::new(&named);
     fields.only(KEYS, "`oauth`")?;
     let required = |key| fields.required_text(key).map(drop);
     for key in KEYS.iter().filter(|key| !NOT_TEXTS.contains(key) && fields.has(key)) {
@@ -177,7 +177,7 @@ fn check_provider(provider: Option<&Value>) -> Result<(), ParametersError> {
         Some(other) => return Err(super::fields::wrong_type(key, "an object", other)),
     };
     let named = prefixed(key, provider);
-    let fields = Fields::new(&named);
+    let fields = ParameterFields::new(&named);
     fields.only(PROVIDER_KEYS, "`oauth.identity_provider`")?;
     for key in PROVIDER_KEYS.iter().filter(|key| !key.ends_with("client_secret") || fields.has(key)) {
         fields.required_text(key)?;
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     fn check_error(value: Value, expected: &str) {
-        let error = Login::parse(Some(&value)).unwrap_err().to_string();
+        let error = LoginMethod::parse(Some(&value)).unwrap_err().to_string();
         assert!(error.contains(expected), "{value}: {error}");
     }
 
@@ -262,10 +262,10 @@ mod tests {
             json!({"client_metadata_url": false}),
             json!(false),
         ] {
-            assert_eq!(Login::parse(Some(&value)).unwrap().to_json(), Some(value));
+            assert_eq!(LoginMethod::parse(Some(&value)).unwrap().to_json(), Some(value));
         }
         for value in [json!({}), json!(null), json!({"client_id": null}), json!(true)] {
-            assert_eq!(Login::parse(Some(&value)).unwrap().to_json(), None, "{value}");
+            assert_eq!(LoginMethod::parse(Some(&value)).unwrap().to_json(), None, "{value}");
         }
     }
 }

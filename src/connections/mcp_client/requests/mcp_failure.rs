@@ -156,8 +156,8 @@ fn answered(error: ErrorData) -> McpFailure {
     if error.code.0 == URL_ELICITATION_REQUIRED {
         let pages = error.data.as_ref().and_then(|data| data["elicitations"].as_array());
         for page in pages.into_iter().flatten() {
-            let (url, why) =
-                (page["url"].as_str().unwrap_or_default(), page["message"].as_str().unwrap_or_default());
+            let url = page["url"].as_str().unwrap_or_default();
+            let why = page["message"].as_str().unwrap_or_default();
             if is_nameable(url) {
                 message.push_str(&format!("\nthe user has to visit {}: {}", line(url), line(why)));
             }

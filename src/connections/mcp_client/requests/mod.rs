@@ -17,7 +17,7 @@ pub(super) use self::mcp_failure::{McpFailure, URL_BYTES};
 use self::traced_server::TracedServer;
 use crate::connections::mcp_client::messages::lenient::LenientResult;
 use crate::connections::mcp_client::messages::{
-    AnswerPlace, ArrivedAnswer, Envelope, JsonDocument, ResultKind,
+    AnswerEnvelope, AnswerPlace, ArrivedAnswer, JsonDocument, ResultKind,
 };
 use crate::ground::budget::{ANSWERS, Lease, apart};
 use crate::ground::telemetry::Operation;
@@ -131,13 +131,15 @@ async fn read<T: ExpectedAnswer>(document: JsonDocument) -> Result<(T, usize, Le
     });
     let (read, lease) = reading.await.map_err(|error| unusable(error.to_string()))?;
     match read.map_err(|error| unusable(error.to_string()))? {
-        Envelope { error: Some(error), .. } => Err(ServiceError::McpError(error).into()),
-        Envelope { result: Some(LenientResult::Result(answer)), .. } => Ok((answer.into(), weight, lease)),
-        Envelope { result: Some(LenientResult::InputRequired(needed)), .. } => {
+        AnswerEnvelope { error: Some(error), .. } => Err(ServiceError::McpError(error).into()),
+        AnswerEnvelope { result: Some(LenientResult::Result(answer)), .. } => {
+            Ok((answer.into(), weight, lease))
+        }
+        AnswerEnvelope { result: Some(LenientResult::InputRequired(needed)), .. } => {
             let answer = T::from_result(ServerResult::InputRequiredResult(needed));
             Ok((answer.ok_or(ServiceError::UnexpectedResponse)?, weight, lease))
         }
-        Envelope { .. } => Err(ServiceError::UnexpectedResponse.into()),
+        AnswerEnvelope { .. } => Err(ServiceError::UnexpectedResponse.into()),
     }
 }
 

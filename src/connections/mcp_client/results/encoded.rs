@@ -34,13 +34,13 @@ const BEGINNINGS: [(&[u8], &str); 9] = [
 
 /// Decoded data.
 #[derive(Debug, PartialEq)]
-pub(super) struct Encoded {
+pub(super) struct DecodedData {
     pub(crate) data: Vec<u8>,
     /// The type in a `data:` URL.
     named: Option<String>,
 }
 
-impl Encoded {
+impl DecodedData {
     /// Decodes Base64, with padding or without, possibly in lines or in the alphabet of URLs, and `data:` URLs.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let Some((head, body)) = data_url(text) else {
@@ -129,20 +129,20 @@ mod tests {
             format!("DATA:image/png;charset=utf-8;BASE64,{of_urls}"),
             format!("data:;base64,{}", standard.replace('+', "%2B").replace('=', "%3D")),
         ] {
-            let read = Encoded::read(&text).unwrap();
+            let read = DecodedData::read(&text).unwrap();
             assert_eq!(read.data, PNG, "{text}");
             assert_eq!(read.media_type(None).as_deref(), Some("image/png"), "{text}");
         }
-        assert_eq!(Encoded::read("data:text/plain,a%20b").unwrap().data, b"a b");
+        assert_eq!(DecodedData::read("data:text/plain,a%20b").unwrap().data, b"a b");
         for text in ["no Base64!", "data:image/png;base64,?", "https://a/b.png"] {
-            assert_eq!(Encoded::read(text), None, "{text}");
+            assert_eq!(DecodedData::read(text), None, "{text}");
         }
     }
 
     #[test]
     fn the_type_is_the_given_one_or_that_of_the_url_or_of_the_data() {
-        let of_url = Encoded::read(&format!("data:image/webp;base64,{}", written(PNG))).unwrap();
-        let bare = Encoded::read(&written(PNG)).unwrap();
+        let of_url = DecodedData::read(&format!("data:image/webp;base64,{}", written(PNG))).unwrap();
+        let bare = DecodedData::read(&written(PNG)).unwrap();
         for (given, expected_of_url, expected) in [
             (Some("image/jpeg"), "image/jpeg", "image/jpeg"),
             (Some(""), "image/webp", "image/png"),

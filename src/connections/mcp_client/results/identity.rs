@@ -4,7 +4,7 @@ use rmcp::model::ServerPeerInfo;
 
 /// A server's identity, from its answer to `initialize`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct ServerIdentity {
     /// Its own name, which may differ from its registered name; the registered one if it has none.
     pub(crate) name: String,
     /// A name for people.
@@ -21,7 +21,7 @@ pub(crate) struct Identity {
     pub(crate) has_prompts: bool,
 }
 
-impl Identity {
+impl ServerIdentity {
     /// The identity of the server registered as `registered_name`.
     pub(crate) fn from_rmcp(info: Option<&ServerPeerInfo>, registered_name: &str) -> Self {
         let implementation = info.and_then(|info| info.server_info.as_ref());

@@ -11,8 +11,8 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-use self::encoded::{Encoded, UNKNOWN};
-pub(crate) use self::identity::Identity;
+use self::encoded::{DecodedData, UNKNOWN};
+pub(crate) use self::identity::ServerIdentity;
 use crate::connections::mcp_client::messages::ROLES;
 
 /// The content that a tool returned, or a resource holds.
@@ -122,13 +122,13 @@ impl ToolContent {
     fn read(block: ContentBlock) -> Self {
         match block {
             ContentBlock::Text(text) => Self::Text(text.text),
-            ContentBlock::Image(image) => match Encoded::read(&image.data) {
+            ContentBlock::Image(image) => match DecodedData::read(&image.data) {
                 Some(read) => {
                     Self::Image { media_type: read.certain_type(&image.mime_type), data: read.data }
                 }
                 None => Self::not_base64(&format!("image: {}", image.mime_type)),
             },
-            ContentBlock::Audio(audio) => match Encoded::read(&audio.data) {
+            ContentBlock::Audio(audio) => match DecodedData::read(&audio.data) {
                 Some(read) => {
                     Self::Audio { media_type: read.certain_type(&audio.mime_type), data: read.data }
                 }
@@ -145,14 +145,15 @@ impl ToolContent {
             ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
                 Self::Resource { uri, media_type: mime_type, body: ResourceBody::Text(text) }
             }
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => match Encoded::read(&blob)
-            {
-                Some(read) => {
-                    let media_type = read.media_type(mime_type.as_deref()).or(mime_type);
-                    Self::Resource { uri, media_type, body: ResourceBody::Bytes(read.data) }
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                match DecodedData::read(&blob) {
+                    Some(read) => {
+                        let media_type = read.media_type(mime_type.as_deref()).or(mime_type);
+                        Self::Resource { uri, media_type, body: ResourceBody::Bytes(read.data) }
+                    }
+                    None => Self::not_base64(&uri),
                 }
-                None => Self::not_base64(&uri),
-            },
+            }
             _ => Self::Unusable("a resource of a type that ipybox does not know".to_owned()),
         }
     }

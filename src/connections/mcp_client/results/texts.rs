@@ -91,7 +91,8 @@ fn write_utf16(data: &[u8], unit: impl Fn([u8; 2]) -> u16, to: &mut dyn Write) -
         let is_common = |unit: &u16| matches!(unit >> 8, 0..=0x06 | 0x09..=0x0e | 0x20 | 0x30 | 0x4e..=0x9f | 0xac..=0xd7 | 0xff);
         // Of ASCII, two letters together look like a sign of Chinese.
         let is_ascii = part.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t'));
-        let (count, common) = (units().count(), units().filter(is_common).count());
+        let count = units().count();
+        let common = units().filter(is_common).count();
         if !is_ascii && count >= SHORTEST && common * 20 >= count * 19 {
             // Of four bytes a letter, two are nothing.
             for letter in char::decode_utf16(units().filter(|unit| *unit != 0)) {

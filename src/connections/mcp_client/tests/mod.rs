@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::ground::env::Variables;
-use crate::kernels::sandbox::Exposed;
+use crate::kernels::sandbox::ExposedPlaces;
 
 /// Held by tests with large answers, which have one budget together.
 pub(super) static LARGE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -24,10 +24,10 @@ pub(super) static LARGE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(
 const SOON: Duration = Duration::from_secs(120);
 
 fn connector(workspace: &Path) -> Connector {
-    guarded(workspace, Guard::without_directory())
+    guarded(workspace, StartGuard::without_directory())
 }
 
-fn guarded(workspace: &Path, guard: Guard) -> Connector {
+fn guarded(workspace: &Path, guard: StartGuard) -> Connector {
     let path = std::env::var("PATH").unwrap();
     let variables = [("PATH", path.as_str()), ("TOKEN", "hunter2hunter2"), ("OTHER", "not passed on")];
     Connector::new(Arc::new(Variables::from_pairs(variables)), workspace.to_owned(), guard)
@@ -144,7 +144,7 @@ async fn a_tools_error_is_reported_without_secrets() {
 async fn a_server_gets_its_own_environment_and_a_directory_of_its_own() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path().canonicalize().unwrap();
-    let guard = Guard::new(place.join("state/servers"), Exposed::default());
+    let guard = StartGuard::new(place.join("state/servers"), ExposedPlaces::default());
     let connection = guarded(&place, guard).connect("fake", &fake("ok")).await.unwrap();
     let found = structured(&connection, "where", json!({})).await;
     assert_eq!(found["cwd"], json!(place.join("state/servers/fake")));
@@ -175,7 +175,8 @@ fn a_path_that_means_the_workspace_must_say_so() {
     for name in ["server.py", "data/a.db", "stdio"] {
         std::fs::write(workspace.join(name), "").unwrap();
     }
-    let connector = guarded(&workspace, Guard::new(place.path().join("servers"), Exposed::default()));
+    let connector =
+        guarded(&workspace, StartGuard::new(place.path().join("servers"), ExposedPlaces::default()));
     let check = |value: Value, key: Option<&str>| {
         let checked = connector.check("s", &parameters(value.clone()));
         match (checked, key) {

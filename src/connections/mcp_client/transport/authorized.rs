@@ -12,7 +12,7 @@ use crate::ground::text::describe;
 
 /// Sends the requests of one connection.
 #[derive(Clone)]
-pub(crate) struct Authorized {
+pub(crate) struct AuthorizedClient {
     pub(crate) client: Client,
     /// `None` if there is no login to the server.
     pub(crate) account: Option<Arc<Account>>,
@@ -20,7 +20,7 @@ pub(crate) struct Authorized {
     pub(crate) command: Arc<str>,
 }
 
-impl Authorized {
+impl AuthorizedClient {
     /// Sends `request`, in the session if there is one. If the server refuses its token, it is sent once more with another.
     pub(crate) async fn send(
         &self,

@@ -23,7 +23,7 @@ pub(super) struct StreamEvent {
 
 /// Why a stream of events has ended early.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Broken {
+pub(crate) enum BrokenStream {
     #[error("{0}")]
     Bytes(String),
     #[error("an event has more than {READ_BYTES} bytes")]
@@ -32,7 +32,7 @@ pub(crate) enum Broken {
 
 /// Parses events from chunks of bytes.
 #[derive(Default)]
-struct Reader {
+struct EventReader {
     event: StreamEvent,
     data: IncompleteMessage,
     has_data: bool,
@@ -55,8 +55,8 @@ impl StreamEvent {
 /// The events in `bytes`.
 pub(crate) fn events<E: std::error::Error + 'static>(
     bytes: impl Stream<Item = Result<Bytes, E>> + Send + Unpin,
-) -> impl Stream<Item = Result<StreamEvent, Broken>> + Send {
-    let state = (bytes, Bytes::new(), Reader::default());
+) -> impl Stream<Item = Result<StreamEvent, BrokenStream>> + Send {
+    let state = (bytes, Bytes::new(), EventReader::default());
     stream::unfold(Some(state), |state| async move {
         let (mut bytes, mut piece, mut reader) = state?;
         loop {
@@ -64,12 +64,12 @@ pub(crate) fn events<E: std::error::Error + 'static>(
                 return Some((Ok(event), Some((bytes, piece, reader))));
             }
             if reader.data.is_endless() {
-                return Some((Err(Broken::Endless), None));
+                return Some((Err(BrokenStream::Endless), None));
             }
             match bytes.next().await {
                 Some(Ok(next)) => piece = next,
                 Some(Err(error)) => {
-                    return Some((Err(Broken::Bytes(crate::ground::text::describe(&error))), None));
+                    return Some((Err(BrokenStream::Bytes(crate::ground::text::describe(&error))), None));
                 }
                 None => return None,
             }
@@ -77,7 +77,7 @@ pub(crate) fn events<E: std::error::Error + 'static>(
     })
 }
 
-impl Reader {
+impl EventReader {
     /// Reads from `piece`: all of it, or up to the end of an event.
     async fn read(&mut self, piece: &mut Bytes) -> Option<StreamEvent> {
         while piece.has_remaining() {
@@ -157,7 +157,7 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ground::budget::{Excess, MESSAGE_BYTES};
+    use crate::ground::budget::{BudgetExcess, MESSAGE_BYTES};
 
     /// The events of `text`, each as its kind, id and data, read from pieces of `size` bytes.
     async fn read(text: &str, size: usize) -> Vec<(String, String, String)> {
@@ -204,10 +204,10 @@ mod tests {
         let long: Vec<_> = events(stream::iter(pieces.map(Ok::<_, std::io::Error>))).collect().await;
         let message = long.into_iter().next().unwrap().unwrap().data.unwrap();
         assert_eq!(message.id(), Some(rmcp::model::NumberOrString::Number(7)));
-        assert_eq!(message.text.err(), Some(Excess::Long));
+        assert_eq!(message.text.err(), Some(BudgetExcess::Long));
         let endless = std::iter::once(Bytes::from("data: ")).chain(std::iter::repeat(piece));
         let mut endless = Box::pin(events(stream::iter(endless.map(Ok::<_, std::io::Error>))));
-        assert!(matches!(endless.next().await, Some(Err(Broken::Endless))));
+        assert!(matches!(endless.next().await, Some(Err(BrokenStream::Endless))));
         assert!(endless.next().await.is_none());
     }
 }

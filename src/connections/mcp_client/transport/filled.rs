@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::connections::mcp_client::failure::Error;
 use crate::connections::mcp_client::parameters::{
-    GrantKind, HttpParameters, HttpTransport, Login, ParametersError, StdioParameters, WORKSPACE, check_url,
+    GrantKind, HttpParameters, HttpTransport, LoginMethod, ParametersError, StdioParameters, WORKSPACE,
+    check_url,
 };
 use crate::connections::oauth::{self, IdentityProvider, MachineClient, SigningAlgorithm, TokenGrant};
 use crate::ground::env::{Variables, is_for_a_secret};
@@ -41,13 +42,17 @@ impl FilledStdio {
     ) -> Result<(Self, Secrets), Error> {
         let workspace = workspace.to_string_lossy();
         let mut filler = Filler { variables, workspace: Some(&workspace), used: BTreeMap::new() };
-        let command = filler.fill("command", &parameters.command, Spot::Program)?;
+        let command = filler.fill("command", &parameters.command, PlaceholderSpot::Program)?;
         let mut args = Vec::with_capacity(parameters.args.len());
         for (index, argument) in parameters.args.iter().enumerate() {
-            args.push(filler.fill(&format!("args[{index}]"), argument, Spot::Argument)?);
+            args.push(filler.fill(&format!("args[{index}]"), argument, PlaceholderSpot::Argument)?);
         }
-        let env = filler.fill_values("env", &parameters.env, Spot::of_variable)?;
-        let cwd = parameters.cwd.as_deref().map(|cwd| filler.fill("cwd", cwd, Spot::Program)).transpose()?;
+        let env = filler.fill_values("env", &parameters.env, PlaceholderSpot::of_variable)?;
+        let cwd = parameters
+            .cwd
+            .as_deref()
+            .map(|cwd| filler.fill("cwd", cwd, PlaceholderSpot::Program))
+            .transpose()?;
         let trusts_workspace = parameters.trusts_workspace;
         let filled = Self { command, args, env, cwd: cwd.map(PathBuf::from), trusts_workspace };
         Ok((filled, filler.into_secrets()))
@@ -57,12 +62,12 @@ impl FilledStdio {
 impl FilledHttp {
     pub(crate) fn fill(parameters: &HttpParameters, variables: &Variables) -> Result<(Self, Secrets), Error> {
         let mut filler = Filler { variables, workspace: None, used: BTreeMap::new() };
-        let text = filler.fill("url", &parameters.url, Spot::of_url(&parameters.url))?;
+        let text = filler.fill("url", &parameters.url, PlaceholderSpot::of_url(&parameters.url))?;
         let url = check_url(&text)?;
         let transport = parameters.transport.or_else(|| HttpTransport::from_url(&text));
         let transport = transport.ok_or(ParametersError::UndecidedTransport)?;
         let mut headers = HeaderMap::new();
-        for (name, value) in filler.fill_values("headers", &parameters.headers, |_| Spot::Free)? {
+        for (name, value) in filler.fill_values("headers", &parameters.headers, |_| PlaceholderSpot::Free)? {
             let unusable = || Error::HeaderValue { name: name.clone() };
             let mut value = HeaderValue::from_str(value.trim()).map_err(|_| unusable())?;
             value.set_sensitive(true);
@@ -75,9 +80,9 @@ impl FilledHttp {
         let has_own = headers.contains_key(AUTHORIZATION);
         let login = match &parameters.login {
             _ if has_own => None,
-            Login::Off => None,
-            Login::Default => Some(oauth::OauthSettings::default()),
-            Login::With(login) => Some(filler.login(login)?),
+            LoginMethod::Off => None,
+            LoginMethod::Default => Some(oauth::OauthSettings::default()),
+            LoginMethod::With(login) => Some(filler.login(login)?),
         };
         Ok((Self { url, transport, headers, login }, filler.into_secrets()))
     }
@@ -86,7 +91,7 @@ impl FilledHttp {
 /// The position of a placeholder. A `.env` that came with the workspace must not choose the program or the
 /// host, by a variable that is named like a secret.
 #[derive(Clone, Copy)]
-enum Spot<'a> {
+enum PlaceholderSpot<'a> {
     /// The program, or its directory.
     Program,
     /// A word of a command line, which may be a shell's.
@@ -99,15 +104,15 @@ enum Spot<'a> {
     Free,
 }
 
-impl<'a> Spot<'a> {
-    fn of_variable(name: &str) -> Spot<'_> {
-        if is_for_a_secret(name) { Spot::Free } else { Spot::Setting }
+impl<'a> PlaceholderSpot<'a> {
+    fn of_variable(name: &str) -> PlaceholderSpot<'_> {
+        if is_for_a_secret(name) { PlaceholderSpot::Free } else { PlaceholderSpot::Setting }
     }
 
     fn of_url(url: &'a str) -> Self {
         let after = url.find("://").map_or(0, |at| at + 3);
         let end = url[after..].find(['/', '?', '#']).map_or(url.len(), |at| after + at);
-        Spot::Url(&url[..end])
+        PlaceholderSpot::Url(&url[..end])
     }
 
     /// Why `.env` must not fill this position, if so.
@@ -117,13 +122,13 @@ impl<'a> Spot<'a> {
             [format!("${{{name}}}"), format!("${{{name}:-")].iter().any(|each| text.contains(each))
         };
         match self {
-            Spot::Program => Some("does not choose what is run"),
-            Spot::Setting => Some("fills variables for secrets only, such as `API_KEY`"),
-            Spot::Argument if value.starts_with('-') || !value.bytes().all(is_plain) => {
+            PlaceholderSpot::Program => Some("does not choose what is run"),
+            PlaceholderSpot::Setting => Some("fills variables for secrets only, such as `API_KEY`"),
+            PlaceholderSpot::Argument if value.starts_with('-') || !value.bytes().all(is_plain) => {
                 Some("fills arguments with letters, digits and `-._~+/=:@%,` only, and not with options")
             }
-            Spot::Url(host) if is_in(host) => Some("does not choose which server is talked to"),
-            Spot::Argument | Spot::Url(_) | Spot::Free => None,
+            PlaceholderSpot::Url(host) if is_in(host) => Some("does not choose which server is talked to"),
+            PlaceholderSpot::Argument | PlaceholderSpot::Url(_) | PlaceholderSpot::Free => None,
         }
     }
 }
@@ -137,7 +142,7 @@ struct Filler<'a> {
 }
 
 impl Filler<'_> {
-    fn fill(&mut self, key: &str, text: &str, place: Spot<'_>) -> Result<String, Error> {
+    fn fill(&mut self, key: &str, text: &str, place: PlaceholderSpot<'_>) -> Result<String, Error> {
         match self.workspace {
             Some(workspace) => {
                 let parts = text.split(WORKSPACE).map(|part| self.fill_variables(key, part, place));
@@ -147,7 +152,7 @@ impl Filler<'_> {
         }
     }
 
-    fn fill_variables(&mut self, key: &str, text: &str, place: Spot<'_>) -> Result<String, Error> {
+    fn fill_variables(&mut self, key: &str, text: &str, place: PlaceholderSpot<'_>) -> Result<String, Error> {
         let mut used = BTreeMap::new();
         let filled = self.variables.fill_noting(text, &mut used);
         let filled = filled.map_err(|missing| Error::Placeholder { key: key.to_owned(), missing })?;
@@ -164,20 +169,20 @@ impl Filler<'_> {
 
     /// The parameters of a login, whose types have been checked.
     fn login(&mut self, login: &Map<String, Value>) -> Result<oauth::OauthSettings, Error> {
-        let client_id = self.text(login, "oauth", "client_id", Spot::Free)?;
-        let client_secret = self.text(login, "oauth", "client_secret", Spot::Free)?;
+        let client_id = self.text(login, "oauth", "client_id", PlaceholderSpot::Free)?;
+        let client_secret = self.text(login, "oauth", "client_secret", PlaceholderSpot::Free)?;
         let grant = match GrantKind::of(login)? {
             GrantKind::Code => TokenGrant::Code {
                 client: client_id.map(|id| (id, client_secret)),
                 client_metadata_url: match login.get("client_metadata_url") {
                     None => Some(oauth::CLIENT_METADATA_URL.to_owned()),
-                    Some(_) => self.text(login, "oauth", "client_metadata_url", Spot::Setting)?,
+                    Some(_) => self.text(login, "oauth", "client_metadata_url", PlaceholderSpot::Setting)?,
                 },
-                redirect_uri: self.text(login, "oauth", "redirect_uri", Spot::Setting)?,
+                redirect_uri: self.text(login, "oauth", "redirect_uri", PlaceholderSpot::Setting)?,
             },
             GrantKind::Client => {
                 let client_id = client_id.unwrap_or_default();
-                match self.text(login, "oauth", "private_key", Spot::Free)? {
+                match self.text(login, "oauth", "private_key", PlaceholderSpot::Free)? {
                     Some(private_key) => {
                         let named = login.get("signing_algorithm").and_then(Value::as_str);
                         let known = SigningAlgorithm::NAMES.iter().find(|(name, _)| Some(*name) == named);
@@ -195,17 +200,17 @@ impl Filler<'_> {
                 let provider = login.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
                 let mut text = |name, spot| self.text(&provider, "oauth.identity_provider", name, spot);
                 TokenGrant::Enterprise(Box::new(IdentityProvider {
-                    issuer: text("issuer", Spot::Setting)?.unwrap_or_default(),
-                    token_endpoint: text("token_endpoint", Spot::Setting)?.unwrap_or_default(),
-                    client_id: text("client_id", Spot::Setting)?.unwrap_or_default(),
-                    client_secret: text("client_secret", Spot::Free)?,
-                    id_token: text("id_token", Spot::Free)?.unwrap_or_default(),
+                    issuer: text("issuer", PlaceholderSpot::Setting)?.unwrap_or_default(),
+                    token_endpoint: text("token_endpoint", PlaceholderSpot::Setting)?.unwrap_or_default(),
+                    client_id: text("client_id", PlaceholderSpot::Setting)?.unwrap_or_default(),
+                    client_secret: text("client_secret", PlaceholderSpot::Free)?,
+                    id_token: text("id_token", PlaceholderSpot::Free)?.unwrap_or_default(),
                     resource_client_id: client_id.unwrap_or_default(),
                     resource_client_secret: client_secret,
                 }))
             }
         };
-        let issuer = self.text(login, "oauth", "issuer", Spot::Setting)?;
+        let issuer = self.text(login, "oauth", "issuer", PlaceholderSpot::Setting)?;
         let scopes = login.get("scopes").and_then(Value::as_array).into_iter().flatten();
         let scopes = scopes.filter_map(Value::as_str).map(str::to_owned).collect();
         let private_addresses = login.get("private_addresses") == Some(&Value::Bool(true));
@@ -218,7 +223,7 @@ impl Filler<'_> {
         object: &Map<String, Value>,
         prefix: &str,
         name: &str,
-        place: Spot<'_>,
+        place: PlaceholderSpot<'_>,
     ) -> Result<Option<String>, Error> {
         let text = object.get(name).and_then(Value::as_str);
         text.map(|text| self.fill(&format!("{prefix}.{name}"), text, place)).transpose()
@@ -228,7 +233,7 @@ impl Filler<'_> {
         &mut self,
         key: &str,
         values: &BTreeMap<String, String>,
-        place: impl for<'b> Fn(&'b str) -> Spot<'b>,
+        place: impl for<'b> Fn(&'b str) -> PlaceholderSpot<'b>,
     ) -> Result<BTreeMap<String, String>, Error> {
         values
             .iter()
@@ -248,7 +253,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::connections::mcp_client::parameters::{Reach, ServerParameters};
+    use crate::connections::mcp_client::parameters::{ServerParameters, ServerReach};
 
     fn variables() -> Variables {
         let pairs =
@@ -258,8 +263,8 @@ mod tests {
 
     fn fill(value: Value) -> Result<(FilledHttp, Secrets), Error> {
         match ServerParameters::parse(value.as_object().unwrap()).unwrap().reach {
-            Reach::Http(parameters) => FilledHttp::fill(&parameters, &variables()),
-            Reach::Stdio(_) => panic!("{value} is a stdio server"),
+            ServerReach::Http(parameters) => FilledHttp::fill(&parameters, &variables()),
+            ServerReach::Stdio(_) => panic!("{value} is a stdio server"),
         }
     }
 
@@ -302,8 +307,10 @@ mod tests {
         std::fs::write(workspace.path().join(".env"), dotenv).unwrap();
         let variables = Variables::load(workspace.path());
         let filled = match ServerParameters::parse(value.as_object().unwrap()).unwrap().reach {
-            Reach::Http(parameters) => FilledHttp::fill(&parameters, &variables).err(),
-            Reach::Stdio(parameters) => FilledStdio::fill(&parameters, &variables, workspace.path()).err(),
+            ServerReach::Http(parameters) => FilledHttp::fill(&parameters, &variables).err(),
+            ServerReach::Stdio(parameters) => {
+                FilledStdio::fill(&parameters, &variables, workspace.path()).err()
+            }
         };
         let words = filled.map(|error| error.to_string());
         assert_eq!(words.is_some(), refused.is_some(), "{value}: {words:?}");

@@ -14,7 +14,7 @@ use crate::connections::mcp_client::failure::Error;
 use crate::ground::env::{Variables, is_program, on_path};
 use crate::ground::files::create_private_directory;
 use crate::ground::text::Secrets;
-use crate::kernels::sandbox::{Exposed, Exposure};
+use crate::kernels::sandbox::{ExposedPlaces, Exposure};
 
 /// The longest first line of a script that names its interpreter (Linux, `BINPRM_BUF_SIZE`).
 const SHEBANG_BYTES: u64 = 256;
@@ -26,10 +26,10 @@ const PYTHON_SAFE_PATH: &str = "PYTHONSAFEPATH";
 
 /// The directory that servers start in, and the exposed places.
 #[derive(Debug, Clone)]
-pub(crate) struct Guard {
+pub(crate) struct StartGuard {
     /// Each server has a directory of its name in it. Without one they start in the root directory.
     directory: Option<PathBuf>,
-    exposed: Exposed,
+    exposed: ExposedPlaces,
 }
 
 /// A program, and the directory and environment that it starts in. It has no `Debug`: it holds secrets.
@@ -39,19 +39,19 @@ pub(crate) struct ProgramStart {
     pub(super) environment: BTreeMap<String, String>,
 }
 
-impl Guard {
+impl StartGuard {
     /// Servers start in a directory of their name in `directory`, unless their parameters name another one.
-    pub(crate) fn new(directory: PathBuf, exposed: Exposed) -> Self {
+    pub(crate) fn new(directory: PathBuf, exposed: ExposedPlaces) -> Self {
         Self { directory: Some(directory), exposed }
     }
 
     /// Servers start in the root directory, unless their parameters name another one.
     pub(crate) fn without_directory() -> Self {
-        Self { directory: None, exposed: Exposed::default() }
+        Self { directory: None, exposed: ExposedPlaces::default() }
     }
 
     /// Adds exposed places.
-    pub(crate) fn expose(&mut self, exposed: Exposed) {
+    pub(crate) fn expose(&mut self, exposed: ExposedPlaces) {
         self.exposed.add(exposed);
     }
 
@@ -83,7 +83,7 @@ impl Guard {
     ) -> Result<ProgramStart, Error> {
         let mut environment = self.inherited(variables.for_mcp_server());
         environment.extend(server.env.clone());
-        let check = Check { guard: self, secrets, workspace };
+        let check = ParametersCheck { guard: self, secrets, workspace };
         let directory = match &server.cwd {
             Some(cwd) => workspace.join(cwd),
             None => self.directory_of(name)?,
@@ -134,26 +134,26 @@ fn program(command: &str, directory: &Path, path: &str, secrets: &Secrets) -> Re
 }
 
 /// The check of one server's parameters.
-struct Check<'a> {
-    guard: &'a Guard,
+struct ParametersCheck<'a> {
+    guard: &'a StartGuard,
     secrets: &'a Secrets,
     workspace: &'a Path,
 }
 
-impl Check<'_> {
+impl ParametersCheck<'_> {
     fn all(&self, server: &FilledStdio, directory: &Path) -> Result<(), Error> {
         if server.cwd.is_none() {
             self.no_relative(server, directory)?;
         }
-        self.text("command", &server.command, directory, Choice::Made)?;
+        self.text("command", &server.command, directory, ProgramChoice::Made)?;
         let chosen = launcher::chosen(&server.command, &server.args);
         for (index, argument) in server.args.iter().enumerate() {
             let key = format!("args[{index}]");
-            let choice = if index < chosen { Choice::Made } else { Choice::Free };
+            let choice = if index < chosen { ProgramChoice::Made } else { ProgramChoice::Free };
             self.text(&key, argument, directory, choice)?;
         }
         for (name, value) in &server.env {
-            self.text(&format!("env.{name}"), value, directory, Choice::Made)?;
+            self.text(&format!("env.{name}"), value, directory, ProgramChoice::Made)?;
         }
         Ok(())
     }
@@ -193,17 +193,17 @@ impl Check<'_> {
                 return Err(self.refusal("command", command, place));
             }
             let Some(line) = shebang(&file) else { return Ok(()) };
-            self.text("command", &line, Path::new("/"), Choice::Made)?;
+            self.text("command", &line, Path::new("/"), ProgramChoice::Made)?;
             let interpreter = line.split_whitespace().next().unwrap_or_default();
             file = PathBuf::from(interpreter);
         }
         Ok(())
     }
 
-    fn text(&self, key: &str, text: &str, directory: &Path, choice: Choice) -> Result<(), Error> {
+    fn text(&self, key: &str, text: &str, directory: &Path, choice: ProgramChoice) -> Result<(), Error> {
         match self.guard.exposed.named_by(text, directory) {
             None => Ok(()),
-            Some(Exposure::Directory(_)) if choice == Choice::Free => Ok(()),
+            Some(Exposure::Directory(_)) if choice == ProgramChoice::Free => Ok(()),
             Some(Exposure::Directory(place) | Exposure::Within(place)) => Err(self.refusal(key, text, place)),
         }
     }
@@ -215,7 +215,7 @@ impl Check<'_> {
 
 /// Whether a text chooses what runs, or how; else it may name the workspace.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Choice {
+enum ProgramChoice {
     Made,
     Free,
 }

@@ -8,12 +8,12 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
 };
 
-use super::authorized::Authorized;
+use super::authorized::AuthorizedClient;
 use super::filled::FilledHttp;
-use super::posts::{Posts, REOPEN_DELAY};
+use super::posts::{HttpPosts, REOPEN_DELAY};
 use crate::connections::mcp_client::failure::Error;
-use crate::connections::mcp_client::messages::Answers;
-use crate::ground::web::{self, Proxies};
+use crate::connections::mcp_client::messages::ExpectedAnswers;
+use crate::ground::web::{self, RequestProxies};
 
 /// The times that a broken event stream is reopened before the server counts as gone: about 8 s in all.
 const STREAM_RETRIES: usize = 4;
@@ -23,7 +23,7 @@ const CONCURRENT_REQUESTS: usize = 128;
 const REDIRECTS: usize = 5;
 
 /// An HTTP client for MCP servers. It follows redirects on the same origin only.
-pub(crate) fn client(proxies: Proxies) -> Result<Client, Error> {
+pub(crate) fn client(proxies: RequestProxies) -> Result<Client, Error> {
     web::client(proxies, |builder| builder.redirect(same_origin_redirects()))
         .map_err(|reason| Error::HttpClient { reason })
 }
@@ -46,10 +46,10 @@ fn same_origin_redirects() -> redirect::Policy {
 
 /// The Streamable HTTP transport to the server.
 pub(crate) fn transport(
-    authorized: Authorized,
+    authorized: AuthorizedClient,
     parameters: &FilledHttp,
-    answers: Answers,
-) -> StreamableHttpClientTransport<Posts> {
+    answers: ExpectedAnswers,
+) -> StreamableHttpClientTransport<HttpPosts> {
     let mut retries = ExponentialBackoff::default();
     retries.max_times = Some(STREAM_RETRIES);
     retries.base_duration = REOPEN_DELAY;
@@ -58,5 +58,5 @@ pub(crate) fn transport(
         .custom_headers(headers)
         .max_concurrent_requests(CONCURRENT_REQUESTS);
     config.retry_config = Arc::new(retries);
-    StreamableHttpClientTransport::with_client(Posts::new(authorized, answers), config)
+    StreamableHttpClientTransport::with_client(HttpPosts::new(authorized, answers), config)
 }

@@ -18,11 +18,11 @@ mod sse;
 mod stdio;
 mod throttle;
 
-pub(super) use self::authorized::Authorized;
+pub(super) use self::authorized::AuthorizedClient;
 pub(super) use self::filled::{FilledHttp, FilledStdio};
-pub(crate) use self::guard::Guard;
+pub(crate) use self::guard::StartGuard;
 pub(crate) use self::launcher::chosen as chosen_arguments;
-pub(super) use self::pipes::Pipes;
+pub(super) use self::pipes::ServerPipes;
 pub(super) use self::sse::{SseFailure, SseTransport};
 pub(super) use self::stdio::{ServerOutput, ServerProcess};
-pub(super) use self::throttle::Throttle;
+pub(super) use self::throttle::ThrottledTransport;

@@ -14,7 +14,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::JoinHandle;
 
-use crate::connections::mcp_client::messages::{Answers, IncompleteMessage, READ_BYTES, outgoing};
+use crate::connections::mcp_client::messages::{ExpectedAnswers, IncompleteMessage, READ_BYTES, outgoing};
 use crate::ground::text::Secrets;
 
 /// Messages read ahead of rmcp: enough that reading and handling overlap.
@@ -27,7 +27,7 @@ const OPENING_BYTES: usize = 4_000;
 const OPENING_CHARS: usize = 300;
 
 /// The pipes of a stdio server, as rmcp wants them.
-pub(crate) struct Pipes {
+pub(crate) struct ServerPipes {
     stdin: Arc<AsyncMutex<Option<ChildStdin>>>,
     messages: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
     reader: JoinHandle<()>,
@@ -35,20 +35,20 @@ pub(crate) struct Pipes {
 
 /// The beginning of a server's stdout, and what is wrong with it. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct StdoutOpening(Arc<Mutex<Beginning>>);
+pub(crate) struct StdoutOpening(Arc<Mutex<StdoutBeginning>>);
 
 #[derive(Default)]
-struct Beginning {
+struct StdoutBeginning {
     bytes: Vec<u8>,
     is_endless: bool,
 }
 
-impl Pipes {
+impl ServerPipes {
     pub(crate) fn new(
         stdout: ChildStdout,
         stdin: ChildStdin,
         opening: StdoutOpening,
-        answers: Answers,
+        answers: ExpectedAnswers,
     ) -> Self {
         let (sender, messages) = mpsc::channel(READ_AHEAD);
         let reader = tokio::spawn(read(stdout, opening, answers, sender));
@@ -60,7 +60,7 @@ impl Pipes {
 async fn read(
     mut stdout: ChildStdout,
     opening: StdoutOpening,
-    answers: Answers,
+    answers: ExpectedAnswers,
     sender: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
 ) {
     let mut buffer = vec![0; CHUNK_BYTES];
@@ -84,7 +84,7 @@ async fn read(
     }
 }
 
-impl Transport<RoleClient> for Pipes {
+impl Transport<RoleClient> for ServerPipes {
     type Error = io::Error;
 
     fn send(
@@ -113,7 +113,7 @@ impl Transport<RoleClient> for Pipes {
     }
 }
 
-impl Drop for Pipes {
+impl Drop for ServerPipes {
     fn drop(&mut self) {
         self.reader.abort();
     }

@@ -26,11 +26,11 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 use tokio::time::{Instant, sleep_until};
 
-use super::authorized::Authorized;
+use super::authorized::AuthorizedClient;
 use super::events::{StreamEvent, events};
 use crate::connections::mcp_client::failure::http_failure::{self, BadStatus, HttpError, RequestFailure};
 use crate::connections::mcp_client::failure::lost_session;
-use crate::connections::mcp_client::messages::{Answers, IncompleteMessage, outgoing};
+use crate::connections::mcp_client::messages::{ExpectedAnswers, IncompleteMessage, outgoing};
 
 /// The accepted content types.
 const ACCEPTED: &str = "application/json, text/event-stream";
@@ -51,7 +51,7 @@ const NOT_FOUND: [ErrorCode; 3] =
 
 /// The part of a connection that a request belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum ConnectionPart {
     /// Its first request.
     First,
     /// The notification that ends the handshake.
@@ -64,13 +64,13 @@ enum Part {
 
 /// Sends the requests of one connection.
 #[derive(Clone)]
-pub(crate) struct Posts {
-    authorized: Authorized,
-    answers: Answers,
+pub(crate) struct HttpPosts {
+    authorized: AuthorizedClient,
+    answers: ExpectedAnswers,
 }
 
-impl Posts {
-    pub(crate) fn new(authorized: Authorized, answers: Answers) -> Self {
+impl HttpPosts {
+    pub(crate) fn new(authorized: AuthorizedClient, answers: ExpectedAnswers) -> Self {
         Self { authorized, answers }
     }
 
@@ -90,7 +90,7 @@ impl Posts {
         &self,
         response: Response,
         asked: Option<RequestId>,
-        part: Part,
+        part: ConnectionPart,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let session = header(&response, HEADER_SESSION_ID);
         let kind = header(&response, CONTENT_TYPE.as_str());
@@ -108,7 +108,8 @@ impl Posts {
         let mut message = self.message(response, kind.as_deref()).await?;
         if let JsonRpcMessage::Error(error) = &mut message {
             let answers_other = error.id.as_ref() != Some(&asked);
-            if part != Part::First && answers_other && lost_session::is_named(&error.error.message) {
+            if part != ConnectionPart::First && answers_other && lost_session::is_named(&error.error.message)
+            {
                 let said = error.error.message.to_string();
                 return Err(StreamableHttpError::Client(RequestFailure::LostSession(said)));
             }
@@ -160,7 +161,8 @@ impl Posts {
         let answers = self.answers.clone();
         let events = events(response.bytes_stream().map_err(reqwest::Error::without_url));
         let events = events.and_then(move |event| {
-            let (answers, asked) = (answers.clone(), asked.clone());
+            let answers = answers.clone();
+            let asked = asked.clone();
             async move {
                 answers.settle().await;
                 Ok(sse(event, &answers, asked))
@@ -170,7 +172,7 @@ impl Posts {
     }
 }
 
-impl StreamableHttpClient for Posts {
+impl StreamableHttpClient for HttpPosts {
     type Error = RequestFailure;
 
     async fn post_message(
@@ -182,7 +184,7 @@ impl StreamableHttpClient for Posts {
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
         let asked = request_id(&message);
-        let part = Part::of(&message, session.is_some());
+        let part = ConnectionPart::of(&message, session.is_some());
         let body = outgoing::encode(message).await.map_err(StreamableHttpError::Io)?;
         let request = self
             .authorized
@@ -195,7 +197,7 @@ impl StreamableHttpClient for Posts {
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
             status if status.is_success() => self.succeeded(response, asked, part).await,
             // Whether the connection works shows in the next request.
-            _ if part == Part::Initialized => {
+            _ if part == ConnectionPart::Initialized => {
                 let status = BadStatus::read(response).await;
                 tracing::warn!(status = %status.code, "an MCP server refused the notification `initialized`");
                 self.answers.handshake().fails(status.to_string());
@@ -247,7 +249,7 @@ impl StreamableHttpClient for Posts {
     }
 }
 
-impl Part {
+impl ConnectionPart {
     fn of(message: &ClientJsonRpcMessage, has_session: bool) -> Self {
         match message {
             JsonRpcMessage::Request(request)
@@ -299,7 +301,7 @@ fn lasting(events: Events) -> Events {
 async fn refused(
     response: Response,
     asked: Option<RequestId>,
-    part: Part,
+    part: ConnectionPart,
 ) -> Result<StreamableHttpPostResponse, HttpError> {
     let is_json = may_be_json(header(&response, CONTENT_TYPE.as_str()).as_deref());
     let status = BadStatus::read(response).await;
@@ -331,7 +333,7 @@ fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-fn sse(event: StreamEvent, answers: &Answers, asked: Option<RequestId>) -> Sse {
+fn sse(event: StreamEvent, answers: &ExpectedAnswers, asked: Option<RequestId>) -> Sse {
     let is_message = event.is_message();
     let mut message = event.data.filter(|_| is_message).and_then(|data| answers.admit(data));
     if let Some(JsonRpcMessage::Error(error)) = &mut message

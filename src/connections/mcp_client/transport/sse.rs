@@ -12,16 +12,16 @@ use rmcp::transport::Transport;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::authorized::Authorized;
-use super::events::{Broken, StreamEvent, events};
+use super::authorized::AuthorizedClient;
+use super::events::{BrokenStream, StreamEvent, events};
 use super::filled::FilledHttp;
 use super::pipes::READ_AHEAD;
 use crate::connections::mcp_client::failure::http_failure::{self, BadStatus, RequestFailure};
-use crate::connections::mcp_client::messages::{Answers, outgoing};
+use crate::connections::mcp_client::messages::{ExpectedAnswers, outgoing};
 
 /// A connection over HTTP+SSE.
 pub(crate) struct SseTransport {
-    authorized: Authorized,
+    authorized: AuthorizedClient,
     endpoint: Url,
     headers: HeaderMap,
     messages: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
@@ -36,7 +36,7 @@ pub(crate) enum SseFailure {
     #[error("{0}")]
     ContentType(String),
     #[error("the event stream is broken: {0}")]
-    Stream(#[from] Broken),
+    Stream(#[from] BrokenStream),
     #[error("the event stream ended before it named the endpoint; is this the URL of an SSE server?")]
     NoEndpoint,
     #[error("the server names an endpoint of another origin, which would get our headers")]
@@ -50,9 +50,9 @@ pub(crate) enum SseFailure {
 impl SseTransport {
     /// Opens the stream and waits for the endpoint.
     pub(crate) async fn connect(
-        authorized: Authorized,
+        authorized: AuthorizedClient,
         parameters: &FilledHttp,
-        answers: Answers,
+        answers: ExpectedAnswers,
     ) -> Result<Self, SseFailure> {
         let FilledHttp { url, headers, .. } = parameters;
         let request =
@@ -132,7 +132,7 @@ impl Drop for SseTransport {
 
 /// Waits for the event that names the endpoint, which must be of the origin of `base`.
 async fn endpoint(
-    events: &mut (impl Stream<Item = Result<StreamEvent, Broken>> + Unpin),
+    events: &mut (impl Stream<Item = Result<StreamEvent, BrokenStream>> + Unpin),
     base: &Url,
 ) -> Result<Url, SseFailure> {
     while let Some(event) = events.try_next().await? {

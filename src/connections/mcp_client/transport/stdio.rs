@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use super::filled::FilledStdio;
 use super::guard::ProgramStart;
-use super::pipes::{Pipes, StdoutOpening};
+use super::pipes::{ServerPipes, StdoutOpening};
 use crate::connections::mcp_client::failure::{Error, LastWords};
-use crate::connections::mcp_client::messages::Answers;
-use crate::ground::process::{GroupLeader, Tail};
+use crate::connections::mcp_client::messages::ExpectedAnswers;
+use crate::ground::process::{GroupLeader, OutputTail};
 use crate::ground::text::Secrets;
 
 /// The time that a server may take to end once its stdin is closed, as the protocol asks it to.
@@ -40,7 +40,7 @@ pub(crate) struct ServerProcess {
 /// The kept output of a server. Clones share it.
 #[derive(Clone)]
 pub(crate) struct ServerOutput {
-    stderr: Tail,
+    stderr: OutputTail,
     opening: StdoutOpening,
     secrets: Secrets,
     /// The names of its variables.
@@ -54,8 +54,8 @@ impl ServerProcess {
         parameters: &FilledStdio,
         start: ProgramStart,
         secrets: Secrets,
-        answers: Answers,
-    ) -> Result<(Self, Pipes), Error> {
+        answers: ExpectedAnswers,
+    ) -> Result<(Self, ServerPipes), Error> {
         let ProgramStart { program, directory, environment } = start;
         let mut command = Command::new(&program);
         command
@@ -79,9 +79,9 @@ impl ServerProcess {
         };
         let edit = secrets.clone();
         let (stderr, stderr_task) =
-            Tail::follow_edited(stderr, name.to_owned(), move |line| edit.redact(&line));
+            OutputTail::follow_edited(stderr, name.to_owned(), move |line| edit.redact(&line));
         let opening = StdoutOpening::default();
-        let pipes = Pipes::new(stdout, stdin, opening.clone(), answers);
+        let pipes = ServerPipes::new(stdout, stdin, opening.clone(), answers);
         let account = ServerOutput { stderr, opening, secrets, variables: environment.into_keys().collect() };
         Ok((Self { leader, stderr_task, account }, pipes))
     }

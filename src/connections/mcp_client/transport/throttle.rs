@@ -6,23 +6,23 @@ use rmcp::model::{JsonRpcMessage, ServerRequest};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
-use crate::connections::mcp_client::messages::Answers;
+use crate::connections::mcp_client::messages::ExpectedAnswers;
 
 /// A transport whose server's messages are read only as fast as the server reads our answers.
-pub(crate) struct Throttle<T> {
+pub(crate) struct ThrottledTransport<T> {
     transport: T,
-    answers: Answers,
+    answers: ExpectedAnswers,
     /// Whether the server has answered anything.
     has_answered: bool,
 }
 
-impl<T> Throttle<T> {
-    pub(crate) fn new(transport: T, answers: Answers) -> Self {
+impl<T> ThrottledTransport<T> {
+    pub(crate) fn new(transport: T, answers: ExpectedAnswers) -> Self {
         Self { transport, answers, has_answered: false }
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Throttle<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for ThrottledTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -104,7 +104,7 @@ mod tests {
         let roots = message(json!({"id": "b", "method": "roots/list"}));
         let answer = message(json!({"id": 0, "result": {}}));
         let given = [&log, &roots, &ping, &answer, &log, &roots].map(Value::clone);
-        let mut throttle = Throttle::new(Given(given.into()), Answers::default());
+        let mut throttle = ThrottledTransport::new(Given(given.into()), ExpectedAnswers::default());
         let mut received = Vec::new();
         while let Some(message) = throttle.receive().await {
             received.push(serde_json::to_value(message).unwrap()["id"].clone());

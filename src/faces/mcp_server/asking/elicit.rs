@@ -1,39 +1,47 @@
 //! Asks the user by sending the request `elicitation/create`.
 
-use rmcp::model::{ClientResult, ElicitRequest, ServerRequest};
+use rmcp::model::{ClientResult, ElicitRequest, ElicitationAction, ServerRequest};
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use rmcp::{Peer, RoleServer};
 
 use tokio_util::sync::CancellationToken;
 
-use super::invite::invite;
-use crate::faces::mcp_server::questions::{AskedRequests, Given, Sheet, ended};
-use crate::faces::people::page::Page;
+use super::invite::{invite, place, wait_for_page};
+use crate::faces::mcp_server::ledger::ClientPages;
+use crate::faces::mcp_server::questions::{AskedRequests, GivenAnswers, QuestionSheet, ended};
 
 /// Asks the client's user, and answers the approval requests.
 ///
-/// If the session has a `page` and the client can open it, the user is sent there. Otherwise the elicitation is cancelled
-/// when all approval requests have expired, when their code no longer waits, and on `over`. Then, and when the client is
+/// If the session has a page for approval and the client opens it, the user is sent there. Otherwise a form names it, as it
+/// names other pages that the client does not open. The elicitation is cancelled when all approval requests have expired, when their code no longer waits, and on `over`. Then, and when the client is
 /// gone, the requests can be asked again.
 pub(super) async fn ask(
     peer: &Peer<RoleServer>,
-    mut sheet: Sheet,
+    mut sheet: QuestionSheet,
     over: &CancellationToken,
-    page: Option<&Page>,
+    pages: &ClientPages,
 ) -> AskedRequests {
     if sheet.is_closed() {
         return ended(&sheet.fates());
     }
-    if let Some(page) = page
+    if !pages.opens {
+        sheet.name_pages();
+    }
+    if let Some(page) = &pages.approval
         && sheet.is_for_page()
     {
-        match invite(peer, sheet, over, page).await {
-            Ok(asked) => return asked,
-            Err(unasked) => sheet = unasked,
+        if pages.opens && page.takes_invitations() {
+            match invite(peer, sheet, over, page).await {
+                Ok(asked) => return asked,
+                Err(unasked) => sheet = unasked,
+            }
+        }
+        if let Some(words) = place(page) {
+            sheet.name_place(words);
         }
     }
     loop {
-        match ask_once(peer, sheet, over).await {
+        match ask_once(peer, sheet, over, pages).await {
             Ok(asked) => return asked,
             Err(unclear) => sheet = unclear,
         }
@@ -44,9 +52,10 @@ pub(super) async fn ask(
 /// The answer was not clear.
 async fn ask_once(
     peer: &Peer<RoleServer>,
-    mut sheet: Sheet,
+    mut sheet: QuestionSheet,
     over: &CancellationToken,
-) -> Result<AskedRequests, Sheet> {
+    pages: &ClientPages,
+) -> Result<AskedRequests, QuestionSheet> {
     let form = match sheet.form(None) {
         Ok(form) => form,
         Err(error) => {
@@ -80,7 +89,17 @@ async fn ask_once(
     };
     match answered {
         Ok(ClientResult::ElicitResult(result)) => {
-            if let Given::Unclear(sheet) = sheet.give(&result) {
+            let page = pages.approval.as_deref().filter(|page| page.is_open() && sheet.is_for_page());
+            if result.action == ElicitationAction::Cancel
+                && let Some(page) = page
+            {
+                // A client may cancel by itself. Its user sees the page, and declines if that is meant.
+                return Ok(wait_for_page(peer, sheet, over, page, None).await.unwrap_or_else(|sheet| {
+                    sheet.reject();
+                    AskedRequests::Answered
+                }));
+            }
+            if let GivenAnswers::Unclear(sheet) = sheet.give(&result) {
                 return Err(sheet);
             }
         }
@@ -89,6 +108,11 @@ async fn ask_once(
             sheet.reject();
         }
         Err(ServiceError::TransportClosed) => return Ok(AskedRequests::TakenBack(sheet)),
+        Err(error) if sheet.opens_page() => {
+            tracing::debug!(%error, "the MCP client opens no page; its address is in a form");
+            sheet.name_pages();
+            return Err(sheet);
+        }
         Err(error) => {
             tracing::warn!(%error, "the MCP client could not ask its user");
             sheet.reject();

@@ -7,10 +7,10 @@ use rmcp::{Peer, RoleServer};
 use tokio_util::sync::CancellationToken;
 
 use super::elicit;
-use super::waiting::{Leave, WaitingRequest};
+use super::waiting::{LeaveTime, WaitingRequest};
 use crate::approval::ApprovalRequest;
 use crate::faces::mcp_server::ledger::{AwaitedCall, FollowedCall, WorkResult};
-use crate::faces::mcp_server::questions::{AskedRequests, Sheet};
+use crate::faces::mcp_server::questions::{AskedRequests, QuestionSheet};
 
 /// Follows a call to its end, or until it is time to leave, and sends approval requests by elicitation, one at a time for all
 /// calls together. Those that an earlier client has left are dropped without a `peer` who can ask its user.
@@ -28,12 +28,12 @@ pub(in crate::faces::mcp_server) async fn by_elicitation(
             answer = call.answer_unless(cancelled) => return FollowedCall::Answered(answer),
             turn = turns.next(&call) => turn,
         };
-        while let Some(sheet) = Sheet::next(&mut turn.taken.questions) {
+        while let Some(sheet) = QuestionSheet::next(&mut turn.taken.questions) {
             let may_give_grant = sheet.may_give_grant();
             let over = CancellationToken::new();
             let asking = async {
                 match peer {
-                    Some(peer) => elicit::ask(peer, sheet, &over, call.handle.page.as_deref()).await,
+                    Some(peer) => elicit::ask(peer, sheet, &over, &call.handle.pages).await,
                     None => AskedRequests::Unanswered,
                 }
             };
@@ -76,10 +76,11 @@ async fn while_asking(
     asking: impl Future<Output = AskedRequests>,
     over: &CancellationToken,
     cancelled: &CancellationToken,
-    leave: &Leave,
+    leave: &LeaveTime,
 ) -> (AskedRequests, Option<WorkResult>) {
     let mut asking = std::pin::pin!(asking);
-    let (mut done, mut is_left) = (None, false);
+    let mut done = None;
+    let mut is_left = false;
     loop {
         tokio::select! {
             biased;
@@ -97,7 +98,7 @@ async fn while_asking(
     }
 }
 
-fn take_back(waiting: &mut VecDeque<ApprovalRequest>, sheet: Sheet) {
+fn take_back(waiting: &mut VecDeque<ApprovalRequest>, sheet: QuestionSheet) {
     for request in sheet.into_requests().into_iter().rev() {
         request.take_back();
         waiting.push_front(request);

@@ -9,36 +9,48 @@ use rmcp::{Peer, RoleServer};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::faces::mcp_server::questions::{AskedRequests, Sheet, ended};
-use crate::faces::people::page::Page;
+use crate::faces::mcp_server::questions::{AskedRequests, QuestionSheet, ended};
+use crate::faces::people::page::ApprovalPage;
 
 /// Notifies a client that the user is done on a page (MCP 2025-11-25).
 const COMPLETE: &str = "notifications/elicitation/complete";
 
 /// Waits until the request is decided on the page, and sends the user there unless a browser shows it.
 ///
-/// That the user agrees to open the page decides nothing; that they do not is a refusal.
+/// That the user agrees to open the page decides nothing.
 ///
 /// # Errors
-/// The page has ended.
+/// The page has ended, or the client did not open it: some say that they can, and cancel each invitation. No other is sent
+/// then.
 pub(super) async fn invite(
     peer: &Peer<RoleServer>,
-    mut sheet: Sheet,
+    sheet: QuestionSheet,
     over: &CancellationToken,
-    page: &Page,
-) -> Result<AskedRequests, Sheet> {
-    if page.has_ended() {
-        return Err(sheet);
-    }
-    let mut invitation = if page.is_open() { None } else { send(peer, page).await };
+    page: &ApprovalPage,
+) -> Result<AskedRequests, QuestionSheet> {
+    let invitation = if page.is_open() { None } else { send(peer, page).await };
     if invitation.is_some() {
         sheet.hand_out();
     }
+    wait_for_page(peer, sheet, over, page, invitation).await
+}
+
+/// Waits until the request is decided on the page, to which the user may have been sent.
+///
+/// # Errors
+/// As for [`invite`].
+pub(super) async fn wait_for_page(
+    peer: &Peer<RoleServer>,
+    mut sheet: QuestionSheet,
+    over: &CancellationToken,
+    page: &ApprovalPage,
+    mut invitation: Option<PageInvitation>,
+) -> Result<AskedRequests, QuestionSheet> {
     let fates = sheet.fates();
     loop {
         let answered = async {
             match &mut invitation {
-                Some(Invitation { handle: Some(handle), .. }) => (&mut handle.rx).await,
+                Some(PageInvitation { handle: Some(handle), .. }) => (&mut handle.rx).await,
                 _ => std::future::pending().await,
             }
         };
@@ -59,15 +71,12 @@ pub(super) async fn invite(
         };
         match answered {
             Ok(ClientResult::ElicitResult(result)) if result.action == ElicitationAction::Accept => {}
-            Ok(ClientResult::ElicitResult(_)) => {
-                // A late answer has no effect.
-                sheet.reject();
-                return Ok(AskedRequests::Answered);
-            }
             Err(ServiceError::TransportClosed) => return Ok(AskedRequests::TakenBack(sheet)),
-            // The page is there nevertheless.
-            Ok(_) => tracing::warn!("the MCP client answered a question with something else"),
-            Err(error) => tracing::warn!(%error, "the MCP client could not open the approval page"),
+            _ => {
+                tracing::info!("the MCP client does not open the approval page; it asks by forms");
+                page.take_no_invitations();
+                return Err(sheet);
+            }
         }
         if let Some(invitation) = &mut invitation {
             invitation.handle = None;
@@ -75,13 +84,22 @@ pub(super) async fn invite(
     }
 }
 
-struct Invitation {
+/// The place of the page in words, for users whom the client does not send there; `None` if they need none.
+pub(super) fn place(page: &ApprovalPage) -> Option<String> {
+    let is_needed = !page.has_ended() && !page.is_open();
+    is_needed.then(|| {
+        format!("It can be decided on the page {}, too, which asks for the code {}", page.url(), page.code())
+    })
+}
+
+/// A request that the client open the page.
+pub(super) struct PageInvitation {
     id: String,
     /// `None` once the client has answered.
     handle: Option<RequestHandle<RoleServer>>,
 }
 
-async fn send(peer: &Peer<RoleServer>, page: &Page) -> Option<Invitation> {
+async fn send(peer: &Peer<RoleServer>, page: &ApprovalPage) -> Option<PageInvitation> {
     let id = uuid::Uuid::new_v4().to_string();
     let message = format!(
         "Code in the kernel waits for your decision. Open the page to decide? It asks for this code: {}",
@@ -95,7 +113,7 @@ async fn send(peer: &Peer<RoleServer>, page: &Page) -> Option<Invitation> {
     };
     let elicitation = ServerRequest::ElicitRequest(ElicitRequest::new(elicitation));
     match peer.send_cancellable_request(elicitation, PeerRequestOptions::no_options()).await {
-        Ok(handle) => Some(Invitation { id, handle: Some(handle) }),
+        Ok(handle) => Some(PageInvitation { id, handle: Some(handle) }),
         Err(error) => {
             tracing::warn!(%error, "could not send the user to the approval page");
             None
@@ -104,8 +122,8 @@ async fn send(peer: &Peer<RoleServer>, page: &Page) -> Option<Invitation> {
 }
 
 /// Closes what the client shows. Not waited for: a client that is gone takes no notifications.
-fn end(peer: &Peer<RoleServer>, invitation: Option<Invitation>) {
-    let Some(Invitation { id, handle }) = invitation else { return };
+fn end(peer: &Peer<RoleServer>, invitation: Option<PageInvitation>) {
+    let Some(PageInvitation { id, handle }) = invitation else { return };
     let peer = peer.clone();
     tokio::spawn(async move {
         let ended = match handle {

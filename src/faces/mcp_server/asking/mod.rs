@@ -19,9 +19,9 @@ use rmcp::model::ProtocolVersion;
 use rmcp::service::RequestContext;
 
 pub(super) use self::asking_turn::AskingTurns;
-pub(super) use self::waiting::{Leave, WaitingRequest};
-use super::attached::Attached;
-use super::ledger::CallQuestions;
+pub(super) use self::waiting::{LeaveTime, WaitingRequest};
+use super::attached::AttachedPeople;
+use super::ledger::{CallQuestions, ClientPages};
 use crate::approval::{ApprovalQueue, Approver};
 
 /// Whether the call of a request may become a task. In a handshake of earlier revisions the extension may be declared by
@@ -64,13 +64,13 @@ impl AskVia {
 
     /// The approver for such a request, and the receiver of its approval requests. Those of a client that cannot ask its
     /// user are for the people who are `attached`.
-    pub(super) fn approver(self, attached: &Attached) -> (Approver, Option<CallQuestions>) {
+    pub(super) fn approver(self, attached: &AttachedPeople) -> (Approver, Option<CallQuestions>) {
         match self {
             Self::None => (attached.approver(CANNOT_ASK), None),
             Self::Elicitation { opens_pages } | Self::Rounds { opens_pages } => {
-                let page = attached.page().filter(|_| opens_pages).cloned();
-                let (queue, receiver) = ApprovalQueue::of_dialogs(opens_pages, Arc::clone(attached.queue()));
-                (Approver::User(Arc::clone(&queue)), Some(CallQuestions { queue, receiver, page }))
+                let pages = ClientPages { opens: opens_pages, approval: attached.page().cloned() };
+                let (queue, receiver) = ApprovalQueue::of_dialogs(Arc::clone(attached.queue()));
+                (Approver::User(Arc::clone(&queue)), Some(CallQuestions { queue, receiver, pages }))
             }
         }
     }

@@ -5,7 +5,7 @@ use rmcp::ErrorData;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, InputRequiredResult};
 
 use super::WaitingRequest;
-use crate::faces::mcp_server::ledger::{AwaitedCall, FollowedCall, Next, ResumedCall};
+use crate::faces::mcp_server::ledger::{AwaitedCall, CallEvent, FollowedCall, ResumedCall};
 use crate::faces::mcp_server::questions::SentSheets;
 
 /// Follows a call to its end, until approval is needed, or until it is time to leave.
@@ -30,12 +30,12 @@ pub(in crate::faces::mcp_server) async fn go_on(
             // First, since the end of a connection cancels its requests too.
             () = waiting.leave.come() => return FollowedCall::Left(call),
             next = call.next(waiting.cancelled) => match next {
-                Next::Done(done) => return FollowedCall::Answered(done.map(CallToolResult::into)),
-                Next::Questions => call.take_questions(),
+                CallEvent::Done(done) => return FollowedCall::Answered(done.map(CallToolResult::into)),
+                CallEvent::Questions => call.take_questions(),
             },
             left = call.left_questions() => left,
         };
-        sent.add(asked);
+        sent.add(asked, call.handle.pages.opens);
     }
     let rounds = rounds + 1;
     let forms = match sent.forms(Some(rounds)) {

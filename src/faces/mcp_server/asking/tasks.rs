@@ -6,7 +6,7 @@ use rmcp::model::{CallToolResponse, CallToolResult, CreateTaskResult};
 use tokio::time::{Instant, timeout_at};
 
 use super::WaitingRequest;
-use crate::faces::mcp_server::ledger::{AwaitedCall, FollowedCall, Next};
+use crate::faces::mcp_server::ledger::{AwaitedCall, CallEvent, FollowedCall};
 
 /// The time that a call may take before it becomes a task. Shorter ones cost no further requests.
 const TASK_AFTER: Duration = Duration::from_secs(5);
@@ -25,10 +25,10 @@ pub(in crate::faces::mcp_server) async fn follow(
             // First, since the end of a connection cancels its requests too.
             () = leave.come() => return FollowedCall::Left(call),
             next = call.next(cancelled) => match next {
-                Next::Done(done) => return FollowedCall::Answered(done.map(CallToolResult::into)),
+                CallEvent::Done(done) => return FollowedCall::Answered(done.map(CallToolResult::into)),
                 // Nobody would see the questions of a call that is cancelled.
-                Next::Questions if cancelled.is_cancelled() => drop(call.take_questions()),
-                Next::Questions => {}
+                CallEvent::Questions if cancelled.is_cancelled() => drop(call.take_questions()),
+                CallEvent::Questions => {}
             },
             _ = timeout_at(at, call.left_questions_come()), if is_wanted => {}
         }

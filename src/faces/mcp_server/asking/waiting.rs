@@ -10,14 +10,14 @@ use super::asking_turn::AskingTurns;
 pub(in crate::faces::mcp_server) struct WaitingRequest<'a> {
     /// Cancelled when the client cancels the call.
     pub(in crate::faces::mcp_server) cancelled: &'a CancellationToken,
-    pub(in crate::faces::mcp_server) leave: &'a Leave,
+    pub(in crate::faces::mcp_server) leave: &'a LeaveTime,
     /// The turns to ask the user by elicitation.
     pub(in crate::faces::mcp_server) turns: &'a AskingTurns,
 }
 
 /// When a request stops waiting for its work, which goes on.
 #[derive(Clone)]
-pub(in crate::faces::mcp_server) struct Leave {
+pub(in crate::faces::mcp_server) struct LeaveTime {
     /// Cancelled when the client is gone.
     pub(in crate::faces::mcp_server) closed: CancellationToken,
     /// Cancelled when the client no longer wants to wait.
@@ -26,7 +26,7 @@ pub(in crate::faces::mcp_server) struct Leave {
     pub(in crate::faces::mcp_server) at: Option<Instant>,
 }
 
-impl Leave {
+impl LeaveTime {
     /// Waits until it is time to leave.
     pub(in crate::faces::mcp_server) async fn come(&self) {
         let given_up = async {

@@ -1,6 +1,7 @@
 //! The people at prompts and on pages, beside the client: what they are asked, and the notes about them for the agent.
 
 mod person;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -11,31 +12,34 @@ use rmcp::model::Implementation;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(super) use self::person::serve;
-use super::questions::{GATHER, Sheet, complete_batches, for_prompt, gather_for, scope};
+use super::questions::{GATHER, QuestionSheet, complete_batches, for_prompt, gather_for, scope};
 use crate::approval::provenance::Label;
 use crate::approval::{
-    Answer, AnswerVia, ApprovalQueue, ApprovalRequest, Approver, answer_in_words, grant_choice, next_question,
+    AnswerVia, ApprovalQueue, ApprovalRequest, Approver, UserAnswer, answer_in_words, grant_choice,
+    next_question,
 };
-use crate::faces::people::page::Page;
+use crate::faces::people::page::ApprovalPage;
 use crate::kernels::output::late_section;
-use crate::session::{Audience, AudienceQuestion, CENTURY, Outcome, SessionEvent};
+use crate::session::{AudienceQuestion, CENTURY, Outcome, SessionAudience, SessionEvent};
 
 /// The number of notes that wait for the agent.
 const NOTES: usize = 16;
 
 /// The people.
-pub(super) struct Attached {
+pub(super) struct AttachedPeople {
     queue: Arc<ApprovalQueue>,
-    audience: Arc<Audience>,
-    state: Arc<Mutex<State>>,
+    audience: Arc<SessionAudience>,
+    state: Arc<Mutex<PeopleState>>,
     /// The page of `--approval-ui`.
-    page: OnceLock<Arc<Page>>,
+    page: OnceLock<Arc<ApprovalPage>>,
     /// The name and version of the client that has called a tool last.
     client: watch::Sender<Option<String>>,
+    /// Held by the one who looks for changes that wait: a large workspace takes a while.
+    looking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct State {
+struct PeopleState {
     /// The number of people who can answer.
     people: usize,
     /// The number of people who have been there.
@@ -45,7 +49,7 @@ struct State {
     /// The pages that somebody looks at.
     looked_at: BTreeSet<u64>,
     /// The questions that nobody has answered.
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenQuestion>,
     /// The number of cells that they have run since the last note to the agent.
     ran: usize,
     has_worked: bool,
@@ -54,14 +58,14 @@ struct State {
 }
 
 /// A question that nobody has answered.
-struct Open {
+struct OpenQuestion {
     question: Arc<AudienceQuestion>,
     answer: oneshot::Sender<Answered>,
 }
 
 /// An answer of a person.
 struct Answered {
-    answer: Answer,
+    answer: UserAnswer,
     /// The label that it gives to the data of a server that is registered.
     label: Option<Label>,
     via: AnswerVia,
@@ -69,19 +73,35 @@ struct Answered {
 
 /// A person who is there, as long as this lives.
 struct Presence<'a> {
-    attached: &'a Attached,
+    attached: &'a AttachedPeople,
     number: u64,
     can_answer: bool,
 }
 
-impl Attached {
+impl PeopleState {
+    /// Keeps the newest notes for the agent.
+    fn note(&mut self, notes: impl IntoIterator<Item = String>) {
+        self.notes.extend(notes);
+        let surplus = self.notes.len().saturating_sub(NOTES);
+        self.notes.drain(..surplus);
+    }
+}
+
+impl AttachedPeople {
     /// Nobody, at first. Those who come watch the same session.
-    pub(super) fn new(audience: Arc<Audience>, timeout: Duration) -> Self {
+    pub(super) fn new(audience: Arc<SessionAudience>, timeout: Duration) -> Self {
         let (queue, requests) = ApprovalQueue::of_attached();
         let state = Arc::default();
         // Ends with the queue.
         tokio::spawn(ask_all(requests, Arc::clone(&state), Arc::clone(&audience), timeout));
-        Self { queue, audience, state, page: OnceLock::new(), client: watch::Sender::new(None) }
+        Self {
+            queue,
+            audience,
+            state,
+            page: OnceLock::new(),
+            client: watch::Sender::new(None),
+            looking: tokio::sync::Mutex::default(),
+        }
     }
 
     /// The queue of what people are asked.
@@ -90,14 +110,14 @@ impl Attached {
     }
 
     /// Keeps the page of the session, which lasts as long.
-    pub(super) fn keep_page(&self, page: Page) {
+    pub(super) fn keep_page(&self, page: ApprovalPage) {
         if self.page.set(Arc::new(page)).is_err() {
             tracing::error!("a session has two pages");
         }
     }
 
     /// The page of the session.
-    pub(super) fn page(&self) -> Option<&Arc<Page>> {
+    pub(super) fn page(&self) -> Option<&Arc<ApprovalPage>> {
         self.page.get()
     }
 
@@ -144,14 +164,21 @@ impl Attached {
     pub(super) fn news(&self) -> Vec<String> {
         let mut state = self.state.lock();
         let cells = match std::mem::take(&mut state.ran) {
-            0 => return Vec::new(),
-            1 => "a cell".to_owned(),
-            cells => format!("{cells} cells"),
+            0 => None,
+            1 => Some("a cell".to_owned()),
+            cells => Some(format!("{cells} cells")),
         };
-        let mut news =
-            vec![format!("[The user ran {cells} in this kernel meanwhile: variables may have changed.]")];
-        news.append(&mut state.notes);
-        news
+        let ran = cells.map(|cells| {
+            format!("[The user ran {cells} in this kernel meanwhile: variables may have changed.]")
+        });
+        ran.into_iter().chain(std::mem::take(&mut state.notes)).collect()
+    }
+
+    /// Notes that a person has undone cells, with this answer.
+    fn undid(&self, words: &str) {
+        let mut state = self.state.lock();
+        state.has_worked = true;
+        state.note([format!("[An undo of the user: {words}]")]);
     }
 
     /// Notes that a person has run a cell. What its outcome says of earlier cells and of the kernel is for the agent too.
@@ -162,11 +189,9 @@ impl Attached {
         let mut notes = outcome.notes.clone();
         notes.extend(late_section(&outcome.late.excerpt));
         if crate::session::KernelState::of(&outcome.end) == crate::session::KernelState::Lost {
-            notes.push(format!("[A cell of the user: {}]", outcome.end.words()));
+            notes.push(format!("[A cell of the user: {}]", outcome.words()));
         }
-        state.notes.append(&mut notes);
-        let surplus = state.notes.len().saturating_sub(NOTES);
-        state.notes.drain(..surplus);
+        state.note(notes);
     }
 
     /// Counts a person. Returns the questions that are open, too, if they can answer.
@@ -185,7 +210,7 @@ impl Attached {
     }
 
     /// Takes the answer of the person with this number. Returns whether it is the first one.
-    fn answer(&self, question: u64, answer: Answer, label: Option<Label>, number: u64) -> bool {
+    fn answer(&self, question: u64, answer: UserAnswer, label: Option<Label>, number: u64) -> bool {
         let mut state = self.state.lock();
         let open = state.open.remove(&question);
         // Pages alone ask for everything.
@@ -217,8 +242,8 @@ impl Drop for Presence<'_> {
 /// Asks all who are there what the queue brings. What comes at once can be asked together.
 async fn ask_all(
     mut requests: mpsc::Receiver<ApprovalRequest>,
-    state: Arc<Mutex<State>>,
-    audience: Arc<Audience>,
+    state: Arc<Mutex<PeopleState>>,
+    audience: Arc<SessionAudience>,
     timeout: Duration,
 ) {
     let mut waiting = VecDeque::new();
@@ -227,7 +252,7 @@ async fn ask_all(
         gather_for(GATHER, &mut requests, &mut waiting).await;
         // Whether more can come is asked above.
         complete_batches(&mut requests, &mut waiting).await;
-        while let Some(sheet) = Sheet::next(&mut waiting) {
+        while let Some(sheet) = QuestionSheet::next(&mut waiting) {
             let text = sheet.is_table().then(|| sheet.text());
             let requests = sheet.into_requests();
             let rows = requests.len();
@@ -253,13 +278,15 @@ async fn ask_all(
 /// Makes a question of a request; `None`, which drops it, if nobody is there who could answer.
 fn open(
     request: ApprovalRequest,
-    state: &Mutex<State>,
+    state: &Mutex<PeopleState>,
     timeout: Duration,
 ) -> Option<(ApprovalRequest, Arc<AudienceQuestion>, oneshot::Receiver<Answered>)> {
     let text = for_prompt(&request).ok()?;
     let grant = request.proposed_grant().map(|grant| (grant_choice(grant), grant.to_string()));
     let outside = request.outside_of_grants();
-    let (number, action, scope) = (next_question(), request.shared_action(), scope(&request));
+    let number = next_question();
+    let action = request.shared_action();
+    let scope = scope(&request);
     let (answer, answered) = oneshot::channel();
     let mut state = state.lock();
     if state.people == 0 {
@@ -269,7 +296,7 @@ fn open(
     let is_seen = !request.is_shared() || !state.looked_at.is_empty();
     let until = is_seen.then(|| Instant::now() + timeout.min(CENTURY));
     let question = Arc::new(AudienceQuestion { number, text, grant, outside, action, scope, until });
-    state.open.insert(number, Open { question: Arc::clone(&question), answer });
+    state.open.insert(number, OpenQuestion { question: Arc::clone(&question), answer });
     Some((request, question, answered))
 }
 
@@ -278,8 +305,8 @@ async fn follow(
     mut request: ApprovalRequest,
     question: u64,
     answered: oneshot::Receiver<Answered>,
-    state: Arc<Mutex<State>>,
-    audience: Arc<Audience>,
+    state: Arc<Mutex<PeopleState>>,
+    audience: Arc<SessionAudience>,
 ) {
     let answer = tokio::select! {
         answer = answered => answer.ok(),

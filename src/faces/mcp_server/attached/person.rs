@@ -12,15 +12,18 @@ use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
-use super::Attached;
+use super::{AttachedPeople, waiting};
 use crate::approval::{GivenGrant, GrantLife, PastDecision, question};
 use crate::faces::mcp_server::sessions::OpenSession;
 use crate::faces::mcp_server::streams::ClientStreams;
-use crate::faces::people::{CellAuthor, GrantOffer, Granted, Heard, Said, ShownCall};
+use crate::faces::people::{CellAuthor, GrantOffer, PersonMessage, SessionMessage, ShownCall, StandingGrant};
 use crate::ground::text::{describe, readable};
-use crate::kernels::kernel::{Inquiry, Insight, PythonError};
-use crate::kernels::output::{Unread, late_section};
-use crate::session::{Author, Cell, CellEnd, End, Error, Mailbox, Outcome, Session, SessionEvent};
+use crate::kernels::kernel::{CodeInquiry, CodeInsight, PythonError};
+use crate::kernels::output::{UnreadText, late_section};
+use crate::session::{
+    Cell, CellEnd, CellEnding, CellRequester, Error, Outcome, Session, SessionEvent, UndoTarget,
+    WatcherMailbox,
+};
 
 /// The longest line from a prompt, in bytes: a script may be long.
 const LINE_BYTES: usize = 16 * 1024 * 1024;
@@ -42,7 +45,7 @@ const NOBODY: &str = "nobody is at the prompt of `ipybox attach`";
 
 /// Serves a person until they leave, are too slow, or `closed` is cancelled.
 pub(in crate::faces::mcp_server) async fn serve<R, W>(
-    attached: &Arc<Attached>,
+    attached: &Arc<AttachedPeople>,
     own: OpenSession,
     ClientStreams { input, output }: ClientStreams<R, W>,
     can_answer: bool,
@@ -74,14 +77,14 @@ where
 }
 
 struct Person {
-    attached: Arc<Attached>,
+    attached: Arc<AttachedPeople>,
     /// The session of the client, and its cells.
     own: OpenSession,
     number: u64,
     /// Ends the person's cell, as long as there is one.
     running: Mutex<Option<CancellationToken>>,
     /// The answers that are to be written beside the events of the session.
-    answers: mpsc::Sender<Heard>,
+    answers: mpsc::Sender<SessionMessage>,
 }
 
 impl Person {
@@ -94,30 +97,39 @@ impl Person {
         while let Some(line) = lines.next().await {
             let said = serde_json::from_str(&line.map_err(io::Error::other)?)?;
             match said {
-                Said::Run { code } => self.run(code),
-                Said::Interrupt => self.interrupt(),
-                Said::Answer { question, answer, label } => {
+                PersonMessage::Run { code } => self.run(code),
+                PersonMessage::Undo { cells } => drop(tokio::spawn(Arc::clone(&self).undo(cells))),
+                PersonMessage::Interrupt => self.interrupt(),
+                PersonMessage::Answer { question, answer, label } => {
                     // How it was decided is reported to all, this person included.
                     self.attached.answer(question, answer, label, self.number);
                 }
-                Said::Complete { id, code, cursor } => {
-                    let inquiry = Inquiry::Completions { code, cursor };
+                PersonMessage::Complete { id, code, cursor } => {
+                    let inquiry = CodeInquiry::Completions { code, cursor };
                     tokio::spawn(Arc::clone(&self).inquire(id, inquiry));
                 }
-                Said::Check { id, code } => {
-                    tokio::spawn(Arc::clone(&self).inquire(id, Inquiry::Completeness { code }));
+                PersonMessage::Check { id, code } => {
+                    tokio::spawn(Arc::clone(&self).inquire(id, CodeInquiry::Completeness { code }));
                 }
-                Said::Revoke { grant } => {
+                PersonMessage::Revoke { grant } => {
                     if !self.session().revoke_grant(grant) {
                         tracing::debug!(grant, "a grant was to be revoked that has ended");
                     }
                 }
-                Said::AskAll => self.attached.ask_all(self.number),
-                Said::Look { is_looking } => self.attached.look(self.number, is_looking),
-                Said::History => {
+                PersonMessage::AskAll => self.attached.ask_all(self.number),
+                PersonMessage::Look { is_looking } => self.attached.look(self.number, is_looking),
+                PersonMessage::Changes => drop(tokio::spawn(Arc::clone(&self).show_changes(None))),
+                PersonMessage::Settle { copy, action, seen } => {
+                    let person = Arc::clone(&self);
+                    tokio::spawn(async move {
+                        let words = waiting::settle(person.session(), copy, action, seen).await;
+                        person.show_changes(Some(words)).await;
+                    });
+                }
+                PersonMessage::History => {
                     let decisions = self.session().decisions().await;
                     // Fails only if the person has left.
-                    self.answers.send(Heard::History { decisions }).await.ok();
+                    self.answers.send(SessionMessage::History { decisions }).await.ok();
                 }
             }
         }
@@ -125,10 +137,10 @@ impl Person {
     }
 
     /// The grants that hold.
-    fn grants(&self) -> Vec<Granted> {
+    fn grants(&self) -> Vec<StandingGrant> {
         let granted = |given: GivenGrant| {
             let is_of_cell = given.grant.life() == GrantLife::Cell;
-            Granted::new(given.id, given.left, given.grant.to_string(), is_of_cell)
+            StandingGrant::new(given.id, given.left, given.grant.to_string(), is_of_cell)
         };
         self.session().grants().into_iter().map(granted).collect()
     }
@@ -152,8 +164,9 @@ impl Person {
         }
         let person = Arc::clone(self);
         tokio::spawn(async move {
-            let _open = person.own.cells.token();
-            let (given_up, unread) = (cancel.clone(), Arc::new(Unread::new(0)));
+            let _open = person.own.begin_cell();
+            let given_up = cancel.clone();
+            let unread = Arc::new(UnreadText::new(0));
             let cell = Cell {
                 code,
                 timeout: TIMEOUT,
@@ -163,8 +176,10 @@ impl Person {
                 // Says whether it has begun.
                 unread: Some(Arc::clone(&unread)),
                 approver: person.attached.approver(NOBODY),
+                client: None,
                 has_views: false,
-                author: Author::Person(person.number),
+                author: CellRequester::Person(person.number),
+                id: None,
             };
             let pending = person.session().execute(cell).await;
             let taken_out = async {
@@ -176,10 +191,10 @@ impl Person {
             let outcome = tokio::select! {
                 outcome = pending.outcome() => outcome,
                 // What is cancelled in the queue never runs, and another cell may keep it there for long.
-                () = taken_out => Ok(Outcome::not_run(End::NotRun)),
+                () = taken_out => Ok(Outcome::not_run(CellEnding::NotRun)),
             };
             if let Ok(outcome) = &outcome
-                && !matches!(outcome.end, End::NotRun)
+                && !matches!(outcome.end, CellEnding::NotRun)
             {
                 person.attached.ran(outcome);
             }
@@ -189,39 +204,71 @@ impl Person {
         });
     }
 
-    async fn inquire(self: Arc<Self>, id: u64, inquiry: Inquiry) {
-        let is_completion = matches!(inquiry, Inquiry::Completions { .. });
+    /// Shows the changes that wait in copies of the workspace.
+    async fn show_changes(self: Arc<Self>, note: Option<String>) {
+        let _turn = self.attached.looking.lock().await;
+        let copies = self.session().copies();
+        let found = tokio::task::spawn_blocking(move || waiting::waiting(&copies)).await;
+        let (copies, note) = match found.map_err(io::Error::other).flatten() {
+            Ok(copies) => (copies, note),
+            Err(error) => (Vec::new(), Some(format!("The changes cannot be read: {error}"))),
+        };
+        // Fails only if the person has left.
+        self.answers.send(SessionMessage::Changes { copies, note }).await.ok();
+    }
+
+    /// Undoes the newest cells of the kernel.
+    async fn undo(self: Arc<Self>, cells: usize) {
+        let undone = match self.session().undo(UndoTarget::Cells(cells), &None).await {
+            Ok(undoing) => undoing.outcome().await.map_err(|error| describe(&error).to_string()),
+            Err(error) => Err(describe(&error).to_string()),
+        };
+        let (is_ok, words) = match undone {
+            Ok(undone) => (true, undone.words()),
+            Err(error) => (false, format!("Failed to {error}")),
+        };
+        let mut number = None;
+        if is_ok {
+            self.attached.undid(&words);
+            number = Some(self.attached.audience.last_number());
+        }
+        // Fails only if the person has left.
+        self.answers.send(SessionMessage::Done { is_ok, notes: vec![words], number }).await.ok();
+    }
+
+    async fn inquire(self: Arc<Self>, id: u64, inquiry: CodeInquiry) {
+        let is_completion = matches!(inquiry, CodeInquiry::Completions { .. });
         let answer = match self.session().inquire(inquiry).await {
-            Some(Insight::Completions(found)) => {
-                Heard::Completions { id, matches: found.matches, before: found.start }
+            Some(CodeInsight::Completions(found)) => {
+                SessionMessage::Completions { id, matches: found.matches, before: found.start }
             }
-            Some(Insight::Completeness(completeness)) => {
-                Heard::Checked { id, is_complete: completeness.is_complete() }
+            Some(CodeInsight::Completeness(completeness)) => {
+                SessionMessage::Checked { id, is_complete: completeness.is_complete() }
             }
-            None if is_completion => Heard::Completions { id, matches: Vec::new(), before: 0 },
-            None => Heard::Checked { id, is_complete: None },
+            None if is_completion => SessionMessage::Completions { id, matches: Vec::new(), before: 0 },
+            None => SessionMessage::Checked { id, is_complete: None },
         };
         // Fails only if the person has left.
         self.answers.send(answer).await.ok();
     }
 
     /// An event as this person sees it.
-    fn heard(&self, event: SessionEvent) -> Heard {
+    fn heard(&self, event: SessionEvent) -> SessionMessage {
         match event {
             SessionEvent::Began { cell, number, author, code } => {
                 let by = match author {
-                    Author::Person(number) if number == self.number => CellAuthor::You,
-                    Author::Person(_) => CellAuthor::Another,
-                    Author::Agent | Author::Ourselves => CellAuthor::Agent,
+                    CellRequester::Person(number) if number == self.number => CellAuthor::You,
+                    CellRequester::Person(_) => CellAuthor::Another,
+                    CellRequester::Agent | CellRequester::Ourselves => CellAuthor::Agent,
                 };
-                Heard::Began { cell, number, by, code: code.to_string() }
+                SessionMessage::Began { cell, number, by, code: code.to_string() }
             }
-            SessionEvent::Text { cell, text } => Heard::Text { cell, text },
-            SessionEvent::LeftOut { cell, bytes } => Heard::LeftOut { cell, bytes },
+            SessionEvent::Text { cell, text } => SessionMessage::Text { cell, text },
+            SessionEvent::LeftOut { cell, bytes } => SessionMessage::LeftOut { cell, bytes },
             SessionEvent::Ended { cell, end, error } => {
                 let CellEnd { words, images, files, file, .. } = &*end;
                 let all = |paths: &[PathBuf]| paths.iter().map(|path| readable(path)).collect();
-                Heard::Ended {
+                SessionMessage::Ended {
                     cell,
                     error: error.as_deref().map(PythonError::text),
                     words: words.clone(),
@@ -233,16 +280,18 @@ impl Person {
             SessionEvent::Asked { question: number, action } => {
                 let text = question(&action)
                     .unwrap_or_else(|_| format!("{}.{}(…)", action.server_name, action.tool_name));
-                Heard::Asked { question: number, text, call: ShownCall::of(&action) }
+                SessionMessage::Asked { question: number, text, call: ShownCall::of(&action) }
             }
-            SessionEvent::Decided { question, how } => Heard::Decided { question, how: how.to_owned() },
+            SessionEvent::Decided { question, how } => {
+                SessionMessage::Decided { question, how: how.to_owned() }
+            }
             SessionEvent::Ruled { action, how } => {
-                Heard::Ruled { decision: PastDecision::made_now(&action, how.to_string()) }
+                SessionMessage::Ruled { decision: PastDecision::made_now(&action, how.to_string()) }
             }
             SessionEvent::Together { questions, text } => {
-                Heard::Together { questions: questions.to_vec(), text: text.to_string() }
+                SessionMessage::Together { questions: questions.to_vec(), text: text.to_string() }
             }
-            SessionEvent::Question(question) => Heard::Question {
+            SessionEvent::Question(question) => SessionMessage::Question {
                 question: question.number,
                 text: question.text.clone(),
                 grant: question.grant.clone().map(|(choice, covers)| GrantOffer::new(choice, covers)),
@@ -262,15 +311,16 @@ impl Person {
 async fn write(
     mut output: impl AsyncWrite + Unpin,
     person: &Person,
-    mailbox: &Mailbox,
-    mut answers: mpsc::Receiver<Heard>,
+    mailbox: &WatcherMailbox,
+    mut answers: mpsc::Receiver<SessionMessage>,
 ) -> io::Result<()> {
     let number = person.attached.audience.last_number();
     let mut changes = person.session().changes_of_grants();
     changes.mark_changed();
     let mut clients = person.attached.client.subscribe();
     clients.mark_changed();
-    let (mut next, mut sent) = (Some(Heard::Ready { number }), Vec::new());
+    let mut next = Some(SessionMessage::Ready { number });
+    let mut sent = Vec::new();
     loop {
         if let Some(heard) = next {
             let mut line = serde_json::to_vec(&heard)?;
@@ -287,10 +337,10 @@ async fn write(
                 let grants = person.grants();
                 (grants != sent).then(|| {
                     sent.clone_from(&grants);
-                    Heard::Grants { grants }
+                    SessionMessage::Grants { grants }
                 })
             }
-            Ok(()) = clients.changed() => Some(Heard::About {
+            Ok(()) = clients.changed() => Some(SessionMessage::About {
                 workspace: person.session().workspace().display().to_string(),
                 client: clients.borrow().clone(),
             }),
@@ -300,16 +350,23 @@ async fn write(
 }
 
 /// The end of a person's cell, beside its output.
-fn done(outcome: &Result<Outcome, Error>) -> Heard {
+fn done(outcome: &Result<Outcome, Error>) -> SessionMessage {
     match outcome {
         Ok(outcome) => {
             let mut notes = outcome.notes.clone();
             notes.extend(late_section(&outcome.late.excerpt));
-            if matches!(outcome.end, End::NotRun | End::Reset) {
-                notes.push(outcome.end.words());
+            if matches!(outcome.end, CellEnding::NotRun | CellEnding::Reset) {
+                notes.push(outcome.words());
             }
-            Heard::Done { is_ok: matches!(outcome.end, End::Finished) && outcome.error.is_none(), notes }
+            SessionMessage::Done {
+                is_ok: matches!(outcome.end, CellEnding::Finished) && outcome.error.is_none(),
+                notes,
+                number: None,
+            }
         }
-        Err(error) => Heard::Done { is_ok: false, notes: vec![format!("Failed to {}", describe(error))] },
+        Err(error) => {
+            let notes = vec![format!("Failed to {}", describe(error))];
+            SessionMessage::Done { is_ok: false, notes, number: None }
+        }
     }
 }

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use rmcp::model::CallToolResult;
 
-use super::deliveries::{CallId, Sent, UnderWay};
-use super::unfetched_answers::{Earlier, UndeliveredReason, UnfetchedAnswer, prepend, text_of};
+use super::deliveries::{CallId, SentAnswer, UnderWay};
+use super::unfetched_answers::{RepeatedAnswer, UndeliveredReason, UnfetchedAnswer, prepend, text_of};
 use super::{CallLedger, CallState, LedgerState};
 use crate::faces::mcp_server::queue::{SETTLING, SessionQueue};
 use crate::session::Session;
@@ -45,7 +45,7 @@ impl CallLedger {
     /// Keeps an answer whose client is not there.
     pub(in crate::faces::mcp_server) async fn keep(&self, answer: UnfetchedAnswer, session: &Session) {
         let UnfetchedAnswer { call, text, why, after } = answer;
-        let earlier = Earlier::with_file(&call, &text, why, after, session).await;
+        let earlier = RepeatedAnswer::with_file(&call, &text, why, after, session).await;
         self.state.lock().deliveries.keep(earlier);
     }
 
@@ -88,11 +88,11 @@ impl CallLedger {
         let text = news.iter().chain([&own]).map(String::as_str).collect::<Vec<_>>().join("\n\n");
         let (why, after) = self.state.lock().deliveries.judge(id, Instant::now());
         let mut own = match why {
-            UndeliveredReason::Sent => Earlier::new(&call, &text, why, after),
-            _ => Earlier::with_file(&call, &text, why, after, session).await,
+            UndeliveredReason::Sent => RepeatedAnswer::new(&call, &text, why, after),
+            _ => RepeatedAnswer::with_file(&call, &text, why, after, session).await,
         };
         own.has_failed = result.is_error == Some(true);
-        let sent = Sent { id: id.clone(), at: Instant::now(), own, carried: Vec::new(), is_recall };
+        let sent = SentAnswer { id: id.clone(), at: Instant::now(), own, carried: Vec::new(), is_recall };
         let repeated = self.change(|state| state.deliveries.send(why, sent));
         prepend(&repeated, &mut result);
         prepend(&news, &mut result);

@@ -28,7 +28,8 @@ impl TakenQuestions {
 
 impl Drop for TakenQuestions {
     fn drop(&mut self) {
-        let (owners, questions) = (&self.owners, self.questions.drain(..));
+        let owners = &self.owners;
+        let questions = self.questions.drain(..);
         // Those of calls that are gone are dropped after the change.
         let _ended: Vec<ApprovalRequest> = self.ledger.change(|state| {
             questions.filter_map(|request| state.give_back(owner_of(owners, &request), request)).collect()
@@ -67,7 +68,8 @@ impl AwaitedCall {
         if !state.has_questions_for(self.number) {
             return None;
         }
-        let (mut questions, mut owners) = (VecDeque::new(), Vec::new());
+        let mut questions = VecDeque::new();
+        let mut owners = Vec::new();
         for call in state.calls.iter_mut().filter(|call| asks_together(&call.state)) {
             for request in call.take_questions() {
                 owners.push((request.shared_action(), call.number));

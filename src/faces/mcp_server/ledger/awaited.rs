@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::call::{CallHandle, CallState, Next, bug};
+use super::call::{CallEvent, CallHandle, CallState, bug};
 use super::{CallLedger, LedgerState, WorkResult};
 use crate::approval::ApprovalRequest;
 use crate::faces::mcp_server::questions::GATHER;
@@ -43,7 +43,7 @@ impl AwaitedCall {
     }
 
     /// Waits for the end or for approval requests. On `cancelled`, the work is cancelled. Cancellation safe.
-    pub(in crate::faces::mcp_server) async fn come(&self, cancelled: &CancellationToken) -> Next {
+    pub(in crate::faces::mcp_server) async fn come(&self, cancelled: &CancellationToken) -> CallEvent {
         tokio::select! {
             biased;
             next = self.ledger.until(|state| state.next_of(self.number)) => return next,
@@ -53,9 +53,9 @@ impl AwaitedCall {
     }
 
     /// The same, and for the approval requests that come at once with others.
-    pub(in crate::faces::mcp_server) async fn next(&self, cancelled: &CancellationToken) -> Next {
+    pub(in crate::faces::mcp_server) async fn next(&self, cancelled: &CancellationToken) -> CallEvent {
         let next = self.come(cancelled).await;
-        if matches!(next, Next::Questions) {
+        if matches!(next, CallEvent::Questions) {
             tokio::time::timeout(GATHER, self.ended()).await.ok();
         }
         next
@@ -131,11 +131,11 @@ impl Drop for AwaitedCall {
 }
 
 impl LedgerState {
-    fn next_of(&mut self, number: u64) -> Option<Next> {
+    fn next_of(&mut self, number: u64) -> Option<CallEvent> {
         if let Some(answer) = self.take_answer(number) {
-            return Some(Next::Done(answer));
+            return Some(CallEvent::Done(answer));
         }
-        self.call(number)?.has_questions().then_some(Next::Questions)
+        self.call(number)?.has_questions().then_some(CallEvent::Questions)
     }
 
     /// Takes the answer of a call, which ends with that.

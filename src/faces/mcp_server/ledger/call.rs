@@ -16,8 +16,8 @@ use crate::approval::{ApprovalQueue, ApprovalRequest};
 use crate::faces::mcp_server::progress::{ProgressClient, ProgressListener};
 use crate::faces::mcp_server::questions::SentSheets;
 use crate::faces::mcp_server::queue::SessionQueue;
-use crate::faces::people::page::Page;
-use crate::kernels::output::Unread;
+use crate::faces::people::page::ApprovalPage;
+use crate::kernels::output::UnreadText;
 
 /// The description of a call beside its work.
 pub(in crate::faces::mcp_server) struct CallSubject {
@@ -28,7 +28,7 @@ pub(in crate::faces::mcp_server) struct CallSubject {
     /// The queue in which it waits for the cells before it, if it does.
     pub(in crate::faces::mcp_server) queue: Option<SessionQueue>,
     /// Its number, if it is a cell that can be waited for in pieces, and what it has printed.
-    pub(in crate::faces::mcp_server) cell: Option<(u64, Arc<Unread>)>,
+    pub(in crate::faces::mcp_server) cell: Option<(u64, Arc<UnreadText>)>,
     /// The time that its code may run, if it is a cell.
     pub(in crate::faces::mcp_server) limit: Duration,
 }
@@ -37,8 +37,16 @@ pub(in crate::faces::mcp_server) struct CallSubject {
 pub(in crate::faces::mcp_server) struct CallQuestions {
     pub(in crate::faces::mcp_server) queue: Arc<ApprovalQueue>,
     pub(in crate::faces::mcp_server) receiver: mpsc::Receiver<ApprovalRequest>,
-    /// The page that the client can open.
-    pub(in crate::faces::mcp_server) page: Option<Arc<Page>>,
+    pub(in crate::faces::mcp_server) pages: ClientPages,
+}
+
+/// The pages that the user of a client can be sent to.
+#[derive(Default)]
+pub(in crate::faces::mcp_server) struct ClientPages {
+    /// The client says that it can open pages. Some that do cancel them.
+    pub(in crate::faces::mcp_server) opens: bool,
+    /// The page on which calls are decided, if the session has one.
+    pub(in crate::faces::mcp_server) approval: Option<Arc<ApprovalPage>>,
 }
 
 /// The handle of a call, for the ledger and for the request that waits for it.
@@ -50,8 +58,8 @@ pub(in crate::faces::mcp_server) struct CallHandle {
     pub(super) listener: ProgressListener,
     /// The queue of its approval requests, if its client can ask its user.
     pub(super) approvals: Option<Arc<ApprovalQueue>>,
-    /// The page that the client can open, on which they are decided.
-    pub(in crate::faces::mcp_server) page: Option<Arc<Page>>,
+    /// The pages for its user.
+    pub(in crate::faces::mcp_server) pages: ClientPages,
 }
 
 /// A call. Dropping it cancels the work.
@@ -97,7 +105,7 @@ pub(super) struct ParkedCall {
 }
 
 /// The next event of a call that a request waits for.
-pub(in crate::faces::mcp_server) enum Next {
+pub(in crate::faces::mcp_server) enum CallEvent {
     /// It is done.
     Done(WorkResult),
     /// There are approval requests to ask.

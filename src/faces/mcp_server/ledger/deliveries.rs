@@ -15,8 +15,8 @@ use rmcp::model::{ProtocolVersion, RequestId};
 use rmcp::service::RequestContext;
 use tokio_util::sync::CancellationToken;
 
-use super::unfetched_answers::{Earlier, UndeliveredReason};
-use crate::faces::mcp_server::arrivals::Arrival;
+use super::unfetched_answers::{RepeatedAnswer, UndeliveredReason};
+use crate::faces::mcp_server::arrivals::CallArrival;
 use crate::faces::mcp_server::queue::SessionQueue;
 
 /// A call that arrives this long after another one means that the client may have given up on the first:
@@ -52,9 +52,9 @@ pub(in crate::faces::mcp_server) struct CallId {
 pub(super) struct Deliveries {
     under_way: HashMap<CallId, UnderWay>,
     /// The answers that the next one repeats, oldest first.
-    kept: VecDeque<Kept>,
+    kept: VecDeque<KeptAnswer>,
     /// The newest answers that were sent.
-    sent: VecDeque<Sent>,
+    sent: VecDeque<SentAnswer>,
     /// When the newest request came: its client has read what was sent before.
     newest: Option<Instant>,
     /// The time that the client of a connection has waited before it cancelled a call: it does not give up sooner.
@@ -62,15 +62,15 @@ pub(super) struct Deliveries {
 }
 
 /// An answer that the next one repeats.
-struct Kept {
-    earlier: Earlier,
+struct KeptAnswer {
+    earlier: RepeatedAnswer,
     /// The call and the time, if the answer was sent nevertheless.
     sent: Option<(CallId, Instant)>,
 }
 
 /// A request that is being worked on.
 pub(in crate::faces::mcp_server) struct UnderWay {
-    arrival: Arrival,
+    arrival: CallArrival,
     /// The queue in which it waits for the cells before it, if it does.
     queue: Option<SessionQueue>,
     /// Cancelled with the request.
@@ -83,11 +83,11 @@ pub(in crate::faces::mcp_server) struct UnderWay {
 }
 
 /// An answer that was sent, with the earlier ones that it repeated.
-pub(super) struct Sent {
+pub(super) struct SentAnswer {
     pub(super) id: CallId,
     pub(super) at: Instant,
-    pub(super) own: Earlier,
-    pub(super) carried: Vec<Earlier>,
+    pub(super) own: RepeatedAnswer,
+    pub(super) carried: Vec<RepeatedAnswer>,
     /// Whether its model requested the last answers again.
     pub(super) is_recall: bool,
 }
@@ -100,7 +100,7 @@ impl UnderWay {
     ) -> Self {
         let version = context.protocol_version();
         Self {
-            arrival: Arrival::of(&context.extensions),
+            arrival: CallArrival::of(&context.extensions),
             queue,
             cancelled: context.ct.clone(),
             must_cancel: version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28),
@@ -136,13 +136,13 @@ impl Deliveries {
                 kept.earlier.lose();
             }
         }
-        let is_last = |sent: &Sent| sent.id.connection == connection && Some(sent.at) > newest;
+        let is_last = |sent: &SentAnswer| sent.id.connection == connection && Some(sent.at) > newest;
         let last: Vec<CallId> =
             self.sent.iter().filter(|sent| is_last(sent)).map(|sent| sent.id.clone()).collect();
         for sent in self.sent.iter_mut().filter(|sent| last.contains(&sent.id)) {
             sent.own.doubt(sent.at.elapsed() > LAST_MOMENT);
             // The client has probably read it, and what it repeated.
-            sent.carried.retain_mut(Earlier::is_to_be_repeated);
+            sent.carried.retain_mut(RepeatedAnswer::is_to_be_repeated);
         }
         for id in last {
             self.take_back(&id);
@@ -150,8 +150,8 @@ impl Deliveries {
     }
 
     /// Keeps an answer whose client has not come back for it.
-    pub(super) fn keep(&mut self, earlier: Earlier) {
-        self.keep_for_next(Kept { earlier, sent: None });
+    pub(super) fn keep(&mut self, earlier: RepeatedAnswer) {
+        self.keep_for_next(KeptAnswer { earlier, sent: None });
     }
 
     pub(super) fn begin(&mut self, id: CallId, call: UnderWay) {
@@ -169,7 +169,7 @@ impl Deliveries {
 
     /// Believes that answers in doubt have arrived, if a request on their connection follows them at once.
     fn settle_doubts(&mut self, connection: u64, arrived: Instant) {
-        for Kept { earlier, sent } in std::mem::take(&mut self.kept) {
+        for KeptAnswer { earlier, sent } in std::mem::take(&mut self.kept) {
             let is_followed = |(call, at): &(CallId, Instant)| {
                 let after = arrived.checked_duration_since(*at);
                 call.connection == connection && after.is_some_and(|after| after < AT_ONCE)
@@ -178,7 +178,7 @@ impl Deliveries {
                 Some(sent) if earlier.is_line() && is_followed(&sent) => {
                     self.remember_alone(sent.0, sent.1, earlier);
                 }
-                sent => self.kept.push_back(Kept { earlier, sent }),
+                sent => self.kept.push_back(KeptAnswer { earlier, sent }),
             }
         }
     }
@@ -215,19 +215,19 @@ impl Deliveries {
 
     /// Records an answer that is sent now, unless its request was cancelled. Returns the texts of earlier
     /// answers to send with it.
-    pub(super) fn send(&mut self, why: UndeliveredReason, mut answer: Sent) -> Vec<String> {
+    pub(super) fn send(&mut self, why: UndeliveredReason, mut answer: SentAnswer) -> Vec<String> {
         let call = self.under_way.remove(&answer.id);
         // It may have been cancelled since `judge`; later cancellations go to `take_back`.
         if why == UndeliveredReason::Cancelled || call.is_some_and(|call| call.cancelled.is_cancelled()) {
-            self.keep_for_next(Kept { earlier: answer.own, sent: None });
+            self.keep_for_next(KeptAnswer { earlier: answer.own, sent: None });
             return Vec::new();
         }
         let carried = std::mem::take(&mut self.kept);
         let earlier = carried.iter().map(|kept| &kept.earlier);
         let repeated: Vec<String> = if answer.is_recall {
-            self.last().chain(earlier).map(Earlier::short_text).collect()
+            self.last().chain(earlier).map(RepeatedAnswer::short_text).collect()
         } else {
-            earlier.map(Earlier::text).collect()
+            earlier.map(RepeatedAnswer::text).collect()
         };
         if why == UndeliveredReason::Sent {
             answer.carried.extend(carried.into_iter().map(|kept| kept.earlier));
@@ -242,24 +242,24 @@ impl Deliveries {
                 self.remember_alone(sent.0, sent.1, kept.earlier);
             }
         }
-        self.keep_for_next(Kept { earlier: answer.own, sent: Some((answer.id, answer.at)) });
+        self.keep_for_next(KeptAnswer { earlier: answer.own, sent: Some((answer.id, answer.at)) });
         repeated
     }
 
     /// Remembers an answer that has probably arrived.
-    fn remember(&mut self, sent: Sent) {
+    fn remember(&mut self, sent: SentAnswer) {
         self.sent.push_back(sent);
         if self.sent.len() > REMEMBERED {
             self.sent.pop_front();
         }
     }
 
-    fn remember_alone(&mut self, id: CallId, at: Instant, own: Earlier) {
-        self.remember(Sent { id, at, own, carried: Vec::new(), is_recall: false });
+    fn remember_alone(&mut self, id: CallId, at: Instant, own: RepeatedAnswer) {
+        self.remember(SentAnswer { id, at, own, carried: Vec::new(), is_recall: false });
     }
 
     /// The last answers that were sent, with those that they repeated, for a recall.
-    fn last(&self) -> impl Iterator<Item = &Earlier> {
+    fn last(&self) -> impl Iterator<Item = &RepeatedAnswer> {
         let sent = self.sent.iter().filter(|sent| !sent.is_recall);
         sent.flat_map(|sent| sent.carried.iter().chain([&sent.own]))
     }
@@ -271,7 +271,7 @@ impl Deliveries {
             let patience = self.patience.entry(id.connection).or_default();
             *patience = waited.max(*patience);
         }
-        let is_own = |kept: &&mut Kept| kept.sent.as_ref().is_some_and(|(sent, _)| sent == id);
+        let is_own = |kept: &&mut KeptAnswer| kept.sent.as_ref().is_some_and(|(sent, _)| sent == id);
         if let Some(kept) = self.kept.iter_mut().find(is_own) {
             kept.earlier.lose();
         }
@@ -281,17 +281,18 @@ impl Deliveries {
     /// Keeps an answer that was sent in vain, and those that it repeated.
     fn take_back(&mut self, id: &CallId) {
         let place = self.sent.iter().position(|sent| sent.id == *id);
-        let Some(Sent { mut own, carried, .. }) = place.and_then(|place| self.sent.remove(place)) else {
+        let Some(SentAnswer { mut own, carried, .. }) = place.and_then(|place| self.sent.remove(place))
+        else {
             return;
         };
         own.lose();
         for earlier in carried.into_iter().rev() {
-            self.kept.push_front(Kept { earlier, sent: None });
+            self.kept.push_front(KeptAnswer { earlier, sent: None });
         }
-        self.keep_for_next(Kept { earlier: own, sent: None });
+        self.keep_for_next(KeptAnswer { earlier: own, sent: None });
     }
 
-    fn keep_for_next(&mut self, kept: Kept) {
+    fn keep_for_next(&mut self, kept: KeptAnswer) {
         self.kept.push_back(kept);
         while self.kept.len() > KEPT {
             self.kept.pop_front();

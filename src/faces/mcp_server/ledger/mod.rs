@@ -40,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) use self::answers::OutgoingAnswer;
 pub(super) use self::asked::TakenQuestions;
 pub(super) use self::awaited::{AwaitedCall, FollowedCall};
-pub(super) use self::call::{CallHandle, CallQuestions, CallSubject, Next, bug};
+pub(super) use self::call::{CallEvent, CallHandle, CallQuestions, CallSubject, ClientPages, bug};
 use self::call::{CallState, LedgerCall};
 use self::cells::CellAnswers;
 pub(super) use self::cells::{id, number_in};
@@ -91,12 +91,12 @@ impl CallLedger {
         listener: ProgressListener,
         about: CallSubject,
     ) -> AwaitedCall {
-        let (approvals, receiver, page) = match questions {
-            Some(CallQuestions { queue, receiver, page }) => (Some(queue), Some(receiver), page),
-            None => (None, None, None),
+        let (approvals, receiver, pages) = match questions {
+            Some(CallQuestions { queue, receiver, pages }) => (Some(queue), Some(receiver), pages),
+            None => (None, None, ClientPages::default()),
         };
         let over = cancel.clone();
-        let handle = Arc::new(CallHandle { about, cancel, listener, approvals, page });
+        let handle = Arc::new(CallHandle { about, cancel, listener, approvals, pages });
         let number = self.state.lock().add(Arc::clone(&handle));
         tokio::spawn(Arc::clone(self).run(number, work, receiver, over));
         AwaitedCall::new(self, number, handle)

@@ -34,7 +34,8 @@ impl AwaitedCall {
         self.handle.attend(false);
         self.handle.send_progress_to(None);
         self.release();
-        let (tool, arguments) = (request.name.to_string(), request.arguments.clone());
+        let tool = request.name.to_string();
+        let arguments = request.arguments.clone();
         let parked = ParkedCall { token: unguessable(), tool, arguments, rounds };
         let token = parked.token.clone();
         self.ledger.change(|state| {

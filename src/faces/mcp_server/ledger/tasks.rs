@@ -55,7 +55,7 @@ impl CallLedger {
             state.take_left_questions()
         };
         let (_, call) = state.find_task(id)?;
-        call.sent.add(others);
+        call.sent.add(others, call.handle.pages.opens);
         describe(call, connection)
     }
 
@@ -155,7 +155,7 @@ fn describe(call: &mut LedgerCall, connection: u64) -> Result<DetailedTask, Erro
         return Ok(DetailedTask::new(kept.task.clone(), end.clone()));
     }
     handle.attend(true);
-    sent.add(questions);
+    sent.add(questions, handle.pages.opens);
     let payload = if sent.are_over() {
         TaskPayload::Working
     } else {

@@ -5,14 +5,14 @@ use serde_json::Map;
 
 use super::*;
 use crate::approval::{Action, Target};
-use crate::kernels::output::Unread;
+use crate::kernels::output::UnreadText;
 
 fn ledger() -> Arc<CallLedger> {
     Arc::default()
 }
 
 fn about(cell: Option<u64>) -> CallSubject {
-    let cell = cell.map(|number| (number, Arc::new(Unread::new(0))));
+    let cell = cell.map(|number| (number, Arc::new(UnreadText::new(0))));
     let (call, begun) = ("`tool`".to_owned(), Instant::now());
     CallSubject { call, begun, queue: None, cell, limit: Duration::ZERO }
 }
@@ -83,7 +83,7 @@ async fn the_end_of_a_call_wakes_whoever_waits_for_it() {
     let mut coming = std::pin::pin!(call.come(&cancelled));
     assert!(futures::poll!(coming.as_mut()).is_pending());
     end.send(()).unwrap();
-    assert!(matches!(coming.await, Next::Done(Ok(_))));
+    assert!(matches!(coming.await, CallEvent::Done(Ok(_))));
     assert!(!is_there(&ledger, call.number));
 }
 

@@ -46,7 +46,7 @@ pub(in crate::faces::mcp_server) enum UndeliveredReason {
 
 /// An answer to send with the next one.
 #[derive(Debug)]
-pub(super) struct Earlier {
+pub(super) struct RepeatedAnswer {
     heading: String,
     excerpt: String,
     /// The number of characters that the next answer repeats; `None` for a line that says where the answer is.
@@ -69,7 +69,7 @@ pub(in crate::faces::mcp_server) struct UnfetchedAnswer {
     pub(in crate::faces::mcp_server) after: Duration,
 }
 
-impl Earlier {
+impl RepeatedAnswer {
     /// The answer to `call`, which came `after` this time. Of a long answer only the excerpt is kept.
     pub(super) fn new(call: &str, text: &str, why: UndeliveredReason, after: Duration) -> Self {
         let seconds = after.as_secs();
@@ -254,7 +254,8 @@ mod tests {
         let file = directory.path().join("0a1b2c3d.txt");
         std::fs::write(&file, "").unwrap();
         let text = format!("first\n{}", "x".repeat(7_000));
-        let mut earlier = Earlier::new("`tool`", &text, UndeliveredReason::InDoubt, Duration::from_secs(171));
+        let mut earlier =
+            RepeatedAnswer::new("`tool`", &text, UndeliveredReason::InDoubt, Duration::from_secs(171));
         earlier.file = Some(file.clone());
         let begin = "[Answer of an earlier call, after 171 s, which may not have reached you: `tool`; it";
         assert_eq!(earlier.text(), format!("{begin} succeeded; its answer is in {}]", file.display()));
@@ -268,7 +269,7 @@ mod tests {
     #[test]
     fn an_answer_that_was_overtaken_is_repeated_shorter_than_one_that_is_lost() {
         let text = "x".repeat(7_000);
-        let repeated = |why| Earlier::new("`tool`", &text, why, Duration::from_secs(61)).text();
+        let repeated = |why| RepeatedAnswer::new("`tool`", &text, why, Duration::from_secs(61)).text();
         let (lost, doubtful) =
             (repeated(UndeliveredReason::Cancelled), repeated(UndeliveredReason::Overtaken));
         assert!(lost.starts_with("[Answer of an earlier call, cancelled after 61 s: `tool`]\nxxx"), "{lost}");
@@ -279,7 +280,8 @@ mod tests {
 
     #[test]
     fn earlier_answers_come_first_in_the_first_text() {
-        let earlier = [Earlier::new("`tool`", "lost", UndeliveredReason::NotTakenUp, Duration::ZERO).text()];
+        let earlier =
+            [RepeatedAnswer::new("`tool`", "lost", UndeliveredReason::NotTakenUp, Duration::ZERO).text()];
         let repeated =
             "[Answer of an earlier call that waited for approval: `tool`]\nlost\n[End of the earlier answer]";
         let image = ContentBlock::image("AAAA", "image/png");

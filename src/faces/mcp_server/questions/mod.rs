@@ -9,4 +9,4 @@ mod sheet;
 pub(super) use self::gathering::{GATHER, complete_batches, gather_for};
 pub(super) use self::question::{for_prompt, scope};
 pub(super) use self::sent_sheets::{SentSheets, unguessable};
-pub(super) use self::sheet::{AskedRequests, Given, Sheet, ended};
+pub(super) use self::sheet::{AskedRequests, GivenAnswers, QuestionSheet, ended};

@@ -7,16 +7,16 @@ use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
     PrimitiveSchemaDefinition,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::approval::provenance::{Label, UnknownLabel};
 use crate::approval::{
-    Answer, ApprovalRequest, Batch, ELICITATION, LOGIN, OURSELVES, Target, TooLong, ToolAnnotations,
-    grant_choice, grant_offer, provenance, question, question_of_ours,
+    ApprovalBatch, ApprovalRequest, ELICITATION, LOGIN, OURSELVES, Target, TooLong, ToolAnnotations,
+    UserAnswer, grant_choice, grant_offer, provenance, question, question_of_ours,
 };
 use crate::connections::mcp_client::TRUST_WORKSPACE;
 use crate::ground::text::shortened;
-use crate::ground::text::visible::{Literal, Use, line};
+use crate::ground::text::visible::{PythonLiteral, TextUse, line};
 
 /// The number of questions that the official SDKs let a server ask during one call, by default (MCP 2026-07-28).
 const CLIENTS_ROUNDS: u32 = 10;
@@ -37,29 +37,46 @@ const LABEL: &str = "label";
 const LABEL_HELP: &str = "Optional, for questions and policies: untrusted if strangers write there, confidential if it must \
      not be passed on. The label of a policy goes before";
 
+/// The field of a form that names a page, and its one choice.
+const PAGE: &str = "page";
+const OPENED: &str = "it is open";
+
 /// The choices and their meaning. An acceptance without a choice means the first.
-const CHOICES: [(&str, Answer); 4] = [
-    ("allow once", Answer::Once),
-    ("allow for this session", Answer::Session),
-    ("always allow", Answer::Always),
-    ("deny", Answer::No),
+const CHOICES: [(&str, UserAnswer); 4] = [
+    ("allow once", UserAnswer::Once),
+    ("allow for this session", UserAnswer::Session),
+    ("always allow", UserAnswer::Always),
+    ("deny", UserAnswer::No),
 ];
 
 /// The choices for a request, with the proposed grant, if there is one.
-fn choices(request: &ApprovalRequest) -> Vec<(Cow<'static, str>, Answer)> {
+fn choices(request: &ApprovalRequest) -> Vec<(Cow<'static, str>, UserAnswer)> {
     let mut choices = CHOICES.map(|(words, answer)| (Cow::Borrowed(words), answer)).to_vec();
     if let Some(grant) = request.proposed_grant() {
-        choices.insert(1, (grant_choice(grant).into(), Answer::Grant));
+        choices.insert(1, (grant_choice(grant).into(), UserAnswer::Grant));
     }
     choices
 }
 
+/// Says whether the user is to visit a page, for a login or a server's question.
+pub(super) fn is_page(request: &ApprovalRequest) -> bool {
+    let is_of_client = request.action().is_of_client();
+    is_of_client && request.tool_args().get("url").is_some_and(Value::is_string)
+}
+
 /// The form that asks for an answer.
 ///
-/// `round` is how often the client has been asked for one call, if clients limit that.
-pub(super) fn form(request: &ApprovalRequest, round: Option<u32>) -> Result<ElicitRequestParams, String> {
-    if let Some(of_server) = login(request).or_else(|| of_server(request)) {
-        return Ok(of_server);
+/// `round` is how often the client has been asked for one call, if clients limit that. With `names_pages`, a page is named in
+/// the text of a form; otherwise the client is asked to open it.
+pub(super) fn form(
+    request: &ApprovalRequest,
+    round: Option<u32>,
+    names_pages: bool,
+) -> Result<ElicitRequestParams, String> {
+    match login(request).or_else(|| of_server(request)) {
+        Some(page) if names_pages => return in_words(page),
+        Some(of_server) => return Ok(of_server),
+        None => {}
     }
     let values = choices(request).into_iter().map(|(words, _)| words.into_owned()).collect();
     let choice = EnumSchema::builder(values)
@@ -95,8 +112,8 @@ pub(super) fn add_late_round(message: &mut String, round: Option<u32>) {
 }
 
 /// The purpose of a batch, as code states it.
-pub(super) fn title(batch: &Batch) -> String {
-    Literal(&shortened(batch.title(), TITLE_CHARS), Use::Text).to_string()
+pub(super) fn title(batch: &ApprovalBatch) -> String {
+    PythonLiteral(&shortened(batch.title(), TITLE_CHARS), TextUse::Text).to_string()
 }
 
 /// The page of a login, which the user is sent to; `None` if it is another request.
@@ -112,6 +129,22 @@ fn login(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
     let elicitation_id = uuid::Uuid::new_v4().to_string();
     let url = text("url")?.to_owned();
     Some(ElicitRequestParams::UrlElicitationParams { meta: None, message, url, elicitation_id })
+}
+
+/// The same question with the address of its page in the text, for clients that open none.
+fn in_words(page: ElicitRequestParams) -> Result<ElicitRequestParams, String> {
+    let ElicitRequestParams::UrlElicitationParams { message, url, .. } = page else { return Ok(page) };
+    let message =
+        format!("{message}\n\nTo do so, open this address in a browser, and accept here:\n{}", line(&url));
+    // Codex accepts a form without fields by itself where nobody can be asked, and declines others.
+    let choice = EnumSchema::builder(vec![OPENED.to_owned()])
+        .title("Page")
+        .with_default(OPENED.to_owned())
+        .map_err(|error| error.to_string())?
+        .build();
+    let schema = ElicitationSchema::builder().property(PAGE, PrimitiveSchemaDefinition::Enum(choice));
+    let requested_schema = schema.build().map_err(str::to_owned)?;
+    Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
 /// The question of a server to the user, with its name; `None` if it is another request.
@@ -140,6 +173,9 @@ fn of_server(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
 /// Answers `request` by a client's response. Returns whether the answer came in time.
 pub(super) fn give(request: ApprovalRequest, result: &ElicitResult) -> bool {
     let is_accepted = result.action == ElicitationAction::Accept;
+    if is_page(&request) {
+        return if is_accepted { request.accept_with(Map::new()) } else { request.reject() };
+    }
     match (request.tool_name() == ELICITATION, is_accepted) {
         (true, true) => {
             let content = result.content.as_ref().and_then(Value::as_object);
@@ -171,21 +207,21 @@ fn label(request: &ApprovalRequest, result: &ElicitResult) -> Result<Option<Labe
 }
 
 /// The answer in a client's response. Everything but a clear yes is a no.
-fn answer(choices: &[(Cow<'static, str>, Answer)], result: &ElicitResult) -> Answer {
+fn answer(choices: &[(Cow<'static, str>, UserAnswer)], result: &ElicitResult) -> UserAnswer {
     if result.action != ElicitationAction::Accept {
-        return Answer::No;
+        return UserAnswer::No;
     }
     let chosen = match &result.content {
         None | Some(Value::Null) => None,
         Some(content) => match content.get(FIELD) {
             Some(chosen) => Some(chosen),
-            None if content.as_object().is_some_and(serde_json::Map::is_empty) => None,
-            None => return Answer::No,
+            None if content.as_object().is_some_and(Map::is_empty) => None,
+            None => return UserAnswer::No,
         },
     };
     let Some(chosen) = chosen else { return CHOICES[0].1 };
     let known = choices.iter().find(|(words, _)| chosen.as_str() == Some(words));
-    known.map_or(Answer::No, |(_, answer)| *answer)
+    known.map_or(UserAnswer::No, |(_, answer)| *answer)
 }
 
 /// The text for a person at a prompt: with all of the arguments, unless they are very long.
@@ -335,34 +371,34 @@ mod tests {
 
     #[test]
     fn only_a_clear_yes_is_one() {
-        let check = |result: Value, expected: Answer| {
+        let check = |result: Value, expected: UserAnswer| {
             let parsed: ElicitResult = serde_json::from_value(result.clone()).unwrap();
             let choices = choices(&request("s", "t", json!({}), Target::Host));
             assert_eq!(answer(&choices, &parsed), expected, "{result}");
         };
-        check(json!({"action": "accept", "content": {"decision": "allow once"}}), Answer::Once);
+        check(json!({"action": "accept", "content": {"decision": "allow once"}}), UserAnswer::Once);
         check(
             json!({"action": "accept", "content": {"decision": "allow for this session"}}),
-            Answer::Session,
+            UserAnswer::Session,
         );
-        check(json!({"action": "accept", "content": {"decision": "always allow"}}), Answer::Always);
-        check(json!({"action": "accept", "content": {"decision": "deny"}}), Answer::No);
-        check(json!({"action": "accept", "content": {}}), Answer::Once);
-        check(json!({"action": "accept"}), Answer::Once);
-        check(json!({"action": "accept", "content": {"decision": "yes"}}), Answer::No);
-        check(json!({"action": "accept", "content": {"decision": null}}), Answer::No);
-        check(json!({"action": "accept", "content": {"other": 1}}), Answer::No);
-        check(json!({"action": "accept", "content": "allow once"}), Answer::No);
-        check(json!({"action": "decline", "content": {"decision": "allow once"}}), Answer::No);
-        check(json!({"action": "cancel"}), Answer::No);
+        check(json!({"action": "accept", "content": {"decision": "always allow"}}), UserAnswer::Always);
+        check(json!({"action": "accept", "content": {"decision": "deny"}}), UserAnswer::No);
+        check(json!({"action": "accept", "content": {}}), UserAnswer::Once);
+        check(json!({"action": "accept"}), UserAnswer::Once);
+        check(json!({"action": "accept", "content": {"decision": "yes"}}), UserAnswer::No);
+        check(json!({"action": "accept", "content": {"decision": null}}), UserAnswer::No);
+        check(json!({"action": "accept", "content": {"other": 1}}), UserAnswer::No);
+        check(json!({"action": "accept", "content": "allow once"}), UserAnswer::No);
+        check(json!({"action": "decline", "content": {"decision": "allow once"}}), UserAnswer::No);
+        check(json!({"action": "cancel"}), UserAnswer::No);
     }
 
     #[test]
     fn the_form_is_what_clients_expect() {
         let request = request("s", "t", json!({}), Target::Host);
-        let late = serde_json::to_value(form(&request, Some(8)).unwrap()).unwrap();
+        let late = serde_json::to_value(form(&request, Some(8), false).unwrap()).unwrap();
         assert!(late["message"].as_str().unwrap().contains("asked 8 times"));
-        let form = form(&request, None).unwrap();
+        let form = form(&request, None, false).unwrap();
         let form = serde_json::to_value(form).unwrap();
         assert_eq!(form["mode"], "form");
         assert_eq!(form["requestedSchema"]["type"], "object");

@@ -4,17 +4,27 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rmcp::model::{ElicitRequest, ElicitResult, InputRequest, InputRequests, InputResponses};
 
-use super::sheet::{Given, Sheet};
+use super::sheet::{GivenAnswers, QuestionSheet};
 use crate::approval::ApprovalRequest;
 
 /// The questions, each with a name that nobody guesses.
 #[derive(Default)]
-pub(in crate::faces::mcp_server) struct SentSheets(BTreeMap<String, Sheet>);
+pub(in crate::faces::mcp_server) struct SentSheets(BTreeMap<String, QuestionSheet>);
 
 impl SentSheets {
-    /// Adds approval requests as they are asked together.
-    pub(in crate::faces::mcp_server) fn add(&mut self, mut requests: VecDeque<ApprovalRequest>) {
-        self.0.extend(std::iter::from_fn(|| Some((unguessable(), Sheet::next(&mut requests)?))));
+    /// Adds approval requests as they are asked together, of a client that `opens_pages` or not.
+    pub(in crate::faces::mcp_server) fn add(
+        &mut self,
+        mut requests: VecDeque<ApprovalRequest>,
+        opens_pages: bool,
+    ) {
+        self.0.extend(std::iter::from_fn(|| {
+            let mut sheet = QuestionSheet::next(&mut requests)?;
+            if !opens_pages {
+                sheet.name_pages();
+            }
+            Some((unguessable(), sheet))
+        }));
     }
 
     /// Whether no question waits for its answer. Those for which every answer would be too late are dropped.
@@ -23,9 +33,9 @@ impl SentSheets {
         self.0.is_empty()
     }
 
-    /// The forms that ask. Their approval timeouts begin, or begin anew. `round` is as for [`Sheet::form`].
+    /// The forms that ask. Their approval timeouts begin, or begin anew. `round` is as for [`QuestionSheet::form`].
     pub(in crate::faces::mcp_server) fn forms(&self, round: Option<u32>) -> Result<InputRequests, String> {
-        let form = |(name, sheet): (&String, &Sheet)| {
+        let form = |(name, sheet): (&String, &QuestionSheet)| {
             let form = sheet.form(round)?;
             sheet.hand_out();
             Ok((name.clone(), InputRequest::Elicitation(ElicitRequest::new(form))))
@@ -40,7 +50,7 @@ impl SentSheets {
             let Some(sheet) = self.0.remove(name) else { continue };
             match serde_json::from_value::<ElicitResult>(response.clone()) {
                 Ok(result) => {
-                    if let Given::Unclear(sheet) = sheet.give(&result) {
+                    if let GivenAnswers::Unclear(sheet) = sheet.give(&result) {
                         self.0.insert(unguessable(), sheet);
                     }
                 }
@@ -57,7 +67,7 @@ impl SentSheets {
         &mut self,
     ) -> impl Iterator<Item = ApprovalRequest> + use<> {
         let sheets = std::mem::take(&mut self.0);
-        sheets.into_values().flat_map(Sheet::into_requests).inspect(ApprovalRequest::take_back)
+        sheets.into_values().flat_map(QuestionSheet::into_requests).inspect(ApprovalRequest::take_back)
     }
 }
 

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::question;
 use crate::approval::{
-    Action, Answer, ApprovalRequest, EXPIRED, Fate, InBatch, MOST_ROWS, Target, TooLong, named_rows,
-    provenance, table,
+    Action, ApprovalRequest, EXPIRED, InBatch, MOST_ROWS, RequestFate, Target, TooLong, UserAnswer,
+    named_rows, provenance, table,
 };
 use crate::ground::text::visible::line;
 
@@ -25,33 +25,37 @@ const ROWS: &str = "rows";
 
 /// The choices for a table and their meaning: those of a single request, for all rows, and one more. An acceptance without a
 /// choice means the first, unless rows are named.
-const CHOICES: [(&str, Choice); 4] = [
-    ("allow once", Choice::All(Answer::Once)),
-    ("allow only the rows named below", Choice::Rows),
-    ("allow for this session", Choice::All(Answer::Session)),
-    ("deny", Choice::All(Answer::No)),
+const CHOICES: [(&str, SheetChoice); 4] = [
+    ("allow once", SheetChoice::All(UserAnswer::Once)),
+    ("allow only the rows named below", SheetChoice::Rows),
+    ("allow for this session", SheetChoice::All(UserAnswer::Session)),
+    ("deny", SheetChoice::All(UserAnswer::No)),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Choice {
-    All(Answer),
+enum SheetChoice {
+    All(UserAnswer),
     Rows,
 }
 
 /// Requests that are asked together; at least one. Those of one tool follow each other.
-pub(in crate::faces::mcp_server) struct Sheet {
+pub(in crate::faces::mcp_server) struct QuestionSheet {
     requests: Vec<ApprovalRequest>,
     /// The fault of the rows that the user has named.
     note: Option<String>,
     tries: usize,
+    /// The address of a page is a part of the text, since the client does not open it.
+    names_pages: bool,
+    /// Another place where the requests can be decided, in words.
+    elsewhere: Option<String>,
 }
 
 /// The effect of an answer.
-pub(in crate::faces::mcp_server) enum Given {
+pub(in crate::faces::mcp_server) enum GivenAnswers {
     /// All requests have their answers.
     All,
-    /// None has, since it does not say which rows are meant: the table is to be shown again.
-    Unclear(Sheet),
+    /// None has: it does not say which rows are meant, or a page was not opened. The sheet is to be shown again.
+    Unclear(QuestionSheet),
 }
 
 /// The state of approval requests after the question.
@@ -61,10 +65,10 @@ pub(in crate::faces::mcp_server) enum AskedRequests {
     /// The user did not: it is rejected, or has expired.
     Unanswered,
     /// It can be asked again.
-    TakenBack(Sheet),
+    TakenBack(QuestionSheet),
 }
 
-impl Sheet {
+impl QuestionSheet {
     /// The next requests to be asked together, in the order in which they came: those of a batch, or all that are of none.
     pub(in crate::faces::mcp_server) fn next(waiting: &mut VecDeque<ApprovalRequest>) -> Option<Self> {
         // A grant may have answered some meanwhile.
@@ -95,7 +99,7 @@ impl Sheet {
     }
 
     fn of(requests: Vec<ApprovalRequest>) -> Self {
-        Self { requests, note: None, tries: 0 }
+        Self { requests, note: None, tries: 0, names_pages: false, elsewhere: None }
     }
 
     pub(in crate::faces::mcp_server) fn into_requests(self) -> Vec<ApprovalRequest> {
@@ -103,13 +107,28 @@ impl Sheet {
     }
 
     /// The decisions about its requests, if they were not by this one's answer.
-    pub(in crate::faces::mcp_server) fn fates(&self) -> Vec<Fate> {
+    pub(in crate::faces::mcp_server) fn fates(&self) -> Vec<RequestFate> {
         self.requests.iter().map(ApprovalRequest::fate).collect()
     }
 
     /// Whether it can be decided on a page.
     pub(in crate::faces::mcp_server) fn is_for_page(&self) -> bool {
         !self.requests.iter().any(|request| request.action().is_of_client())
+    }
+
+    /// Says whether the client is asked to open a page.
+    pub(in crate::faces::mcp_server) fn opens_page(&self) -> bool {
+        !self.names_pages && matches!(&self.requests[..], [request] if question::is_page(request))
+    }
+
+    /// From now on a page is named in the text of a form, for users to open it themselves.
+    pub(in crate::faces::mcp_server) fn name_pages(&mut self) {
+        self.names_pages = true;
+    }
+
+    /// Names a place where the requests can be decided too.
+    pub(in crate::faces::mcp_server) fn name_place(&mut self, words: String) {
+        self.elsewhere = Some(words);
     }
 
     /// Whether its answer may be a grant, which may answer others that wait.
@@ -139,9 +158,19 @@ impl Sheet {
         &self,
         round: Option<u32>,
     ) -> Result<ElicitRequestParams, String> {
-        if let [request] = &self.requests[..] {
-            return question::form(request, round);
+        let mut form = match &self.requests[..] {
+            [request] => question::form(request, round, self.names_pages)?,
+            _ => self.table_form(round)?,
+        };
+        if let (ElicitRequestParams::FormElicitationParams { message, .. }, Some(words)) =
+            (&mut form, &self.elsewhere)
+        {
+            message.push_str(&format!("\n\n{words}"));
         }
+        Ok(form)
+    }
+
+    fn table_form(&self, round: Option<u32>) -> Result<ElicitRequestParams, String> {
         let mut message = self.text().map_err(|TooLong| "the question is too long".to_owned())?;
         if let Some(note) = &self.note {
             message = format!("{note}\n\n{message}");
@@ -194,38 +223,43 @@ impl Sheet {
     }
 
     /// Answers its requests by a client's response. An answer that comes too late has no effect: the code has got its refusal.
-    pub(in crate::faces::mcp_server) fn give(mut self, result: &ElicitResult) -> Given {
+    pub(in crate::faces::mcp_server) fn give(mut self, result: &ElicitResult) -> GivenAnswers {
+        if self.opens_page() && result.action != ElicitationAction::Accept {
+            // Clients cancel by themselves what they cannot open.
+            self.name_pages();
+            return GivenAnswers::Unclear(self);
+        }
         if self.requests.len() == 1 {
             for request in self.requests.drain(..) {
                 question::give(request, result);
             }
-            return Given::All;
+            return GivenAnswers::All;
         }
         let allowed = match chosen(result) {
-            Choice::All(answer) => {
+            SheetChoice::All(answer) => {
                 for request in self.requests.drain(..) {
                     request.answer(answer);
                 }
-                return Given::All;
+                return GivenAnswers::All;
             }
-            Choice::Rows => rows(result, self.requests.len()),
+            SheetChoice::Rows => rows(result, self.requests.len()),
         };
         match allowed {
             Ok(allowed) => {
                 for (number, request) in (1..).zip(self.requests.drain(..)) {
-                    let answer = if allowed.contains(&number) { Answer::Once } else { Answer::No };
+                    let answer = if allowed.contains(&number) { UserAnswer::Once } else { UserAnswer::No };
                     request.answer(answer);
                 }
-                Given::All
+                GivenAnswers::All
             }
             Err(_) if self.tries + 1 >= TRIES => {
                 self.reject();
-                Given::All
+                GivenAnswers::All
             }
             Err(why) => {
                 self.note = Some(why);
                 self.tries += 1;
-                Given::Unclear(self)
+                GivenAnswers::Unclear(self)
             }
         }
     }
@@ -246,7 +280,7 @@ fn can_be_joined(request: &ApprovalRequest) -> bool {
 }
 
 fn batch_of(request: &ApprovalRequest) -> Option<&str> {
-    request.batch().map(crate::approval::Batch::id)
+    request.batch().map(crate::approval::ApprovalBatch::id)
 }
 
 /// Whether two requests are rows of one table.
@@ -275,7 +309,8 @@ fn grouped(requests: Vec<ApprovalRequest>) -> Vec<ApprovalRequest> {
 /// A table for each tool, and what is known of it. The numbers of the rows run on.
 fn tables(requests: &[ApprovalRequest]) -> Result<String, TooLong> {
     let mut text = String::new();
-    let (mut rest, mut number) = (requests, 1);
+    let mut rest = requests;
+    let mut number = 1;
     while let [first, ..] = rest {
         let is_other = |request: &ApprovalRequest| !is_of_one_tool(first.action(), request.action());
         let end = rest.iter().position(is_other).unwrap_or(rest.len());
@@ -284,7 +319,8 @@ fn tables(requests: &[ApprovalRequest]) -> Result<String, TooLong> {
         if !text.is_empty() {
             text.push_str("\n\n");
         }
-        let (server, tool) = (line(first.server_name()), line(first.tool_name()));
+        let server = line(first.server_name());
+        let tool = line(first.tool_name());
         let _infallible = write!(text, "{server}.{tool}\n{}", table(&actions, number)?.trim_end());
         text.push_str(&provenance(&actions, Some(number)));
         text.push_str(&question::facts(first));
@@ -294,8 +330,8 @@ fn tables(requests: &[ApprovalRequest]) -> Result<String, TooLong> {
 }
 
 /// The user's choice for a table. Everything but a clear yes is a no.
-fn chosen(result: &ElicitResult) -> Choice {
-    const NO: Choice = Choice::All(Answer::No);
+fn chosen(result: &ElicitResult) -> SheetChoice {
+    const NO: SheetChoice = SheetChoice::All(UserAnswer::No);
     if result.action != ElicitationAction::Accept {
         return NO;
     }
@@ -314,7 +350,7 @@ fn chosen(result: &ElicitResult) -> Choice {
     // Whoever names rows does not mean all of them.
     let names_rows =
         content.get(ROWS).is_some_and(|rows| rows.as_str().is_none_or(|rows| !rows.trim().is_empty()));
-    if choice != NO && names_rows { Choice::Rows } else { choice }
+    if choice != NO && names_rows { SheetChoice::Rows } else { choice }
 }
 
 /// The rows that the user has named.
@@ -327,7 +363,7 @@ fn rows(result: &ElicitResult, count: usize) -> Result<BTreeSet<usize>, String> 
 }
 
 /// The end of requests that this client has not answered: maybe somebody else has.
-pub(in crate::faces::mcp_server) fn ended(fates: &[Fate]) -> AskedRequests {
+pub(in crate::faces::mcp_server) fn ended(fates: &[RequestFate]) -> AskedRequests {
     let is_expired = fates.iter().any(|fate| fate.get() == Some(&EXPIRED));
     if is_expired { AskedRequests::Unanswered } else { AskedRequests::Answered }
 }
@@ -341,9 +377,9 @@ mod tests {
 
     #[test]
     fn only_a_clear_yes_is_one_and_named_rows_limit_it() {
-        const ONCE: Choice = Choice::All(Answer::Once);
-        const NO: Choice = Choice::All(Answer::No);
-        let check = |result: Value, expected: Choice| {
+        const ONCE: SheetChoice = SheetChoice::All(UserAnswer::Once);
+        const NO: SheetChoice = SheetChoice::All(UserAnswer::No);
+        let check = |result: Value, expected: SheetChoice| {
             let parsed: ElicitResult = serde_json::from_value(result.clone()).unwrap();
             assert_eq!(chosen(&parsed), expected, "{result}");
         };
@@ -352,11 +388,11 @@ mod tests {
         check(accept(json!({})), ONCE);
         check(accept(json!({"rows": " "})), ONCE);
         check(accept(json!({"decision": "allow once", "rows": ""})), ONCE);
-        check(accept(json!({"decision": "allow for this session"})), Choice::All(Answer::Session));
-        check(accept(json!({"rows": "1"})), Choice::Rows);
-        check(accept(json!({"decision": "allow once", "rows": "1"})), Choice::Rows);
-        check(accept(json!({"decision": "allow once", "rows": 1})), Choice::Rows);
-        check(accept(json!({"decision": "allow only the rows named below"})), Choice::Rows);
+        check(accept(json!({"decision": "allow for this session"})), SheetChoice::All(UserAnswer::Session));
+        check(accept(json!({"rows": "1"})), SheetChoice::Rows);
+        check(accept(json!({"decision": "allow once", "rows": "1"})), SheetChoice::Rows);
+        check(accept(json!({"decision": "allow once", "rows": 1})), SheetChoice::Rows);
+        check(accept(json!({"decision": "allow only the rows named below"})), SheetChoice::Rows);
         check(accept(json!({"decision": "deny", "rows": "1"})), NO);
         check(accept(json!({"decision": "always allow"})), NO);
         check(accept(json!({"decision": null})), NO);
@@ -373,8 +409,8 @@ mod tests {
 
     fn sheets(requests: Vec<ApprovalRequest>) -> Vec<Vec<String>> {
         let mut waiting = VecDeque::from(requests);
-        let words = |sheet: Sheet| sheet.into_requests().iter().map(ToString::to_string).collect();
-        std::iter::from_fn(|| Sheet::next(&mut waiting)).map(words).collect()
+        let words = |sheet: QuestionSheet| sheet.into_requests().iter().map(ToString::to_string).collect();
+        std::iter::from_fn(|| QuestionSheet::next(&mut waiting)).map(words).collect()
     }
 
     #[test]

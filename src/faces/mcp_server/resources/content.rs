@@ -10,7 +10,7 @@ use rmcp::model::{MetaObject, ResourceContents};
 use serde_json::json;
 
 use super::media::{is_text, media_type};
-use crate::faces::mcp_server::resource_address::{Address, Part};
+use crate::faces::mcp_server::resource_address::{ResourceAddress, ResourcePart};
 use crate::ground::files::inside;
 use crate::ground::text::unfinished_character;
 
@@ -37,16 +37,18 @@ pub(super) enum ResourceFailure {
 pub(super) fn read(
     root: &Path,
     path: &Path,
-    address: &Address,
-    part: Part,
+    address: &ResourceAddress,
+    part: ResourcePart,
 ) -> Result<ResourceContents, ResourceFailure> {
     let mut file = inside::open(root, path).map_err(ResourceFailure::Refused)?;
     let size = file.metadata().map_err(ResourceFailure::Unreadable)?.len();
     let (from, count) = match part {
-        Part::Whole if size > MOST_BYTES => return Err(ResourceFailure::TooLong { bytes: size }),
-        Part::Whole => (0, MOST_BYTES),
-        Part::Bytes { from, .. } if from > size => return Err(ResourceFailure::Beyond { bytes: size }),
-        Part::Bytes { from, count } => (from, count.unwrap_or(PAGE_BYTES).min(MOST_BYTES)),
+        ResourcePart::Whole if size > MOST_BYTES => return Err(ResourceFailure::TooLong { bytes: size }),
+        ResourcePart::Whole => (0, MOST_BYTES),
+        ResourcePart::Bytes { from, .. } if from > size => {
+            return Err(ResourceFailure::Beyond { bytes: size });
+        }
+        ResourcePart::Bytes { from, count } => (from, count.unwrap_or(PAGE_BYTES).min(MOST_BYTES)),
     };
     file.seek(SeekFrom::Start(from)).map_err(ResourceFailure::Unreadable)?;
     let mut bytes = Vec::new();
@@ -54,10 +56,17 @@ pub(super) fn read(
     Ok(content(address, part, from, size, bytes))
 }
 
-fn content(address: &Address, part: Part, from: u64, size: u64, mut bytes: Vec<u8>) -> ResourceContents {
-    let (uri, media_type) = (address.uri(), media_type(address.name()));
+fn content(
+    address: &ResourceAddress,
+    part: ResourcePart,
+    from: u64,
+    size: u64,
+    mut bytes: Vec<u8>,
+) -> ResourceContents {
+    let uri = address.uri();
+    let media_type = media_type(address.name());
     let mut begin = from;
-    if is_text(media_type) && part != Part::Whole {
+    if is_text(media_type) && part != ResourcePart::Whole {
         begin += cut_characters(&mut bytes) as u64;
     }
     let end = begin + bytes.len() as u64;
@@ -73,7 +82,7 @@ fn content(address: &Address, part: Part, from: u64, size: u64, mut bytes: Vec<u
         Err(bytes) => ResourceContents::blob(BASE64.encode(bytes), &uri),
     };
     let content = content.with_mime_type(media_type);
-    if part == Part::Whole {
+    if part == ResourcePart::Whole {
         return content;
     }
     let mut meta = MetaObject::new();
@@ -113,23 +122,23 @@ mod tests {
         place
     }
 
-    fn read_part(place: &tempfile::TempDir, part: Part) -> Result<Value, ResourceFailure> {
-        let address = Address::Output(NAME.to_owned());
+    fn read_part(place: &tempfile::TempDir, part: ResourcePart) -> Result<Value, ResourceFailure> {
+        let address = ResourceAddress::Output(NAME.to_owned());
         let content = read(place.path(), Path::new(NAME), &address, part)?;
         Ok(serde_json::to_value(content).unwrap())
     }
 
-    fn bytes(from: u64, count: u64) -> Part {
-        Part::Bytes { from, count: Some(count) }
+    fn bytes(from: u64, count: u64) -> ResourcePart {
+        ResourcePart::Bytes { from, count: Some(count) }
     }
 
     #[test]
     fn a_whole_text_is_text() {
-        let content = read_part(&place("a\u{e9}".as_bytes()), Part::Whole).unwrap();
+        let content = read_part(&place("a\u{e9}".as_bytes()), ResourcePart::Whole).unwrap();
         let expected =
             json!({"uri": "ipybox://outputs/0a1b2c3d.txt", "mimeType": "text/plain", "text": "a\u{e9}"});
         assert_eq!(content, expected);
-        let content = read_part(&place(b"a\xff"), Part::Whole).unwrap();
+        let content = read_part(&place(b"a\xff"), ResourcePart::Whole).unwrap();
         assert_eq!((&content["blob"], &content["text"]), (&json!("Yf8="), &Value::Null));
     }
 
@@ -145,7 +154,8 @@ mod tests {
                 assert_eq!(content["_meta"]["ipybox/size"], text.len());
                 assert_eq!(content["_meta"]["ipybox/from"], from);
                 let Some(next) = content["_meta"]["ipybox/next"].as_str() else { break };
-                let (_, Part::Bytes { from: next, .. }) = Address::parse(next).unwrap() else {
+                let (_, ResourcePart::Bytes { from: next, .. }) = ResourceAddress::parse(next).unwrap()
+                else {
                     panic!("{next}")
                 };
                 from = next;
@@ -168,8 +178,8 @@ mod tests {
         let place = place(b"");
         let file = std::fs::File::options().write(true).open(place.path().join(NAME)).unwrap();
         file.set_len(MOST_BYTES + 5).unwrap();
-        assert!(matches!(read_part(&place, Part::Whole), Err(ResourceFailure::TooLong { .. })));
-        let page = read_part(&place, Part::Bytes { from: 0, count: None }).unwrap();
+        assert!(matches!(read_part(&place, ResourcePart::Whole), Err(ResourceFailure::TooLong { .. })));
+        let page = read_part(&place, ResourcePart::Bytes { from: 0, count: None }).unwrap();
         // What is mostly control characters is no text.
         let length = |content: &Value| BASE64.decode(content["blob"].as_str().unwrap()).unwrap().len() as u64;
         assert_eq!(length(&page), PAGE_BYTES);

@@ -20,9 +20,9 @@ use tokio::sync::Mutex;
 use self::content::{MOST_BYTES, ResourceFailure};
 pub(super) use self::links::are_wanted;
 use self::media::media_type;
-pub(super) use self::shelf::Shelf;
-use super::resource_address::{Address, AddressRefusal, Part};
-use super::skills::Skills;
+pub(super) use self::shelf::ResourceShelf;
+use super::resource_address::{AddressRefusal, ResourceAddress, ResourcePart};
+use super::skills::ServerSkills;
 use super::views;
 use crate::session::Session;
 
@@ -38,19 +38,19 @@ static TURNSTILE: Mutex<()> = Mutex::const_new(());
 /// One page of the resources: skills, the notebook, what answers have named, the overviews of generated packages.
 pub(super) fn list(
     session: &Session,
-    skills: &Skills,
-    shelf: &Shelf,
+    skills: &ServerSkills,
+    shelf: &ResourceShelf,
     request: Option<PaginatedRequestParams>,
 ) -> Result<ListResourcesResult, ErrorData> {
     let packages = session.servers();
     let packages = packages.iter().filter_map(|(name, tools)| {
-        let address = Address::parse(&format!("ipybox://mcptools/{name}/__init__.py")).ok()?.0;
+        let address = ResourceAddress::parse(&format!("ipybox://mcptools/{name}/__init__.py")).ok()?.0;
         let resource = Resource::new(address.uri(), format!("mcptools.{name}"));
         let title = format!("Python package of `{name}`, with {tools} tools");
         Some(resource.with_title(title).with_mime_type(media_type(address.name())))
     });
     let notebook = session.notebook().filter(|file| file.exists()).map(|_| {
-        let address = Address::Notebook;
+        let address = ResourceAddress::Notebook;
         let resource = Resource::new(address.uri(), address.name());
         resource.with_title("Notebook of this session").with_mime_type(media_type(address.name()))
     });
@@ -106,7 +106,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
 /// Reads a resource.
 pub(super) async fn read(
     session: &Session,
-    skills: &Skills,
+    skills: &ServerSkills,
     uri: &str,
     context: &RequestContext<RoleServer>,
 ) -> Result<ReadResourceResult, ErrorData> {
@@ -115,10 +115,10 @@ pub(super) async fn read(
     if let Some(content) = skills.read(uri).or_else(|| views::page(uri)) {
         return Ok(result(content, is_cacheable.then_some((FRESH_MS, CacheScope::Private))));
     }
-    let (address, part) = Address::parse(uri).map_err(|refusal| refused(uri, &refusal))?;
+    let (address, part) = ResourceAddress::parse(uri).map_err(|refusal| refused(uri, &refusal))?;
     let place = address.place(session.places(), session.notebook());
     let (root, path) = place.ok_or_else(|| refused(uri, &AddressRefusal::Unknown))?;
-    let is_lasting = address.is_lasting() && part == Part::Whole;
+    let is_lasting = address.is_lasting() && part == ResourcePart::Whole;
     let turn = TURNSTILE.lock().await;
     let reading = tokio::task::spawn_blocking(move || {
         let content = content::read(&root, &path, &address, part);

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rmcp::model::Resource;
 
 use super::media::media_type;
-use crate::faces::mcp_server::resource_address::Address;
+use crate::faces::mcp_server::resource_address::ResourceAddress;
 use crate::session::Outcome;
 
 /// The number of resources that are listed. Older ones can still be read, as long as their files are kept.
@@ -15,11 +15,11 @@ const MOST: usize = 256;
 
 /// The resources that are listed.
 #[derive(Default)]
-pub(in crate::faces::mcp_server) struct Shelf {
+pub(in crate::faces::mcp_server) struct ResourceShelf {
     newest: Mutex<VecDeque<Resource>>,
 }
 
-impl Shelf {
+impl ResourceShelf {
     /// Lists the resources of a cell, and returns them.
     pub(in crate::faces::mcp_server) fn add(&self, outcome: &Outcome) -> Vec<Resource> {
         let resources = resources_of(outcome);
@@ -60,7 +60,7 @@ fn resources_of(outcome: &Outcome) -> Vec<Resource> {
 }
 
 fn resource(kind: &str, path: &Path) -> Option<Resource> {
-    let address = Address::of_file(kind, path)?;
+    let address = ResourceAddress::of_file(kind, path)?;
     let media_type = media_type(address.name());
     Some(Resource::new(address.uri(), address.name()).with_mime_type(media_type))
 }
@@ -68,23 +68,23 @@ fn resource(kind: &str, path: &Path) -> Option<Resource> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::output::{Cut, OutputText, Recorded, SavedFile, SavedImage};
-    use crate::session::End;
+    use crate::kernels::output::{CutText, OutputText, RecordedOutput, SavedFile, SavedImage};
+    use crate::session::CellEnding;
 
     fn outcome() -> Outcome {
         let file = Some("/w/.ipybox/outputs/0a1b2c3d.txt".into());
-        let shown = Recorded {
-            text: OutputText { excerpt: String::new(), cut: Some(Cut { limit: 5, chars: 9, file }) },
+        let shown = RecordedOutput {
+            text: OutputText { excerpt: String::new(), cut: Some(CutText { limit: 5, chars: 9, file }) },
             images: vec![SavedImage::new("/w/images/1a1b2c3d.png".into(), Some(vec![0; 3]))],
             files: vec![SavedFile { path: "/w/.ipybox/files/2a1b2c3d-a.csv".into(), bytes: 7 }],
-            ..Recorded::default()
+            ..RecordedOutput::default()
         };
-        Outcome { shown, ..Outcome::not_run(End::Finished) }
+        Outcome { shown, ..Outcome::not_run(CellEnding::Finished) }
     }
 
     #[test]
     fn an_answer_names_outputs_images_and_files() {
-        let shelf = Shelf::default();
+        let shelf = ResourceShelf::default();
         let resources = shelf.add(&outcome());
         let described: Vec<_> = resources
             .iter()
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_list_is_bounded() {
-        let shelf = Shelf::default();
+        let shelf = ResourceShelf::default();
         for _ in 0..MOST {
             shelf.add(&outcome());
         }

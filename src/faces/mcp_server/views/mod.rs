@@ -20,8 +20,8 @@ use tokio::sync::Mutex;
 
 use super::arguments::{parse, schema};
 use super::reply;
-use super::resource_address::Address;
-use crate::kernels::output::{Library, Places};
+use super::resource_address::ResourceAddress;
+use crate::kernels::output::{OutputPlaces, PlotLibrary};
 
 /// The tool by which the page reads.
 pub(super) const NAME: &str = "read_view";
@@ -89,9 +89,9 @@ pub(super) fn add_names(result: CallToolResult, views: &[PathBuf]) -> CallToolRe
 }
 
 /// The address of a view, by the name of its file.
-fn address(name: &str) -> Option<Address> {
+fn address(name: &str) -> Option<ResourceAddress> {
     let kinds = ["views", "images"];
-    kinds.into_iter().find_map(|kind| Address::of_file(kind, name.as_ref()))
+    kinds.into_iter().find_map(|kind| ResourceAddress::of_file(kind, name.as_ref()))
 }
 
 fn meta(key: &str, value: Value) -> MetaObject {
@@ -102,13 +102,13 @@ fn meta(key: &str, value: Value) -> MetaObject {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct ViewArguments {
     view: Option<String>,
-    library: Option<Library>,
+    library: Option<PlotLibrary>,
     #[serde(default)]
     from: u64,
     rows: Option<usize>,
-    sort: Option<table::Sort>,
+    sort: Option<table::TableSort>,
     #[serde(default)]
     filters: Vec<table::RowFilter>,
     #[serde(default)]
@@ -149,8 +149,8 @@ fn definition() -> Tool {
 }
 
 /// Reads a part of a view.
-pub(super) async fn read(places: &Places, arguments: &JsonObject) -> Result<CallToolResult, String> {
-    let Arguments { view, library, from, rows, sort, filters, summary } = parse(arguments)?;
+pub(super) async fn read(places: &OutputPlaces, arguments: &JsonObject) -> Result<CallToolResult, String> {
+    let ViewArguments { view, library, from, rows, sort, filters, summary } = parse(arguments)?;
     let name = match (view, library) {
         (None, Some(library)) => return part::of_library(library, from).map(answer),
         (Some(name), None) => name,
@@ -228,7 +228,7 @@ mod tests {
 
     #[tokio::test]
     async fn wrong_arguments_are_named() {
-        let places = Places { workspace: "/w".into(), images: "/w/images".into() };
+        let places = OutputPlaces { workspace: "/w".into(), images: "/w/images".into() };
         for (arguments, expected) in [
             (json!({}), "either the argument `view`"),
             (json!({"view": "a", "library": "vega"}), "either the argument `view`"),

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use crate::ground::files::inside;
-use crate::kernels::output::Library;
+use crate::kernels::output::PlotLibrary;
 
 /// The number of bytes of a part: clients pass on answers of about a megabyte.
 const PART_BYTES: usize = 384 * 1024;
@@ -17,7 +17,7 @@ const PART_BYTES: usize = 384 * 1024;
 const VIEW_BYTES: u64 = 32 * 1024 * 1024;
 
 /// A part of a library.
-pub(super) fn of_library(library: Library, from: u64) -> Result<Value, String> {
+pub(super) fn of_library(library: PlotLibrary, from: u64) -> Result<Value, String> {
     let bytes = library.bytes();
     let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
     let end = bytes.len().min(from + PART_BYTES);
@@ -77,7 +77,7 @@ mod tests {
             all
         };
         assert_eq!(read_all(&|from| of_file(place.path(), "file".as_ref(), from).unwrap()), content);
-        for library in [Library::Plotly, Library::Vega] {
+        for library in [PlotLibrary::Plotly, PlotLibrary::Vega] {
             assert_eq!(read_all(&|from| of_library(library, from).unwrap()), library.bytes());
         }
         let beyond = of_file(place.path(), "file".as_ref(), u64::MAX / 4).unwrap();

@@ -75,7 +75,7 @@ async function showTable(view, section) {
     }
   }
 
-  // What the columns hold, of the same rows. The rows are there before.
+  // The values of the columns, of the same rows. The rows are there before.
   async function summarize(number) {
     try {
       const { summary } = await read({ view, summary: true, filters: asked.filters });
@@ -247,7 +247,7 @@ const exactText = (value) => (value === null ? "" : String(value.number ?? value
 
 const isMoment = ({ type }) => /^(datetime|date|timestamp)/i.test(type);
 
-// How the values of a column are written: with so many decimals, and without a time if all are dates.
+// The format of a column's values: with so many decimals, and without a time if all are dates.
 function lookOf(column, values) {
   const isTime = isMoment(column);
   const isDate = isTime && values.every((value) => value === null || /^[^T]*T00:00:00(\.0+)?$/.test(value));
@@ -262,7 +262,7 @@ function inWords(value, { isTime, isDate, digits }) {
   return isDate ? text.replace(/T.*/, "") : isTime ? text.replace("T", " ") : text;
 }
 
-// How many decimals tell the numbers of a column apart; `null` if none has any. Differences behind the sixth digit are noise.
+// The number of decimals that tell the numbers of a column apart; `null` if none has any. Differences behind the sixth digit are noise.
 function digitsOf(values) {
   const all = values.filter((value) => typeof value === "number");
   if (!all.some((value) => !Number.isInteger(value))) return null;
@@ -292,7 +292,7 @@ async function copyText(text) {
   }
 }
 
-// Which rows are shown, and what of the table is not there.
+// The rows that are shown, and the part of the table that is not there.
 function describe({ rows, held, matching, from, page, left_out: leftOut }) {
   const parts = [];
   const last = from + page.length;

@@ -31,14 +31,14 @@ const EXACT: u64 = 1 << 53;
 pub(super) struct RowQuery {
     /// The number of wanted rows.
     pub(super) rows: Option<usize>,
-    pub(super) sort: Option<Sort>,
+    pub(super) sort: Option<TableSort>,
     /// All of which let a row through.
     pub(super) filters: Vec<RowFilter>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Sort {
+pub(super) struct TableSort {
     column: usize,
     #[serde(default)]
     descending: bool,
@@ -49,13 +49,13 @@ pub(super) struct Sort {
 pub(super) struct RowFilter {
     /// Any column if it is missing.
     column: Option<usize>,
-    is: Test,
+    is: TableTest,
     #[serde(default)]
     value: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-enum Test {
+enum TableTest {
     #[serde(rename = "containing")]
     Containing,
     #[serde(rename = "=")]
@@ -78,7 +78,7 @@ enum Test {
 
 /// The line about the table.
 #[derive(Debug, Deserialize)]
-struct Head {
+struct TableHead {
     title: String,
     /// The number of rows of the table, of which the file may have the first.
     rows: u64,
@@ -98,14 +98,14 @@ struct Column {
 /// A value by which rows are sorted: numbers, then texts in any case of letters, then what is missing.
 #[derive(Debug)]
 pub(super) enum SortKey {
-    Number(Number),
+    Number(TableNumber),
     Text(String),
     Missing,
 }
 
 /// A number, also one that JSON does not have.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Number {
+pub(super) struct TableNumber {
     near: f64,
     /// Its whole part: if it is whole and has more than 53 bits, `near` is another number.
     whole: i128,
@@ -120,7 +120,8 @@ pub(super) fn page(text: &str, from: u64, query: &RowQuery) -> Result<Value, Str
     let columns = head.columns.len();
     let first = usize::try_from(from).unwrap_or(usize::MAX).min(rows.len());
     let most = query.rows.unwrap_or(ROWS).clamp(1, MOST_ROWS_AT_ONCE);
-    let (mut shown, mut left) = (Vec::new(), ANSWER_BYTES);
+    let mut shown = Vec::new();
+    let mut left = ANSWER_BYTES;
     for &row in rows[first..].iter().take(most) {
         let Some(rest) = left.checked_sub(lines[row].len()).or(shown.is_empty().then_some(0)) else { break };
         left = rest;
@@ -141,7 +142,7 @@ pub(super) fn page(text: &str, from: u64, query: &RowQuery) -> Result<Value, Str
 
 /// The rows of a table that the filters let through, in order.
 pub(super) struct ChosenRows<'a> {
-    head: Head,
+    head: TableHead,
     lines: Vec<&'a str>,
     /// Their numbers.
     rows: Vec<usize>,
@@ -152,11 +153,11 @@ impl<'a> ChosenRows<'a> {
     /// It is no table, or has no such column.
     pub(super) fn of(text: &'a str, query: &RowQuery) -> Result<Self, String> {
         let mut lines = text.lines();
-        let head: Head = lines
+        let head: TableHead = lines
             .next()
             .filter(|line| line.len() <= LINE_BYTES)
             .and_then(|line| serde_json::from_str(line).ok())
-            .filter(Head::is_sound)
+            .filter(TableHead::is_sound)
             .ok_or("the view is no table")?;
         if query.filters.len() > MOST_FILTERS {
             return Err(format!("there are more than {MOST_FILTERS} filters"));
@@ -217,13 +218,13 @@ pub(super) fn exact(value: Value) -> Value {
     };
     match value {
         Value::Number(_) if !is_exact(&value) => json!({ "number": value.to_string() }),
-        Value::Object(_) if Number::of(&value).is_some() => json!({ "number": text(&value) }),
+        Value::Object(_) if TableNumber::of(&value).is_some() => json!({ "number": text(&value) }),
         Value::Array(_) | Value::Object(_) => value.to_string().into(),
         value => value,
     }
 }
 
-impl Head {
+impl TableHead {
     /// Whether it is short enough for a page.
     fn is_sound(&self) -> bool {
         let texts = self.columns.iter().flat_map(|column| [&column.name, &column.kind]).chain([&self.title]);
@@ -232,7 +233,7 @@ impl Head {
     }
 }
 
-impl Number {
+impl TableNumber {
     fn of(value: &Value) -> Option<Self> {
         match value {
             Value::Number(number) => {
@@ -264,9 +265,9 @@ impl Number {
 impl SortKey {
     pub(super) fn of(value: Option<&Value>) -> Self {
         let Some(value) = value.filter(|value| !value.is_null()) else { return Self::Missing };
-        match (value, Number::of(value)) {
+        match (value, TableNumber::of(value)) {
             (_, Some(number)) => Self::Number(number),
-            (Value::Bool(truth), None) => Self::Number(Number::new(f64::from(u8::from(*truth)), None)),
+            (Value::Bool(truth), None) => Self::Number(TableNumber::new(f64::from(u8::from(*truth)), None)),
             (value, None) => Self::Text(text(value).to_lowercase()),
         }
     }
@@ -298,28 +299,28 @@ impl RowFilter {
 
     fn fits(&self, value: &Value) -> bool {
         match self.is {
-            Test::Empty => return value.is_null(),
-            Test::Filled => return !value.is_null(),
+            TableTest::Empty => return value.is_null(),
+            TableTest::Filled => return !value.is_null(),
             _ if value.is_null() => return false,
-            Test::Containing => return text(value).to_lowercase().contains(&self.value.to_lowercase()),
+            TableTest::Containing => return text(value).to_lowercase().contains(&self.value.to_lowercase()),
             _ => {}
         }
-        let Some(order) = self.compared_with(value) else { return self.is == Test::Unequal };
+        let Some(order) = self.compared_with(value) else { return self.is == TableTest::Unequal };
         match self.is {
-            Test::Equal => order.is_eq(),
-            Test::Unequal => order.is_ne(),
-            Test::Less => order.is_lt(),
-            Test::AtMost => order.is_le(),
-            Test::Greater => order.is_gt(),
-            Test::AtLeast => order.is_ge(),
-            Test::Containing | Test::Empty | Test::Filled => false,
+            TableTest::Equal => order.is_eq(),
+            TableTest::Unequal => order.is_ne(),
+            TableTest::Less => order.is_lt(),
+            TableTest::AtMost => order.is_le(),
+            TableTest::Greater => order.is_gt(),
+            TableTest::AtLeast => order.is_ge(),
+            TableTest::Containing | TableTest::Empty | TableTest::Filled => false,
         }
     }
 
     /// Compares numbers with numbers, and texts in any case of letters; `None` if a number is compared with something else.
     fn compared_with(&self, value: &Value) -> Option<Ordering> {
-        match Number::of(value) {
-            Some(number) => Some(number.order(&Number::read(&self.value)?)),
+        match TableNumber::of(value) {
+            Some(number) => Some(number.order(&TableNumber::read(&self.value)?)),
             None => Some(text(value).to_lowercase().cmp(&self.value.to_lowercase())),
         }
     }
@@ -327,8 +328,10 @@ impl RowFilter {
 
 /// A value as the page shows it.
 pub(super) fn text(value: &Value) -> String {
-    let number =
-        value.as_object().filter(|_| Number::of(value).is_some()).and_then(|fields| fields.get("number"));
+    let number = value
+        .as_object()
+        .filter(|_| TableNumber::of(value).is_some())
+        .and_then(|fields| fields.get("number"));
     number.unwrap_or(value).as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -427,11 +430,11 @@ mod tests {
             ["9007199254740993", "9007199254740992.0", "9007199254740992", "1e400", "1e39", "-1e39"];
         let limits = [i128::MAX, i128::MIN].map(|limit| limit.to_string());
         let numbers = numbers.into_iter().chain(limits.iter().map(String::as_str));
-        let mut sorted: Vec<Number> = numbers.map(|text| Number::read(text).unwrap()).collect();
-        sorted.sort_by(Number::order);
+        let mut sorted: Vec<TableNumber> = numbers.map(|text| TableNumber::read(text).unwrap()).collect();
+        sorted.sort_by(TableNumber::order);
         for (at, one) in sorted.iter().enumerate() {
             assert!(sorted[at..].iter().all(|later| one.order(later).is_le()), "{one:?} in {sorted:?}");
-            let equal = |other: &&Number| one.order(other).is_eq();
+            let equal = |other: &&TableNumber| one.order(other).is_eq();
             assert!(sorted.iter().filter(equal).all(|equal| equal.whole == one.whole), "{one:?}");
         }
     }

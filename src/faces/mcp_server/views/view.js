@@ -1,4 +1,4 @@
-// What is shown comes from code that nobody trusts: it becomes text of elements, or goes into frames that have neither a
+// The shown content comes from code that nobody trusts: it becomes text of elements, or goes into frames that have neither a
 // network nor this page.
 
 // Talking to the client
@@ -191,7 +191,7 @@ async function showImage(view, section) {
   section.append(image);
 }
 
-// What runs, opens other pages, or connects to a machine by being there or being pointed at. What a template has comes to
+// Elements that run, open other pages, or connect to a machine by being there or being pointed at. What a template has comes to
 // life when it is parsed again, and an animation sets attributes.
 const UNWANTED = "script, link, meta, base, iframe, frame, object, embed, portal, template, fencedframe, set, animate";
 const HTML_POLICY = "default-src 'none'; img-src data:; media-src data:; font-src data:; style-src 'unsafe-inline'";

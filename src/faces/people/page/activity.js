@@ -1,9 +1,9 @@
 // Cells, decisions and grants. Everything that comes from code or servers is set as text, never as HTML.
 "use strict";
 
-// How much of a cell's output is shown: its end.
+// The longest part of a cell's output that is shown: its end.
 const OUTPUT_CHARS = 200000;
-// How many decisions and calls that are over are shown.
+// The most decisions and calls that are over and are shown.
 const MOST = 500;
 
 const cells = new Map();
@@ -173,7 +173,7 @@ function addGrant({ id, covers }) {
   return grant;
 }
 
-// How a call was decided, in the colour of a yes or a no.
+// The decision about a call, in the colour of a yes or a no.
 function outcome(how) {
   const kind = /^(allowed|accepted)/.test(how) ? "allowed" : /^denied/.test(how) ? "denied" : "";
   return make("span", `how ${kind}`, how);

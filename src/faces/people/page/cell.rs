@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::words::{name, used};
-use crate::ground::text::visible::{self, Use};
+use crate::ground::text::visible::{self, TextUse};
 
 /// The length of a text in a row, in characters: of longer ones both ends are shown. The whole is one key away.
 pub(super) const CELL_CHARS: usize = 160;
@@ -16,7 +16,7 @@ const MOST_CHARS: usize = 16_000;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct ArgumentCell {
     pub(super) name: String,
-    parts: Vec<Part>,
+    parts: Vec<ValuePart>,
     /// Whether the value is a text; others are JSON.
     is_text: bool,
     /// Whether something of it is not here.
@@ -26,7 +26,7 @@ pub(super) struct ArgumentCell {
 /// A part of a value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
-enum Part {
+enum ValuePart {
     /// The text of the value.
     Text(String),
     /// A mark for something that cannot be seen, or for what is left out.
@@ -41,24 +41,24 @@ pub(super) fn cells(arguments: &Map<String, Value>, is_ours: bool) -> Vec<Argume
 fn cell(argument: &str, value: &Value, is_ours: bool) -> ArgumentCell {
     let longest = if is_ours { usize::MAX } else { CELL_CHARS };
     let mut writer =
-        Writer { parts: Vec::new(), used: used(is_ours), longest, room: MOST_CHARS, is_cut: false };
+        ValueWriter { parts: Vec::new(), used: used(is_ours), longest, room: MOST_CHARS, is_cut: false };
     match value {
         Value::String(text) => writer.ends(text, false),
         other => writer.json(other),
     }
-    let Writer { parts, is_cut, .. } = writer;
+    let ValueWriter { parts, is_cut, .. } = writer;
     ArgumentCell { name: name(argument), parts, is_text: value.is_string(), is_cut }
 }
 
-struct Writer {
-    parts: Vec<Part>,
-    used: Use,
+struct ValueWriter {
+    parts: Vec<ValuePart>,
+    used: TextUse,
     longest: usize,
     room: usize,
     is_cut: bool,
 }
 
-impl Writer {
+impl ValueWriter {
     fn json(&mut self, value: &Value) {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => self.text(&value.to_string()),
@@ -110,7 +110,8 @@ impl Writer {
         if text.chars().nth(longest).is_none() {
             return self.visible(text, is_quoted);
         }
-        let (half, all) = (longest / 2, text.chars().count());
+        let half = longest / 2;
+        let all = text.chars().count();
         let begin = text.char_indices().nth(half).map_or(text.len(), |(at, _)| at);
         let end = text.char_indices().nth_back(half.saturating_sub(1)).map_or(0, |(at, _)| at);
         self.visible(&text[..begin], is_quoted);
@@ -121,14 +122,14 @@ impl Writer {
 
     fn visible(&mut self, text: &str, is_quoted: bool) {
         // Beside other text, none may turn the direction of what follows.
-        let used = if is_quoted && self.used == Use::Text { Use::Part } else { self.used };
+        let used = if is_quoted && self.used == TextUse::Text { TextUse::Part } else { self.used };
         for (character, is_shown) in visible::judged(text, used) {
             match character {
                 '\n' => self.mark("↵"),
                 '\t' => self.mark("⇥"),
                 '"' | '\\' if is_quoted => self.text(&format!("\\{character}")),
                 _ if is_shown => self.text(character.encode_utf8(&mut [0; 4])),
-                _ => self.mark(&visible::Escaped(character).to_string()),
+                _ => self.mark(&visible::EscapedCharacter(character).to_string()),
             }
         }
     }
@@ -136,14 +137,14 @@ impl Writer {
     fn text(&mut self, text: &str) {
         self.room = self.room.saturating_sub(text.chars().count());
         match self.parts.last_mut() {
-            Some(Part::Text(last)) => last.push_str(text),
-            _ => self.parts.push(Part::Text(text.to_owned())),
+            Some(ValuePart::Text(last)) => last.push_str(text),
+            _ => self.parts.push(ValuePart::Text(text.to_owned())),
         }
     }
 
     fn mark(&mut self, mark: &str) {
         self.room = self.room.saturating_sub(mark.chars().count());
-        self.parts.push(Part::Mark { mark: mark.to_owned() });
+        self.parts.push(ValuePart::Mark { mark: mark.to_owned() });
     }
 }
 
@@ -151,9 +152,9 @@ impl Writer {
 impl ArgumentCell {
     /// The value with its marks in brackets.
     pub(super) fn shown(&self) -> String {
-        let part = |part: &Part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Mark { mark } => format!("⟨{mark}⟩"),
+        let part = |part: &ValuePart| match part {
+            ValuePart::Text(text) => text.clone(),
+            ValuePart::Mark { mark } => format!("⟨{mark}⟩"),
         };
         self.parts.iter().map(part).collect()
     }

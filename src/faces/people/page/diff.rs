@@ -11,7 +11,7 @@ use similar::{Algorithm, ChangeTag, TextDiff};
 use super::words::{block, name};
 use crate::faces::people::{ShownCall, Target};
 use crate::ground::files::small;
-use crate::ground::text::visible::{self, Use};
+use crate::ground::text::visible::{self, TextUse};
 
 /// The names of arguments for the path of a file, and for what is to be in it, without case and underscores.
 const PATHS: [&str; 9] =
@@ -80,13 +80,13 @@ impl Room {
 
 /// The change that a call would make in one text.
 #[derive(Debug, Serialize)]
-pub(super) struct Change {
+pub(super) struct TextChange {
     what: String,
     kind: ChangeKind,
     /// The number of lines that come and go, those that are not here among them.
     added: usize,
     removed: usize,
-    lines: Vec<Line>,
+    lines: Vec<DiffLine>,
     /// The number of lines that are not here.
     left_out: usize,
 }
@@ -104,15 +104,16 @@ enum ChangeKind {
 }
 
 #[derive(Debug, Serialize)]
-struct Line {
+struct DiffLine {
     /// `+`, `-` or a space; `@` between parts that are apart.
     sign: char,
     text: String,
 }
 
 /// The changes that a call would make, as far as its arguments show. Blocks: reads the file.
-pub(super) fn changes(call: &ShownCall) -> Vec<Change> {
-    let (mut changes, mut room) = (Vec::new(), Room::new());
+pub(super) fn changes(call: &ShownCall) -> Vec<TextChange> {
+    let mut changes = Vec::new();
+    let mut room = Room::new();
     if !call.is_ours() {
         changes.extend(written(call).map(|(path, argument, text)| of_file(&path, argument, text, &mut room)));
         in_object("", &call.arguments, DEPTH, &mut changes, &mut room);
@@ -160,8 +161,9 @@ fn written(call: &ShownCall) -> Option<(PathBuf, &str, &str)> {
     path.is_absolute().then(|| (path.to_owned(), argument, text))
 }
 
-fn of_file(path: &Path, argument: &str, text: &str, room: &mut Room) -> Change {
-    let (argument, shown) = (name(argument), visible::line(&path.to_string_lossy()));
+fn of_file(path: &Path, argument: &str, text: &str, room: &mut Room) -> TextChange {
+    let argument = name(argument);
+    let shown = visible::line(&path.to_string_lossy());
     let read = if text.len() > TEXT_BYTES { Ok(String::new()) } else { read(path) };
     match read {
         Ok(now) if now == text => {
@@ -178,7 +180,7 @@ fn of_file(path: &Path, argument: &str, text: &str, room: &mut Room) -> Change {
             let what = format!("{shown} does not exist on this machine yet.");
             let change =
                 if room.has_for("", text) { between("", text, what, room) } else { without_lines(what) };
-            Change { kind: ChangeKind::New, ..change }
+            TextChange { kind: ChangeKind::New, ..change }
         }
         Err(error) => without_lines(format!(
             "{argument} cannot be compared with {shown}: {}",
@@ -199,8 +201,8 @@ fn read(path: &Path) -> io::Result<String> {
     small::read_text(&real, TEXT_BYTES as u64)
 }
 
-fn without_lines(what: String) -> Change {
-    Change { what, kind: ChangeKind::Unknown, added: 0, removed: 0, lines: Vec::new(), left_out: 0 }
+fn without_lines(what: String) -> TextChange {
+    TextChange { what, kind: ChangeKind::Unknown, added: 0, removed: 0, lines: Vec::new(), left_out: 0 }
 }
 
 /// The texts in an object that replace each other, and those in its values. `place` is the object's name.
@@ -208,7 +210,7 @@ fn in_object(
     place: &str,
     object: &Map<String, Value>,
     depth: usize,
-    changes: &mut Vec<Change>,
+    changes: &mut Vec<TextChange>,
     room: &mut Room,
 ) {
     for (key, value) in object {
@@ -229,7 +231,7 @@ fn in_object(
     }
 }
 
-fn in_value(place: &str, value: &Value, depth: usize, changes: &mut Vec<Change>, room: &mut Room) {
+fn in_value(place: &str, value: &Value, depth: usize, changes: &mut Vec<TextChange>, room: &mut Room) {
     let Some(depth) = depth.checked_sub(1) else { return };
     match value {
         Value::Object(object) => in_object(place, object, depth, changes, room),
@@ -259,9 +261,12 @@ fn partner<'a>(key: &str, object: &'a Map<String, Value>) -> Option<(&'a str, &'
     })
 }
 
-fn between(old: &str, new: &str, what: String, room: &mut Room) -> Change {
+fn between(old: &str, new: &str, what: String, room: &mut Room) -> TextChange {
     let diff = TextDiff::configure().algorithm(Algorithm::Myers).deadline(room.deadline).diff_lines(old, new);
-    let (mut lines, mut left_out, mut added, mut removed) = (Vec::new(), 0, 0, 0);
+    let mut lines = Vec::new();
+    let mut left_out = 0;
+    let mut added = 0;
+    let mut removed = 0;
     let mut add = |sign: char, text: &str| {
         added += usize::from(sign == '+');
         removed += usize::from(sign == '-');
@@ -270,10 +275,10 @@ fn between(old: &str, new: &str, what: String, room: &mut Room) -> Change {
             return;
         }
         let text = text.strip_suffix('\n').unwrap_or(text);
-        let text = crate::ground::text::shortened(&block(text, Use::Text), LINE_CHARS);
+        let text = crate::ground::text::shortened(&block(text, TextUse::Text), LINE_CHARS);
         room.lines -= 1;
         room.bytes = room.bytes.saturating_sub(text.len());
-        lines.push(Line { sign, text });
+        lines.push(DiffLine { sign, text });
     };
     for (index, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
         if index > 0 {
@@ -288,7 +293,7 @@ fn between(old: &str, new: &str, what: String, room: &mut Room) -> Change {
             add(sign, change.value());
         }
     }
-    Change { what, kind: ChangeKind::Text, added, removed, lines, left_out }
+    TextChange { what, kind: ChangeKind::Text, added, removed, lines, left_out }
 }
 
 #[cfg(test)]
@@ -299,7 +304,7 @@ mod tests {
 
     fn shown(arguments: Value) -> Vec<(String, String)> {
         let call = super::super::words::call_for_tests("files", arguments);
-        let text = |change: Change| {
+        let text = |change: TextChange| {
             let lines = change.lines.iter().map(|line| format!("{}{}", line.sign, line.text));
             (change.what, lines.collect::<Vec<_>>().join("\n"))
         };

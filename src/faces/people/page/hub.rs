@@ -11,9 +11,9 @@ use tokio::sync::{broadcast, mpsc};
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::sync::CancellationToken;
 
-use super::scene::Scene;
+use super::scene::PageScene;
 use super::{OnNews, PageNews};
-use crate::faces::people::{Heard, Said};
+use crate::faces::people::{PersonMessage, SessionMessage};
 
 /// The longest line of a session, in bytes: arguments may be long.
 const LINE_BYTES: usize = 64 * 1024 * 1024;
@@ -23,23 +23,23 @@ const EVENTS: usize = 1024;
 
 /// The common state of all browsers.
 #[derive(Debug)]
-pub(super) struct Hub {
-    scene: Mutex<Scene>,
+pub(super) struct BrowserHub {
+    scene: Mutex<PageScene>,
     events: broadcast::Sender<Arc<str>>,
     /// Without a limit: people say little, and none of it may be lost.
-    says: mpsc::UnboundedSender<Said>,
+    says: mpsc::UnboundedSender<PersonMessage>,
     browsers: Mutex<usize>,
 }
 
 /// A browser that shows the page, as long as this lives.
-pub(super) struct Watching {
-    hub: Arc<Hub>,
+pub(super) struct WatchingBrowser {
+    hub: Arc<BrowserHub>,
     events: broadcast::Receiver<Arc<str>>,
     /// The text that it is shown first.
     first: Option<Arc<str>>,
 }
 
-impl Hub {
+impl BrowserHub {
     /// Hears the session until it ends, or `stop` is cancelled.
     pub(super) fn start<S>(
         stream: S,
@@ -53,9 +53,10 @@ impl Hub {
     {
         let (input, output) = tokio::io::split(stream);
         let (says, said) = mpsc::unbounded_channel();
-        let (scene, browsers) = (Mutex::new(Scene::of(session)), Mutex::default());
+        let scene = Mutex::new(PageScene::of(session));
+        let browsers = Mutex::default();
         let hub = Arc::new(Self { scene, events: broadcast::Sender::new(EVENTS), says, browsers });
-        for first in [Said::AskAll, Said::History] {
+        for first in [PersonMessage::AskAll, PersonMessage::History] {
             // Its receiver is below.
             hub.says.send(first).ok();
         }
@@ -79,9 +80,9 @@ impl Hub {
     async fn hear(&self, input: impl AsyncRead + Unpin, on_news: &OnNews) -> io::Result<()> {
         let mut lines = FramedRead::new(input, LinesCodec::new_with_max_length(LINE_BYTES));
         while let Some(line) = lines.next().await {
-            let heard: Heard = serde_json::from_str(&line.map_err(io::Error::other)?)?;
-            if let Heard::Question { call, .. } = &heard {
-                on_news(PageNews::Question(super::view::line(call)));
+            let heard: SessionMessage = serde_json::from_str(&line.map_err(io::Error::other)?)?;
+            if let SessionMessage::Question { call, .. } = &heard {
+                on_news(PageNews::Question(super::row::line(call)));
             }
             // Sent while the scene is locked, so that a new browser misses nothing and hears nothing twice.
             let mut scene = self.scene();
@@ -98,14 +99,14 @@ impl Hub {
     }
 
     /// A browser begins to show the page.
-    pub(super) fn watch(self: &Arc<Self>) -> Watching {
+    pub(super) fn watch(self: &Arc<Self>) -> WatchingBrowser {
         {
             let mut browsers = self.count();
             *browsers += 1;
             self.looked_at(*browsers);
         }
         let (first, events) = self.first();
-        Watching { hub: Arc::clone(self), events, first: Some(first) }
+        WatchingBrowser { hub: Arc::clone(self), events, first: Some(first) }
     }
 
     /// Everything, and the events from then on. Neither the scene nor the count of browsers changes in between.
@@ -123,11 +124,11 @@ impl Hub {
     }
 
     /// Says something to the session. Returns whether it will hear that.
-    pub(super) fn say(&self, said: Said) -> bool {
+    pub(super) fn say(&self, said: PersonMessage) -> bool {
         self.says.send(said).is_ok()
     }
 
-    pub(super) fn scene(&self) -> MutexGuard<'_, Scene> {
+    pub(super) fn scene(&self) -> MutexGuard<'_, PageScene> {
         self.scene.lock()
     }
 
@@ -137,14 +138,14 @@ impl Hub {
 
     /// Reports how many browsers there are.
     fn looked_at(&self, browsers: usize) {
-        if !self.say(Said::Look { is_looking: browsers > 0 }) {
+        if !self.say(PersonMessage::Look { is_looking: browsers > 0 }) {
             tracing::debug!("could not report to the session how many browsers show the page");
         }
         self.broadcast(&json!({"event": "browsers", "count": browsers}));
     }
 }
 
-impl Watching {
+impl WatchingBrowser {
     /// The next line for the browser; `None` if there is no more.
     pub(super) async fn next(&mut self) -> Option<Arc<str>> {
         if let Some(first) = self.first.take() {
@@ -167,7 +168,7 @@ impl Watching {
     }
 }
 
-impl Drop for Watching {
+impl Drop for WatchingBrowser {
     fn drop(&mut self) {
         let mut browsers = self.hub.count();
         *browsers -= 1;
@@ -180,7 +181,10 @@ fn line(event: &Value) -> Arc<str> {
 }
 
 /// Says to the session what people say.
-async fn say(mut output: impl AsyncWrite + Unpin, mut said: mpsc::UnboundedReceiver<Said>) -> io::Result<()> {
+async fn say(
+    mut output: impl AsyncWrite + Unpin,
+    mut said: mpsc::UnboundedReceiver<PersonMessage>,
+) -> io::Result<()> {
     while let Some(said) = said.recv().await {
         let mut line = serde_json::to_vec(&said)?;
         line.push(b'\n');

@@ -25,14 +25,14 @@ const SECRET_BYTES: usize = 32;
 
 /// The lock of a page.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct PageLock {
     cookie: String,
     key: String,
-    state: Mutex<State>,
+    state: Mutex<LockState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LockState {
     code: String,
     wrong: u32,
     /// The number of times that the right code was typed.
@@ -41,7 +41,7 @@ struct State {
 
 /// The result of a code.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Tried {
+pub(super) enum TriedCode {
     /// It was right, and is used up.
     Right,
     /// It was wrong.
@@ -55,9 +55,9 @@ pub(super) enum Tried {
 #[error("get random numbers from the system")]
 pub(super) struct NoChance;
 
-impl Lock {
+impl PageLock {
     pub(super) fn new() -> Result<Self, NoChance> {
-        let state = Mutex::new(State { code: code()?, wrong: 0, entries: 0 });
+        let state = Mutex::new(LockState { code: code()?, wrong: 0, entries: 0 });
         Ok(Self { cookie: secret()?, key: secret()?, state })
     }
 
@@ -77,17 +77,17 @@ impl Lock {
     }
 
     /// Tries a code. Blanks and hyphens in it, and the case of its letters, do not matter.
-    pub(super) fn enter(&self, tried: &str) -> Result<Tried, NoChance> {
+    pub(super) fn enter(&self, tried: &str) -> Result<TriedCode, NoChance> {
         let is_part = |character: &char| !matches!(character, '-' | ' ');
         let tried: String = tried.chars().filter(is_part).map(|char| char.to_ascii_uppercase()).collect();
         let mut state = self.state.lock();
         let expected: String = state.code.chars().filter(is_part).collect();
         if expected.as_bytes().ct_eq(tried.as_bytes()).into() {
-            *state = State { code: code()?, wrong: 0, entries: state.entries + 1 };
-            return Ok(Tried::Right);
+            *state = LockState { code: code()?, wrong: 0, entries: state.entries + 1 };
+            return Ok(TriedCode::Right);
         }
         state.wrong = state.wrong.saturating_add(1);
-        Ok(if state.wrong == TRIES { Tried::Guessed } else { Tried::Wrong })
+        Ok(if state.wrong == TRIES { TriedCode::Guessed } else { TriedCode::Wrong })
     }
 
     /// Whether a request has both secrets.
@@ -128,36 +128,36 @@ mod tests {
 
     #[test]
     fn a_code_opens_once() {
-        let lock = Lock::new().unwrap();
+        let lock = PageLock::new().unwrap();
         let code = lock.code();
         assert!(code.len() == 9 && code.as_bytes()[4] == b'-', "{code}");
-        assert_eq!(lock.enter(&code.replace('-', " ").to_lowercase()).unwrap(), Tried::Right);
+        assert_eq!(lock.enter(&code.replace('-', " ").to_lowercase()).unwrap(), TriedCode::Right);
         assert_eq!(lock.entries(), 1);
-        assert_eq!(lock.enter(&code).unwrap(), Tried::Wrong);
-        assert_eq!(lock.enter(&lock.code()).unwrap(), Tried::Right);
+        assert_eq!(lock.enter(&code).unwrap(), TriedCode::Wrong);
+        assert_eq!(lock.enter(&lock.code()).unwrap(), TriedCode::Right);
     }
 
     #[test]
     fn wrong_codes_are_reported_once_and_change_nothing() {
-        let lock = Lock::new().unwrap();
+        let lock = PageLock::new().unwrap();
         let code = lock.code();
         for number in 1..10 * TRIES {
-            let expected = if number == TRIES { Tried::Guessed } else { Tried::Wrong };
+            let expected = if number == TRIES { TriedCode::Guessed } else { TriedCode::Wrong };
             assert_eq!(lock.enter("2222-2222").unwrap(), expected);
         }
         assert_eq!((lock.code(), lock.entries()), (code.clone(), 0));
-        assert_eq!(lock.enter(&code).unwrap(), Tried::Right);
+        assert_eq!(lock.enter(&code).unwrap(), TriedCode::Right);
     }
 
     #[test]
     fn both_secrets_are_needed() {
-        let lock = Lock::new().unwrap();
+        let lock = PageLock::new().unwrap();
         let (cookie, key) = lock.secrets();
         assert_eq!(cookie.len(), 43);
         assert!(lock.admits(cookie.as_bytes(), key.as_bytes()));
         assert!(!lock.admits(cookie.as_bytes(), cookie.as_bytes()));
         assert!(!lock.admits(key.as_bytes(), key.as_bytes()));
         assert!(!lock.admits(b"", b""));
-        assert_ne!(Lock::new().unwrap().secrets(), lock.secrets());
+        assert_ne!(PageLock::new().unwrap().secrets(), lock.secrets());
     }
 }

@@ -12,21 +12,23 @@ mod guard;
 mod hub;
 mod key;
 mod routes;
+mod row;
 mod scene;
-mod view;
+mod waiting_changes;
 mod words;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::hub::Hub;
-use self::key::Lock;
+use self::hub::BrowserHub;
+use self::key::PageLock;
 use crate::ground::web::listener::{self, ListenerLimits};
 
 /// The time that browsers may take to read how the session has ended.
@@ -61,15 +63,17 @@ pub(crate) type OnNews = dyn Fn(PageNews) + Send + Sync;
 
 /// A page, as long as this lives.
 #[derive(Debug)]
-pub struct Page {
+pub struct ApprovalPage {
     address: SocketAddr,
-    lock: Arc<Lock>,
-    hub: Arc<Hub>,
+    lock: Arc<PageLock>,
+    hub: Arc<BrowserHub>,
     ended: CancellationToken,
+    /// A client has refused to open it.
+    is_unopened: AtomicBool,
     _stop: DropGuard,
 }
 
-impl Page {
+impl ApprovalPage {
     /// Serves a page for the session that speaks on `stream`, on a free port of this machine. If it is a kept one, the
     /// page shows its id, `session`. `on_news` gets new codes too, which are for the user alone.
     ///
@@ -85,14 +89,16 @@ impl Page {
     {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.map_err(Error::Listen)?;
         let address = listener.local_addr().map_err(Error::Listen)?;
-        let lock = Arc::new(Lock::new().map_err(|_| Error::NoChance)?);
+        let lock = Arc::new(PageLock::new().map_err(|_| Error::NoChance)?);
         let on_news: Arc<OnNews> = Arc::new(on_news);
-        let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
-        let hub = Hub::start(stream, session, Arc::clone(&on_news), ended.clone(), stop.clone());
+        let stop = CancellationToken::new();
+        let ended = CancellationToken::new();
+        let hub = BrowserHub::start(stream, session, Arc::clone(&on_news), ended.clone(), stop.clone());
         let router = routes::router(address, Arc::clone(&hub), Arc::clone(&lock), on_news);
         let limits = ListenerLimits::of_browsers("approval page", STOP_GRACE);
         tokio::spawn(listener::serve(listener, router, limits, stop.clone()));
-        Ok(Self { address, lock, hub, ended, _stop: stop.drop_guard() })
+        let is_unopened = AtomicBool::new(false);
+        Ok(Self { address, lock, hub, ended, is_unopened, _stop: stop.drop_guard() })
     }
 
     /// The address of the page. There is no secret in it.
@@ -103,6 +109,16 @@ impl Page {
     /// The code that opens the page now, for the user alone.
     pub fn code(&self) -> String {
         self.lock.code()
+    }
+
+    /// Says whether a client may be asked to open the page.
+    pub(crate) fn takes_invitations(&self) -> bool {
+        !self.has_ended() && !self.is_unopened.load(Ordering::Relaxed)
+    }
+
+    /// From now on no client is asked to open the page: one that said that it can has not done so.
+    pub(crate) fn take_no_invitations(&self) {
+        self.is_unopened.store(true, Ordering::Relaxed);
     }
 
     /// Whether a browser shows the page, and the session still speaks to it.

@@ -1,12 +1,12 @@
-// The connection and its events. What waits is in waiting.js and row.js, cells, decisions and grants are in activity.js.
+// The connection and its events. What waits is in waiting.js, row.js and changes.js; cells, decisions and grants are in activity.js.
 "use strict";
 
-// How long another tab may take to share the key.
+// The longest wait for another tab to share the key.
 const SHARE_MS = 250;
-// How long the page waits before it connects again. Each time twice as long, up to the second one: ipybox may never come back.
+// The time that the page waits before it connects again. Each time twice as long, up to the second one: ipybox may never come back.
 const RETRY_MS = 1000;
 const MOST_RETRY_MS = 30000;
-// How much time there is between two looks at all calls that wait.
+// The time between two looks at all calls that wait.
 const REFRESH_MS = 50;
 
 const find = (id) => document.getElementById(id);
@@ -37,7 +37,7 @@ function state(text) {
   if (find("state").textContent !== text) find("state").textContent = text;
 }
 
-// What the user wanted and did not get. It stays until the next try, whatever the connection does meanwhile.
+// An action of the user that failed. The text stays until the next try, whatever the connection does meanwhile.
 function fail(text) {
   find("failure").textContent = text;
 }
@@ -181,7 +181,11 @@ const TAKERS = {
   began: (event) => showCell(event.cell),
   text: (event) => addOutput(event.cell, event.text),
   left_out: (event) => leaveOut(event.cell, event.bytes),
-  ended: (event) => endCell(event.cell, event.end),
+  changes: (event) => showChanges(event.changes),
+  ended(event) {
+    endCell(event.cell, event.end);
+    askForChanges();
+  },
   browsers(event) {
     browsers = event.count;
   },
@@ -189,6 +193,7 @@ const TAKERS = {
     isOver = true;
     for (const row of waiting) decide(row.id, "the session has ended");
     showGrants([]);
+    showChanges({ revision: null, note: null, copies: [] });
     cells.forEach(cutOff);
   },
 };
@@ -221,11 +226,13 @@ function showAll(event) {
   for (const question of event.questions) if (!rows.has(question.row.id)) showQuestion(question);
   showDecisions(event.decisions);
   showGrants(event.grants);
+  showChanges(event.changes);
+  askForChanges();
   showCells(event.cells);
   if (isOver) cells.forEach(cutOff);
 }
 
-// Whose calls these are: in the header, and the directory in the title of the tab.
+// The session that these calls are of: in the header, and its directory in the title of the tab.
 let project = "";
 function showAbout({ workspace, client, session }) {
   project = workspace.split("/").filter(Boolean).pop() ?? "";

@@ -18,22 +18,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::guard::{self, KEY, PageHost};
-use super::hub::{Hub, Watching};
-use super::key::{Lock, Tried};
-use super::{OnNews, PageNews, diff, view};
-use crate::faces::people::{Answer, Label, Said};
+use super::hub::{BrowserHub, WatchingBrowser};
+use super::key::{PageLock, TriedCode};
+use super::{OnNews, PageNews, diff, row};
+use crate::faces::people::{Label, PersonMessage, SettleAction, UserAnswer};
 use crate::ground::files::small;
-use crate::ground::web::listener::{self, Busy, Peer};
+use crate::ground::web::listener::{self, BusyRequest, ListenerPeer};
 
 /// The largest body, in bytes: answers to some thousand questions.
 const BODY_BYTES: usize = 256 * 1024;
 
 /// The page: paths, kinds and texts.
-const PARTS: [(&str, &str, &str); 8] = [
+const PARTS: [(&str, &str, &str); 9] = [
     ("/", HTML, include_str!("page.html")),
     ("/page.css", CSS, include_str!("page.css")),
     ("/page.js", JAVASCRIPT, include_str!("page.js")),
     ("/activity.js", JAVASCRIPT, include_str!("activity.js")),
+    ("/changes.js", JAVASCRIPT, include_str!("changes.js")),
     ("/python.js", JAVASCRIPT, include_str!("python.js")),
     ("/row.js", JAVASCRIPT, include_str!("row.js")),
     ("/table.js", JAVASCRIPT, include_str!("table.js")),
@@ -57,11 +58,11 @@ const TRY_TIME: Duration = Duration::from_millis(200);
 const BEAT: Duration = Duration::from_secs(15);
 
 #[derive(Clone)]
-struct Site {
+struct PageSite {
     host: PageHost,
     cookie_name: Arc<str>,
-    hub: Arc<Hub>,
-    lock: Arc<Lock>,
+    hub: Arc<BrowserHub>,
+    lock: Arc<PageLock>,
     on_news: Arc<OnNews>,
     turnstiles: Arc<Turnstiles>,
     /// The details of one call are made at a time: long texts take much memory then.
@@ -76,8 +77,13 @@ struct Turnstiles {
 }
 
 /// The page, its parts and what it asks for.
-pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, on_news: Arc<OnNews>) -> Router {
-    let site = Site {
+pub(super) fn router(
+    address: SocketAddr,
+    hub: Arc<BrowserHub>,
+    lock: Arc<PageLock>,
+    on_news: Arc<OnNews>,
+) -> Router {
+    let site = PageSite {
         host: PageHost::of(address),
         // Browsers send the cookies of all ports of a host to each of them.
         cookie_name: format!("ipybox-{}", address.port()).into(),
@@ -93,6 +99,8 @@ pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, on_new
         .route("/call", post(call))
         .route("/revoke", post(revoke))
         .route("/image", post(image))
+        .route("/changes", post(changes))
+        .route("/settle", post(settle))
         .layer(middleware::from_fn_with_state(site.clone(), admitted));
     let parts = PARTS.into_iter().fold(Router::new(), |router, (path, kind, text)| {
         router.route(path, get(move || async move { part(kind, text) }))
@@ -106,7 +114,7 @@ pub(super) fn router(address: SocketAddr, hub: Arc<Hub>, lock: Arc<Lock>, on_new
 }
 
 /// Lets requests of the page itself through.
-async fn guarded(State(site): State<Site>, request: Request, next: Next) -> Response {
+async fn guarded(State(site): State<PageSite>, request: Request, next: Next) -> Response {
     if let Some((status, why)) = site.host.refusal(&request) {
         return guard::refused(status, why);
     }
@@ -119,7 +127,7 @@ async fn guarded(State(site): State<Site>, request: Request, next: Next) -> Resp
 }
 
 /// Lets those through who have entered.
-async fn admitted(State(site): State<Site>, request: Request, next: Next) -> Response {
+async fn admitted(State(site): State<PageSite>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let key = guard::only(headers, &KEY).unwrap_or_default();
     let is_admitted = guard::cookies(headers, &site.cookie_name)
@@ -127,7 +135,7 @@ async fn admitted(State(site): State<Site>, request: Request, next: Next) -> Res
     if !is_admitted {
         return (StatusCode::UNAUTHORIZED, "The page asks for its code first.").into_response();
     }
-    let busy = Busy::begin(request.extensions());
+    let busy = BusyRequest::begin(request.extensions());
     busy.until_written(next.run(request).await)
 }
 
@@ -143,50 +151,52 @@ struct Entering {
 
 /// Takes the code. A right one brings the cookie and the key.
 async fn enter(
-    State(site): State<Site>,
+    State(site): State<PageSite>,
     extensions: Extensions,
     entering: Result<Json<Entering>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
     let Json(Entering { code }) = entering?;
     let turnstile = match listener::peer_of(&extensions) {
-        Peer::User => &site.turnstiles.of_user,
-        Peer::Other => &site.turnstiles.of_others,
+        ListenerPeer::User => &site.turnstiles.of_user,
+        ListenerPeer::Other => &site.turnstiles.of_others,
     };
     let _turn = turnstile.lock().await;
     tokio::time::sleep(TRY_TIME).await;
     let Ok(tried) = site.lock.enter(&code) else {
         return Ok((StatusCode::INTERNAL_SERVER_ERROR, "There are no random numbers.").into_response());
     };
-    if tried == Tried::Guessed {
+    if tried == TriedCode::Guessed {
         (site.on_news)(PageNews::Guessed);
     }
     Ok(match tried {
-        Tried::Right => {
+        TriedCode::Right => {
             (site.on_news)(PageNews::Entered(site.lock.code()));
             let (cookie, key) = site.lock.secrets();
             let cookie = format!("{}={cookie}; HttpOnly; SameSite=Strict; Path=/", site.cookie_name);
             ([(header::SET_COOKIE, cookie)], Json(json!({"key": key, "entries": site.lock.entries()})))
                 .into_response()
         }
-        Tried::Wrong | Tried::Guessed => (StatusCode::FORBIDDEN, "That is not the code.").into_response(),
+        TriedCode::Wrong | TriedCode::Guessed => {
+            (StatusCode::FORBIDDEN, "That is not the code.").into_response()
+        }
     })
 }
 
 /// The events, one line of JSON each, from now on.
-async fn events(State(site): State<Site>) -> Response {
-    let lines = futures::stream::unfold(site.hub.watch(), |mut watching: Watching| async {
+async fn events(State(site): State<PageSite>) -> Response {
+    let lines = futures::stream::unfold(site.hub.watch(), |mut watching: WatchingBrowser| async {
         let line = match tokio::time::timeout(BEAT, watching.next()).await {
             Ok(line) => line?,
             Err(_) => watching.browsers(),
         };
-        Some((Ok::<_, Infallible>(Bytes::from_owner(Line(line))), watching))
+        Some((Ok::<_, Infallible>(Bytes::from_owner(StreamLine(line))), watching))
     });
     ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
 }
 
-struct Line(Arc<str>);
+struct StreamLine(Arc<str>);
 
-impl AsRef<[u8]> for Line {
+impl AsRef<[u8]> for StreamLine {
     fn as_ref(&self) -> &[u8] {
         self.0.as_bytes()
     }
@@ -194,9 +204,9 @@ impl AsRef<[u8]> for Line {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Answers {
+struct PostedAnswers {
     questions: Vec<u64>,
-    answer: Answer,
+    answer: UserAnswer,
     /// For the servers whose registration this answers.
     #[serde(default)]
     label: Option<Label>,
@@ -204,23 +214,26 @@ struct Answers {
 
 /// Passes answers on. How a question was decided is an event: somebody else may have been earlier.
 async fn answer(
-    State(site): State<Site>,
-    answers: Result<Json<Answers>, JsonRejection>,
+    State(site): State<PageSite>,
+    answers: Result<Json<PostedAnswers>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
-    let Json(Answers { questions, answer, label }) = answers?;
-    let (mut passed_on, mut over) = (Vec::new(), Vec::new());
+    let Json(PostedAnswers { questions, answer, label }) = answers?;
+    let mut passed_on = Vec::new();
+    let mut over = Vec::new();
     for question in questions {
         let scene = site.hub.scene();
         // Without a grant to give, that answer would be a refusal.
-        let is_open = scene.can_answer(question) && (answer != Answer::Grant || scene.can_grant(question));
+        let is_open =
+            scene.can_answer(question) && (answer != UserAnswer::Grant || scene.can_grant(question));
         drop(scene);
-        match is_open {
-            false => over.push(question),
-            true if site.hub.say(Said::Answer { question, answer, label }) => passed_on.push(question),
-            true => {
-                return Ok((StatusCode::SERVICE_UNAVAILABLE, "The session does not listen.").into_response());
-            }
+        if !is_open {
+            over.push(question);
+            continue;
         }
+        if !site.hub.say(PersonMessage::Answer { question, answer, label }) {
+            return Ok(unheard());
+        }
+        passed_on.push(question);
     }
     Ok(Json(json!({"passed_on": passed_on, "over": over})).into_response())
 }
@@ -233,19 +246,51 @@ struct Revoked {
 
 /// Ends a grant. Which ones hold after that is an event.
 async fn revoke(
-    State(site): State<Site>,
+    State(site): State<PageSite>,
     revoked: Result<Json<Revoked>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
     let Json(Revoked { grant }) = revoked?;
-    Ok(match site.hub.say(Said::Revoke { grant }) {
-        true => Json(json!({})).into_response(),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "The session does not listen.").into_response(),
-    })
+    let is_heard = site.hub.say(PersonMessage::Revoke { grant });
+    Ok(if is_heard { Json(json!({})).into_response() } else { unheard() })
+}
+
+/// Asks the session which changes wait: the answer is an event.
+async fn changes(State(site): State<PageSite>) -> Response {
+    if site.hub.say(PersonMessage::Changes) { Json(json!({})).into_response() } else { unheard() }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct PostedChanges {
+    revision: u64,
+    copy: String,
+    action: SettleAction,
+    /// Their places in the copy; all of them without any.
+    changes: Option<Vec<usize>>,
+}
+
+/// Has changes that the page has shown applied or discarded. The result is an event.
+async fn settle(
+    State(site): State<PageSite>,
+    posted: Result<Json<PostedChanges>, JsonRejection>,
+) -> Result<Response, JsonRejection> {
+    let Json(PostedChanges { revision, copy, action, changes }) = posted?;
+    let seen = site.hub.scene().waiting().seen(revision, &copy, action, changes.as_deref());
+    let seen = match seen {
+        Ok(seen) => seen,
+        Err(why) => return Ok((StatusCode::CONFLICT, why).into_response()),
+    };
+    let is_heard = site.hub.say(PersonMessage::Settle { copy, action, seen });
+    Ok(if is_heard { Json(json!({})).into_response() } else { unheard() })
+}
+
+fn unheard() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, "The session does not listen.").into_response()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedDetails {
     question: u64,
     /// Without the arguments, for the row.
     #[serde(default)]
@@ -253,17 +298,17 @@ struct Asked {
 }
 
 #[derive(Serialize)]
-struct Details {
-    changes: Vec<diff::Change>,
-    arguments: Vec<view::Whole>,
+struct CallDetails {
+    changes: Vec<diff::TextChange>,
+    arguments: Vec<row::WholeArgument>,
 }
 
 /// The changes that a call would make, and all of its arguments in full.
 async fn call(
-    State(site): State<Site>,
-    asked: Result<Json<Asked>, JsonRejection>,
+    State(site): State<PageSite>,
+    asked: Result<Json<AskedDetails>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
-    let Json(Asked { question, only_changes }) = asked?;
+    let Json(AskedDetails { question, only_changes }) = asked?;
     let turn = Arc::clone(&site.details).lock_owned().await;
     let call = site.hub.scene().call(question).cloned();
     let Some(call) = call else {
@@ -272,8 +317,8 @@ async fn call(
     let shown = tokio::task::spawn_blocking(move || {
         // It goes on although nobody waits for it any more.
         let _turn = turn;
-        let arguments = if only_changes { Vec::new() } else { view::wholes(&call) };
-        Json(Details { changes: diff::changes(&call), arguments }).into_response()
+        let arguments = if only_changes { Vec::new() } else { row::wholes(&call) };
+        Json(CallDetails { changes: diff::changes(&call), arguments }).into_response()
     });
     Ok(match shown.await {
         Ok(shown) => shown,
@@ -283,17 +328,17 @@ async fn call(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Shown {
+struct ImageQuery {
     cell: u64,
     image: usize,
 }
 
 /// An image that a cell has shown, if it is one that browsers only draw.
 async fn image(
-    State(site): State<Site>,
-    shown: Result<Json<Shown>, JsonRejection>,
+    State(site): State<PageSite>,
+    shown: Result<Json<ImageQuery>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
-    let Json(Shown { cell, image }) = shown?;
+    let Json(ImageQuery { cell, image }) = shown?;
     let path = site.hub.scene().image(cell, image);
     let read = move || path.and_then(|path| read_image(&path));
     Ok(match tokio::task::spawn_blocking(read).await.ok().flatten() {

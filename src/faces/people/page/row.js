@@ -71,7 +71,7 @@ function together({ call }, names) {
   return cell;
 }
 
-// Where the data of an argument comes from, beside it. The sentence above the table says the same of all rows.
+// The source of an argument's data, beside it. The sentence above the table says the same of all rows.
 function marks(call, name) {
   return call.origins
     .filter(({ argument }) => argument === name)
@@ -210,7 +210,7 @@ document.addEventListener("pointerdown", (event) => {
 // `allow up to 50 like this in this cell` as a button says it.
 const grantWords = ({ grant }) => grant.answer[0].toUpperCase() + grant.answer.slice(1);
 
-// What a call would change
+// The changes that a call would make
 
 // Reads what a row would change, once it is seen: of one row at a time.
 const unread = new Set();
@@ -274,7 +274,7 @@ function preview(row, changes) {
   moveBelow(row);
 }
 
-// What is below a row has moved.
+// The rows below a row have moved.
 function moveBelow(row) {
   for (const group of tablesFrom(row.group)) for (const each of group.rows) if (each !== row && each.isOpen) guard(each);
 }

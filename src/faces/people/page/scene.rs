@@ -9,11 +9,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::cell::{ArgumentCell, cells};
-use super::view::Row;
+use super::row::CallRow;
+use super::waiting_changes::WaitingChanges;
 use super::words::{block, name};
-use crate::faces::people::{CellAuthor, Granted, Heard, PastDecision, ShownCall};
-use crate::ground::text::Coloured;
-use crate::ground::text::visible::{self, Use};
+use crate::faces::people::{CellAuthor, PastDecision, SessionMessage, ShownCall, StandingGrant};
+use crate::ground::text::ColouredText;
+use crate::ground::text::visible::{self, TextUse};
 
 /// The number of decisions that are shown.
 const DECISIONS: usize = 500;
@@ -26,12 +27,13 @@ const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// All that is shown now.
 #[derive(Debug, Default)]
-pub(super) struct Scene {
-    questions: BTreeMap<u64, Open>,
-    decisions: VecDeque<Decided>,
+pub(super) struct PageScene {
+    questions: BTreeMap<u64, ShownQuestion>,
+    decisions: VecDeque<ShownDecision>,
     cells: VecDeque<RunCell>,
     /// The grants that hold, as the page shows them.
     grants: Vec<Value>,
+    waiting: WaitingChanges,
     about: SceneSubject,
     is_over: bool,
 }
@@ -46,15 +48,15 @@ pub(super) struct SceneSubject {
 }
 
 #[derive(Debug)]
-struct Open {
-    row: Row,
+struct ShownQuestion {
+    row: CallRow,
     call: ShownCall,
     until: Option<Instant>,
 }
 
 /// A decision, as the page shows it.
 #[derive(Debug, Clone, Serialize)]
-struct Decided {
+struct ShownDecision {
     at: String,
     server: String,
     tool: String,
@@ -68,14 +70,14 @@ struct RunCell {
     number: u64,
     by: CellAuthor,
     code: String,
-    colours: Coloured,
+    colours: ColouredText,
     output: String,
     left_out: usize,
     images: Vec<PathBuf>,
     end: Option<Value>,
 }
 
-impl Scene {
+impl PageScene {
     /// Of a session, by its id if it is kept.
     pub(super) fn of(session: Option<String>) -> Self {
         Self { about: SceneSubject { session, ..SceneSubject::default() }, ..Self::default() }
@@ -86,29 +88,30 @@ impl Scene {
         json!({
             "event": "all",
             "about": self.about,
-            "questions": self.questions.values().map(Open::shown).collect::<Vec<_>>(),
+            "questions": self.questions.values().map(ShownQuestion::shown).collect::<Vec<_>>(),
             "decisions": self.decisions,
             "grants": self.grants,
+            "changes": self.waiting.shown(),
             "cells": self.cells.iter().map(RunCell::shown).collect::<Vec<_>>(),
             "over": self.is_over,
         })
     }
 
     /// Takes what the session says, and returns the event for browsers.
-    pub(super) fn take(&mut self, heard: Heard) -> Option<Value> {
+    pub(super) fn take(&mut self, heard: SessionMessage) -> Option<Value> {
         Some(match heard {
-            Heard::Question { question, call, grant, outside, scope, left_ms, .. } => {
-                let row = Row::of(question, &call, Some(&scope));
+            SessionMessage::Question { question, call, grant, outside, scope, left_ms, .. } => {
+                let row = CallRow::of(question, &call, Some(&scope));
                 let row = row.with_grants(grant.as_ref(), outside.as_deref());
                 self.open(question, row, call, left_ms)
             }
-            Heard::Asked { question, call, .. } => {
-                let row = Row::of(question, &call, None);
+            SessionMessage::Asked { question, call, .. } => {
+                let row = CallRow::of(question, &call, None);
                 self.open(question, row, call, None)
             }
-            Heard::Decided { question, how } => {
+            SessionMessage::Decided { question, how } => {
                 let open = self.questions.remove(&question)?;
-                let decided = Decided {
+                let decided = ShownDecision {
                     at: now(),
                     server: name(&open.call.server),
                     tool: name(&open.call.tool),
@@ -119,32 +122,33 @@ impl Scene {
                 self.keep([decided]);
                 event
             }
-            Heard::History { decisions } => {
-                let since: Vec<Decided> = self.decisions.drain(..).collect();
-                self.keep(decisions.iter().map(Decided::of).chain(since).collect::<Vec<_>>());
+            SessionMessage::History { decisions } => {
+                let since: Vec<ShownDecision> = self.decisions.drain(..).collect();
+                self.keep(decisions.iter().map(ShownDecision::of).chain(since).collect::<Vec<_>>());
                 json!({"event": "history", "decisions": self.decisions})
             }
-            Heard::Ruled { decision } => {
-                let decided = Decided::of(&decision);
+            SessionMessage::Ruled { decision } => {
+                let decided = ShownDecision::of(&decision);
                 let event = json!({"event": "ruled", "decision": decided});
                 self.keep([decided]);
                 event
             }
-            Heard::About { workspace, client } => {
+            SessionMessage::About { workspace, client } => {
                 self.about.workspace = visible::line(&workspace);
-                self.about.client = client.map(|client| visible::shown(&client, Use::Text));
+                self.about.client = client.map(|client| visible::shown(&client, TextUse::Text));
                 json!({"event": "about", "about": self.about})
             }
-            Heard::Grants { grants } => {
-                let shown = |granted: &Granted| {
-                    let Granted { id, left, is_of_cell, .. } = granted;
+            SessionMessage::Grants { grants } => {
+                let shown = |granted: &StandingGrant| {
+                    let StandingGrant { id, left, is_of_cell, .. } = granted;
                     json!({"id": id, "left": left, "covers": visible::line(&granted.covers), "of_cell": is_of_cell})
                 };
                 self.grants = grants.iter().map(shown).collect();
                 json!({"event": "grants", "grants": self.grants})
             }
-            Heard::Began { cell, number, by, code } => self.begin(cell, number, by, &code),
-            Heard::Text { cell, text } => {
+            SessionMessage::Changes { copies, note } => self.waiting.take(copies, note),
+            SessionMessage::Began { cell, number, by, code } => self.begin(cell, number, by, &code),
+            SessionMessage::Text { cell, text } => {
                 let cell = self.cells.iter_mut().find(|shown| shown.cell == cell)?;
                 let text = cell.colours.take(&text, false);
                 if text.is_empty() {
@@ -153,16 +157,16 @@ impl Scene {
                 cell.add(&text);
                 json!({"event": "text", "cell": cell.cell, "text": text})
             }
-            Heard::LeftOut { cell, bytes } => {
+            SessionMessage::LeftOut { cell, bytes } => {
                 let cell = self.cells.iter_mut().find(|shown| shown.cell == cell)?;
                 cell.left_out += bytes;
                 json!({"event": "left_out", "cell": cell.cell, "bytes": bytes})
             }
-            Heard::Ended { cell, error, words, images, files, file } => {
+            SessionMessage::Ended { cell, error, words, images, files, file } => {
                 let cell = self.cells.iter_mut().find(|shown| shown.cell == cell)?;
                 let end = json!({
-                    "error": error.map(|error| block(&error, Use::Text)),
-                    "words": block(&words, Use::Text),
+                    "error": error.map(|error| block(&error, TextUse::Text)),
+                    "words": block(&words, TextUse::Text),
                     "images": lines(&images),
                     "files": lines(&files),
                     "file": file.map(|file| visible::line(&file.to_string_lossy())),
@@ -180,6 +184,7 @@ impl Scene {
         self.is_over = true;
         self.questions.clear();
         self.grants.clear();
+        self.waiting = WaitingChanges::default();
         json!({"event": "over"})
     }
 
@@ -193,6 +198,11 @@ impl Scene {
         self.questions.get(&question).is_some_and(|open| open.row.has_grant())
     }
 
+    /// The changes that wait.
+    pub(super) fn waiting(&self) -> &WaitingChanges {
+        &self.waiting
+    }
+
     /// The call that a question is about.
     pub(super) fn call(&self, question: u64) -> Option<&ShownCall> {
         self.questions.get(&question).map(|open| &open.call)
@@ -203,23 +213,25 @@ impl Scene {
         self.cells.iter().find(|shown| shown.cell == cell)?.images.get(index).cloned()
     }
 
-    fn open(&mut self, question: u64, row: Row, call: ShownCall, left_ms: Option<u64>) -> Value {
+    fn open(&mut self, question: u64, row: CallRow, call: ShownCall, left_ms: Option<u64>) -> Value {
         let until = left_ms.and_then(|left| Instant::now().checked_add(Duration::from_millis(left)));
-        let open = Open { row, call, until };
+        let open = ShownQuestion { row, call, until };
         let event = json!({"event": "question", "question": open.shown()});
         self.questions.insert(question, open);
         event
     }
 
-    fn keep(&mut self, decisions: impl IntoIterator<Item = Decided>) {
+    fn keep(&mut self, decisions: impl IntoIterator<Item = ShownDecision>) {
         self.decisions.extend(decisions);
         let surplus = self.decisions.len().saturating_sub(DECISIONS);
         self.decisions.drain(..surplus);
     }
 
     fn begin(&mut self, cell: u64, number: u64, by: CellAuthor, code: &str) -> Value {
-        let code = block(code, Use::Text);
-        let (colours, output, images) = (Coloured::default(), String::new(), Vec::new());
+        let code = block(code, TextUse::Text);
+        let colours = ColouredText::default();
+        let output = String::new();
+        let images = Vec::new();
         let cell = RunCell { cell, number, by, code, colours, output, left_out: 0, images, end: None };
         let event = json!({"event": "began", "cell": cell.shown()});
         self.cells.push_back(cell);
@@ -232,7 +244,7 @@ impl Scene {
     }
 }
 
-impl Decided {
+impl ShownDecision {
     fn of(decision: &PastDecision) -> Self {
         let PastDecision { at, server, tool, arguments, how, .. } = decision;
         Self {
@@ -245,7 +257,7 @@ impl Decided {
     }
 }
 
-impl Open {
+impl ShownQuestion {
     fn shown(&self) -> Value {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()).as_millis());
         let left = left.map(|left| u64::try_from(left).unwrap_or(u64::MAX));
@@ -291,11 +303,11 @@ mod tests {
 
     #[test]
     fn a_long_output_keeps_its_end_and_counts_the_rest() {
-        let mut scene = Scene::default();
-        scene.take(Heard::Began { cell: 1, number: 1, by: CellAuthor::Agent, code: "x".to_owned() });
+        let mut scene = PageScene::default();
+        scene.take(SessionMessage::Began { cell: 1, number: 1, by: CellAuthor::Agent, code: "x".to_owned() });
         let line = "0123456789\n".repeat(1_000);
         for _ in 0..30 {
-            scene.take(Heard::Text { cell: 1, text: line.clone() }).unwrap();
+            scene.take(SessionMessage::Text { cell: 1, text: line.clone() }).unwrap();
         }
         let shown = &scene.all()["cells"][0];
         let (output, left_out) = (shown["output"].as_str().unwrap(), shown["left_out"].as_u64().unwrap());
@@ -305,12 +317,17 @@ mod tests {
 
     #[test]
     fn cells_that_run_are_shown_longer_than_those_that_have_ended() {
-        let mut scene = Scene::default();
+        let mut scene = PageScene::default();
         for cell in 0..20 {
-            scene.take(Heard::Began { cell, number: cell, by: CellAuthor::Agent, code: String::new() });
+            scene.take(SessionMessage::Began {
+                cell,
+                number: cell,
+                by: CellAuthor::Agent,
+                code: String::new(),
+            });
             if cell > 0 {
                 let (error, words, images, files, file) = (None, String::new(), Vec::new(), Vec::new(), None);
-                scene.take(Heard::Ended { cell, error, words, images, files, file });
+                scene.take(SessionMessage::Ended { cell, error, words, images, files, file });
             }
         }
         let cells: Vec<u64> = scene.cells.iter().map(|cell| cell.cell).collect();
@@ -319,18 +336,18 @@ mod tests {
 
     #[test]
     fn output_is_text() {
-        let mut scene = Scene::default();
-        scene.take(Heard::Began {
+        let mut scene = PageScene::default();
+        scene.take(SessionMessage::Began {
             cell: 1,
             number: 1,
             by: CellAuthor::Agent,
             code: "a\u{202e}b\nc".to_owned(),
         });
         let event = scene
-            .take(Heard::Text { cell: 1, text: "\u{1b}[31mred\u{1b}[0m\u{202e}<b>".to_owned() })
+            .take(SessionMessage::Text { cell: 1, text: "\u{1b}[31mred\u{1b}[0m\u{202e}<b>".to_owned() })
             .unwrap();
         assert_eq!(event["text"], "red<b>");
         assert_eq!(scene.all()["cells"][0]["code"], "a\\u202eb\nc");
-        assert!(scene.take(Heard::Text { cell: 2, text: "nobody's".to_owned() }).is_none());
+        assert!(scene.take(SessionMessage::Text { cell: 2, text: "nobody's".to_owned() }).is_none());
     }
 }

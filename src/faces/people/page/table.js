@@ -1,7 +1,7 @@
 // Tables: the calls of one tool, what they have in common, and those of them that are decided.
 "use strict";
 
-// How long decided calls stay where they are after the last decision, and after the last touch, whose place is not known.
+// The time that decided calls stay where they are after the last decision, and after the last touch, whose place is not known.
 const FOLD_MS = 2000;
 const TOUCH_MS = 5000;
 // So many origins of data are named above a table.
@@ -67,7 +67,7 @@ function groupOf(call) {
   return group;
 }
 
-// What the data of servers is that are registered: part of the next answer.
+// The field in which a user labels the data of a server: part of the next answer.
 function labelField(labels) {
   const element = make("p");
   const name = make("label", "", "The server's data is ");
@@ -189,7 +189,7 @@ function fold() {
   }
 }
 
-// Whether nobody can be about to click where they are.
+// True if nobody can be about to click where they are.
 function isCalm() {
   const now = performance.now();
   return !isOverCalls && !menu.row && now - decided > FOLD_MS && now - touched > TOUCH_MS;

@@ -1,7 +1,7 @@
 // The calls that wait: which there are, and their answers. How they look is in table.js and row.js.
 "use strict";
 
-// How long a call that has just appeared or moved cannot be answered: a click that was meant for something else finds nothing.
+// The time in which a call that has just appeared or moved cannot be answered: a click that was meant for something else finds nothing.
 const GUARD_MS = 700;
 const KEYS = { a: "once", g: "grant", s: "session", d: "no" };
 
@@ -86,12 +86,12 @@ function clear() {
 
 // Answers
 
-// How often rows have come or moved, and how often until the pointer moved last: a click without a move after that was meant
+// Counts how often rows have come or moved, and how often until the pointer moved last: a click without a move after that was meant
 // for what was in their place before.
 let shifts = 0;
 let aimed = 0;
 let pointed = "";
-// Where the mouse is, and when the last touch and the last decision were: decided calls fold when they are out of the way.
+// The place of the mouse, and the times of the last touch and the last decision: decided calls fold when they are out of the way.
 let isOverCalls = false;
 let touched = -Infinity;
 let decided = -Infinity;
@@ -106,7 +106,7 @@ document.documentElement.addEventListener("pointerleave", () => {
   isOverCalls = false;
 });
 
-// Whether a click means what is there now. A key means what has the focus, which nothing takes from one row to another.
+// True if a click means the row that is there now. A key means the one that has the focus, which nothing takes from one row to another.
 function isMeant(event, shift) {
   const isByMouse = event.detail > 0 && event.pointerType !== "touch";
   if (!isByMouse || shift <= aimed) return true;
@@ -179,7 +179,7 @@ function decide(id, how) {
   row.act.replaceChildren(ending);
   row.group.folded.hows.set(how, (row.group.folded.hows.get(how) ?? 0) + 1);
   decided = performance.now();
-  // What was written may be what the next call would change.
+  // A file that was written may be one that the next call would change.
   if (/^allowed/.test(how)) for (const each of waiting) if (each.call.compared.length && each.preview.firstChild) readLater(each);
   if (rows.size > MOST) forget();
 }
@@ -220,7 +220,7 @@ function rowsUpTo(row) {
   return from < 0 ? [row] : all.slice(from, to + 1);
 }
 
-// What the buttons of the bar are about: the chosen calls, and never others.
+// The calls that the buttons of the bar decide: the chosen ones, and never others.
 const targets = () => [...waiting].filter((row) => row.isChosen && canTake(row));
 
 // An answer to the chosen calls is one alone: none is chosen after it, and the focus goes on to the next call.
@@ -286,7 +286,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// What is said of all of them
+// The text about all of them
 
 function refresh() {
   const open = [...waiting];

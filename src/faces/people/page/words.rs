@@ -5,10 +5,10 @@ use serde_json::Value;
 
 #[cfg(test)]
 use crate::faces::people::{ShownCall, Target};
-use crate::ground::text::visible::{self, Name, Use};
+use crate::ground::text::visible::{self, QuotedName, TextUse};
 
 /// A text of several lines.
-pub(super) fn block(text: &str, used: Use) -> String {
+pub(super) fn block(text: &str, used: TextUse) -> String {
     let lines = text.split('\n').map(|line| {
         let line = line.strip_suffix('\r').unwrap_or(line);
         let parts = line.split('\t').map(|part| bare(part, used));
@@ -17,7 +17,7 @@ pub(super) fn block(text: &str, used: Use) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn bare(text: &str, used: Use) -> String {
+fn bare(text: &str, used: TextUse) -> String {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         text.to_owned()
     } else {
@@ -26,14 +26,18 @@ fn bare(text: &str, used: Use) -> String {
 }
 
 /// The use of the texts of a call.
-pub(super) fn used(is_ours: bool) -> Use {
-    if is_ours { Use::Code } else { Use::Text }
+pub(super) fn used(is_ours: bool) -> TextUse {
+    if is_ours { TextUse::Code } else { TextUse::Text }
 }
 
 /// The name of a server, a tool or an argument: unchanged if it looks like one, else quoted.
 pub(super) fn name(name: &str) -> String {
     let is_usual = |character: char| character.is_ascii_alphanumeric() || "_-./".contains(character);
-    if !name.is_empty() && name.chars().all(is_usual) { name.to_owned() } else { Name(name).to_string() }
+    if !name.is_empty() && name.chars().all(is_usual) {
+        name.to_owned()
+    } else {
+        QuotedName(name).to_string()
+    }
 }
 
 #[cfg(test)]

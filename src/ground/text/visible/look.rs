@@ -4,20 +4,20 @@
 
 use unicode_security::skeleton;
 
-use super::Use;
+use super::TextUse;
 
 /// Which characters of `text` look like something else that could stand there.
-pub(super) fn misleading(text: &str, used: Use) -> Vec<bool> {
+pub(super) fn misleading(text: &str, used: TextUse) -> Vec<bool> {
     let characters: Vec<char> = text.chars().collect();
     let mut hides: Vec<bool> =
         (0..characters.len()).map(|index| is_misleading_sign(&characters, index, used)).collect();
-    let is_prose = used != Use::Code && is_prose(text) && characters.iter().any(|each| is_evident(*each));
+    let is_prose = used != TextUse::Code && is_prose(text) && characters.iter().any(|each| is_evident(*each));
     let mut start = 0;
     for word in characters.split(|character| !belongs_to_word(*character)) {
         let end = start + word.len();
         if is_misleading_word(word, is_prose) {
             for (character, hides) in word.iter().zip(&mut hides[start..end]) {
-                *hides |= looks_like_ascii(*character) && !(used != Use::Code && is_european(*character));
+                *hides |= looks_like_ascii(*character) && !(used != TextUse::Code && is_european(*character));
             }
         }
         start = end + 1;
@@ -42,7 +42,7 @@ fn is_misleading_word(word: &[char], is_prose: bool) -> bool {
 
 /// A sign that looks like one of ASCII's. In a text those are common, and mislead where they join what could be a name,
 /// and where a quote seems to end the text.
-fn is_misleading_sign(characters: &[char], index: usize, used: Use) -> bool {
+fn is_misleading_sign(characters: &[char], index: usize, used: TextUse) -> bool {
     let character = characters[index];
     if character.is_ascii() || belongs_to_word(character) || !looks_like_ascii(character) {
         return false;
@@ -58,7 +58,7 @@ fn is_misleading_sign(characters: &[char], index: usize, used: Use) -> bool {
         next => next.is_none_or(|next| ")]}=".contains(*next)),
     };
     match used {
-        Use::Code => true,
+        TextUse::Code => true,
         _ if is_quote => ends_the_text(),
         _ => joins,
     }

@@ -16,7 +16,7 @@ use icu_properties::props::{
 
 /// The use of a text, which decides how much of other languages is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum TextUse {
     /// A command, an address, a path: each character counts. All that looks like ASCII, and all that is written from
     /// right to left, is escaped.
     Code,
@@ -34,9 +34,9 @@ const MARKS: usize = 3;
 const BLANK: [char; 5] = ['\u{2800}', '\u{fffc}', '\u{13441}', '\u{13442}', '\u{1d159}'];
 
 /// `text` as a literal of Python.
-pub(crate) struct Literal<'a>(pub(crate) &'a str, pub(crate) Use);
+pub(crate) struct PythonLiteral<'a>(pub(crate) &'a str, pub(crate) TextUse);
 
-impl fmt::Display for Literal<'_> {
+impl fmt::Display for PythonLiteral<'_> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         let Self(text, used) = *self;
         let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
@@ -57,9 +57,9 @@ impl fmt::Display for Literal<'_> {
 }
 
 /// A name in quotes, in ASCII: letters of other scripts look like those of ours.
-pub(crate) struct Name<'a>(pub(crate) &'a str);
+pub(crate) struct QuotedName<'a>(pub(crate) &'a str);
 
-impl fmt::Display for Name<'_> {
+impl fmt::Display for QuotedName<'_> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.write_str("'")?;
         for character in self.0.chars() {
@@ -75,10 +75,10 @@ impl fmt::Display for Name<'_> {
 
 /// A word of a command line as it would be typed in a shell: `$'…'` if something in it has to be escaped.
 pub(crate) fn word(word: &str) -> String {
-    if judged(word, Use::Code).all(|(_, is_shown)| is_shown) {
+    if judged(word, TextUse::Code).all(|(_, is_shown)| is_shown) {
         return crate::ground::text::quoted(word);
     }
-    let literal = Literal(word, Use::Code).to_string();
+    let literal = PythonLiteral(word, TextUse::Code).to_string();
     // Python prefers the other quote if there are only single ones.
     match literal.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         Some(inner) => format!("$'{}'", inner.replace('\'', "\\'")),
@@ -88,17 +88,17 @@ pub(crate) fn word(word: &str) -> String {
 
 /// `text`, of which each character counts, without quotes.
 pub(crate) fn line(text: &str) -> String {
-    shown(text, Use::Code)
+    shown(text, TextUse::Code)
 }
 
 /// `text`, without quotes.
-pub(crate) fn shown(text: &str, used: Use) -> String {
+pub(crate) fn shown(text: &str, used: TextUse) -> String {
     let mut line = String::with_capacity(text.len());
     for (character, is_shown) in judged(text, used) {
         if is_shown {
             line.push(character);
         } else {
-            line.push_str(&Escaped(character).to_string());
+            line.push_str(&EscapedCharacter(character).to_string());
         }
     }
     line
@@ -120,11 +120,11 @@ pub(crate) fn json(text: &str) -> String {
 }
 
 /// The characters of `text`, and whether each is shown as it is.
-pub(crate) fn judged(text: &str, used: Use) -> impl Iterator<Item = (char, bool)> {
+pub(crate) fn judged(text: &str, used: TextUse) -> impl Iterator<Item = (char, bool)> {
     let is_ascii = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let hides = if is_ascii { Vec::new() } else { look::misleading(text, used) };
-    let is_prose = used == Use::Text && look::is_prose(text);
-    let mut before = Before::default();
+    let is_prose = used == TextUse::Text && look::is_prose(text);
+    let mut before = EarlierCharacters::default();
     let mut characters = text.chars().enumerate().peekable();
     std::iter::from_fn(move || {
         let (index, character) = characters.next()?;
@@ -139,7 +139,7 @@ pub(crate) fn judged(text: &str, used: Use) -> impl Iterator<Item = (char, bool)
 
 /// The characters before one that is judged.
 #[derive(Default)]
-struct Before {
+struct EarlierCharacters {
     /// The last character that is no mark, if it is shown.
     base: Option<char>,
     marks: usize,
@@ -147,9 +147,9 @@ struct Before {
     last: Option<char>,
 }
 
-impl Before {
-    fn lets_stand(&self, character: char, next: Option<char>, used: Use) -> bool {
-        let is_text = used != Use::Code;
+impl EarlierCharacters {
+    fn lets_stand(&self, character: char, next: Option<char>, used: TextUse) -> bool {
+        let is_text = used != TextUse::Code;
         match character {
             ' '..='~' => true,
             // What chooses a coloured picture, and what joins two.
@@ -215,13 +215,13 @@ fn group(character: char, group: GeneralCategoryGroup) -> bool {
 }
 
 fn escape(character: char, formatter: &mut Formatter<'_>) -> fmt::Result {
-    write!(formatter, "{}", Escaped(character))
+    write!(formatter, "{}", EscapedCharacter(character))
 }
 
 /// A character as Python escapes it.
-pub(crate) struct Escaped(pub(crate) char);
+pub(crate) struct EscapedCharacter(pub(crate) char);
 
-impl fmt::Display for Escaped {
+impl fmt::Display for EscapedCharacter {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         match u32::from(self.0) {
             code @ 0..=0x7f => write!(formatter, "\\x{code:02x}"),

@@ -1,14 +1,14 @@
 use super::*;
 
 #[track_caller]
-fn check(used: Use, text: &str, expected: &str) {
-    assert_eq!(Literal(text, used).to_string(), expected, "{text:?}");
+fn check(used: TextUse, text: &str, expected: &str) {
+    assert_eq!(PythonLiteral(text, used).to_string(), expected, "{text:?}");
 }
 
 /// What is written as it is in a text.
 #[track_caller]
 fn stays(text: &str) {
-    check(Use::Text, text, &format!("'{text}'"));
+    check(TextUse::Text, text, &format!("'{text}'"));
 }
 
 #[test]
@@ -25,8 +25,8 @@ fn what_is_invisible_is_escaped_wherever_it_stands() {
                  \u{3164}\u{115f}\u{200b}\u{202e}\u{2066}\u{e0041}\u{ad}\u{2028}\u{378}\u{10ffff}";
     for character in invisible.chain(named.chars()) {
         for text in [format!("a{character}b"), format!("漢{character}字"), format!("{character}")] {
-            for used in [Use::Code, Use::Text, Use::Part] {
-                let shown = Literal(&text, used).to_string();
+            for used in [TextUse::Code, TextUse::Text, TextUse::Part] {
+                let shown = PythonLiteral(&text, used).to_string();
                 assert!(!shown.contains(character), "{:x} in {shown}", u32::from(character));
             }
             assert!(!line(&text).contains(character) && !word(&text).contains(character));
@@ -55,36 +55,36 @@ fn text_in_anybodys_language_stays_readable() {
 
 #[test]
 fn what_looks_like_something_else_is_escaped() {
-    check(Use::Text, "/etc/p\u{430}sswd", r"'/etc/p\u0430sswd'");
-    check(Use::Text, "\u{430}pple.com", r"'\u0430pple.com'");
-    check(Use::Text, "/tmp/\u{441}\u{43e}\u{440}\u{443}", r"'/tmp/\u0441\u043e\u0440\u0443'");
-    check(Use::Text, "\u{ff52}\u{ff4d} x", r"'\uff52\uff4d x'");
-    check(Use::Text, "evil.com\u{2215}good", r"'evil.com\u2215good'");
-    check(Use::Text, "x\u{2019}, b=1", r"'x\u2019, b=1'");
-    check(Use::Text, "x\u{2019}", r"'x\u2019'");
-    check(Use::Code, "rm \u{2013}rf \u{43e}", r"'rm \u2013rf \u043e'");
-    check(Use::Code, "cat файл_é/漢", "'cat файл_é/漢'");
-    assert_eq!(Name("p\u{430}th'").to_string(), r"'p\u0430th\''");
+    check(TextUse::Text, "/etc/p\u{430}sswd", r"'/etc/p\u0430sswd'");
+    check(TextUse::Text, "\u{430}pple.com", r"'\u0430pple.com'");
+    check(TextUse::Text, "/tmp/\u{441}\u{43e}\u{440}\u{443}", r"'/tmp/\u0441\u043e\u0440\u0443'");
+    check(TextUse::Text, "\u{ff52}\u{ff4d} x", r"'\uff52\uff4d x'");
+    check(TextUse::Text, "evil.com\u{2215}good", r"'evil.com\u2215good'");
+    check(TextUse::Text, "x\u{2019}, b=1", r"'x\u2019, b=1'");
+    check(TextUse::Text, "x\u{2019}", r"'x\u2019'");
+    check(TextUse::Code, "rm \u{2013}rf \u{43e}", r"'rm \u2013rf \u043e'");
+    check(TextUse::Code, "cat файл_é/漢", "'cat файл_é/漢'");
+    assert_eq!(QuotedName("p\u{430}th'").to_string(), r"'p\u0430th\''");
 }
 
 #[test]
 fn the_direction_of_what_follows_does_not_change() {
-    check(Use::Text, "/home/\u{5d0}/x", r"'/home/\u05d0/x'");
-    check(Use::Part, "\u{5d0}", r"'\u05d0'");
-    check(Use::Code, "\u{5d0} 1", r"'\u05d0 1'");
-    check(Use::Text, "\u{202e}\u{5d0}", "'\\u202e\u{5d0}'");
+    check(TextUse::Text, "/home/\u{5d0}/x", r"'/home/\u05d0/x'");
+    check(TextUse::Part, "\u{5d0}", r"'\u05d0'");
+    check(TextUse::Code, "\u{5d0} 1", r"'\u05d0 1'");
+    check(TextUse::Text, "\u{202e}\u{5d0}", "'\\u202e\u{5d0}'");
 }
 
 #[test]
 fn marks_and_joiners_stand_only_where_they_belong() {
-    check(Use::Text, "\u{301}a", r"'\u0301a'");
-    check(Use::Text, "a'\u{301}", r#""a'\u0301""#);
-    check(Use::Text, "e\u{301}\u{302}\u{303}\u{304}", "'e\u{301}\u{302}\u{303}\\u0304'");
-    check(Use::Text, "1\u{20e3}", r"'1\u20e3'");
-    check(Use::Code, "a\u{338}", r"'a\u0338'");
-    check(Use::Text, "a\u{fe0f}❤\u{fe0f}\u{fe0f}", "'a\\ufe0f❤\u{fe0f}\\ufe0f'");
-    check(Use::Text, "a\u{200d}b", r"'a\u200db'");
-    check(Use::Code, "❤\u{fe0f}", r"'❤\ufe0f'");
+    check(TextUse::Text, "\u{301}a", r"'\u0301a'");
+    check(TextUse::Text, "a'\u{301}", r#""a'\u0301""#);
+    check(TextUse::Text, "e\u{301}\u{302}\u{303}\u{304}", "'e\u{301}\u{302}\u{303}\\u0304'");
+    check(TextUse::Text, "1\u{20e3}", r"'1\u20e3'");
+    check(TextUse::Code, "a\u{338}", r"'a\u0338'");
+    check(TextUse::Text, "a\u{fe0f}❤\u{fe0f}\u{fe0f}", "'a\\ufe0f❤\u{fe0f}\\ufe0f'");
+    check(TextUse::Text, "a\u{200d}b", r"'a\u200db'");
+    check(TextUse::Code, "❤\u{fe0f}", r"'❤\ufe0f'");
 }
 
 #[test]

@@ -11,17 +11,17 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
 use super::connections::{BusyConnection, ListenerConnection};
-use super::peer::Peer;
+use super::peer::ListenerPeer;
 
 /// The peer that has sent a request with these extensions.
-pub(crate) fn peer_of(extensions: &Extensions) -> Peer {
-    extensions.get::<Arc<ListenerConnection>>().map_or(Peer::User, |connection| connection.peer())
+pub(crate) fn peer_of(extensions: &Extensions) -> ListenerPeer {
+    extensions.get::<Arc<ListenerConnection>>().map_or(ListenerPeer::User, |connection| connection.peer())
 }
 
 /// While this lives, the connection of a request is not closed for another.
-pub(crate) struct Busy(Option<Arc<BusyConnection>>);
+pub(crate) struct BusyRequest(Option<Arc<BusyConnection>>);
 
-impl Busy {
+impl BusyRequest {
     /// For a request with these extensions, which has shown that it may be made. Without a connection, as for calls of a
     /// remote kernel, it has no effect.
     pub(crate) fn begin(extensions: &Extensions) -> Self {
@@ -54,7 +54,7 @@ impl HttpBody for Answering {
         let held = &self.held;
         // Bytes are dropped when they have been written.
         next.map_ok(|frame| {
-            frame.map_data(|bytes| Bytes::from_owner(Part { bytes, _held: Arc::clone(held) }))
+            frame.map_data(|bytes| Bytes::from_owner(BodyPart { bytes, _held: Arc::clone(held) }))
         })
     }
 
@@ -68,12 +68,12 @@ impl HttpBody for Answering {
 }
 
 /// A part of the body.
-struct Part {
+struct BodyPart {
     bytes: Bytes,
     _held: Arc<BusyConnection>,
 }
 
-impl AsRef<[u8]> for Part {
+impl AsRef<[u8]> for BodyPart {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

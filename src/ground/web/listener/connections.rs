@@ -6,38 +6,38 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::peer::Peer;
+use super::peer::ListenerPeer;
 
 /// The connections of one listener, or of several. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Connections {
-    open: Arc<Mutex<Open>>,
+pub(crate) struct ListenerConnections {
+    open: Arc<Mutex<OpenConnections>>,
     most: usize,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     /// The idle connections, in the order in which they leave: others' first, then as they became idle.
-    idle: BTreeMap<Place, CancellationToken>,
+    idle: BTreeMap<IdlePlace, CancellationToken>,
     busy: usize,
     last: u64,
 }
 
-type Place = (Peer, u64);
+type IdlePlace = (ListenerPeer, u64);
 
 /// A connection. Dropping it makes room for another.
 pub(super) struct ListenerConnection {
-    connections: Connections,
-    peer: Peer,
+    connections: ListenerConnections,
+    peer: ListenerPeer,
     /// Its key in `idle`; `None` while it is busy.
-    place: Mutex<Option<Place>>,
+    place: Mutex<Option<IdlePlace>>,
     leave: CancellationToken,
 }
 
 /// While this lives, its connection is busy and is not closed for another.
 pub(super) struct BusyConnection(Arc<ListenerConnection>);
 
-impl Connections {
+impl ListenerConnections {
     /// With this limit.
     pub(crate) fn at_most(most: usize) -> Self {
         Self { open: Arc::default(), most }
@@ -50,7 +50,7 @@ impl Connections {
 
     /// Adds a connection; at the limit, another user's idle one is closed for it, else the user's, the oldest first.
     /// `None` if all are busy.
-    pub(super) fn enter(&self, peer: Peer) -> Option<Arc<ListenerConnection>> {
+    pub(super) fn enter(&self, peer: ListenerPeer) -> Option<Arc<ListenerConnection>> {
         let mut open = self.open.lock();
         if open.count() >= self.most {
             let (_, leave) = open.idle.pop_first()?;
@@ -72,12 +72,12 @@ impl Connections {
     }
 }
 
-impl Open {
+impl OpenConnections {
     fn count(&self) -> usize {
         self.idle.len() + self.busy
     }
 
-    fn add(&mut self, peer: Peer, leave: CancellationToken) -> Place {
+    fn add(&mut self, peer: ListenerPeer, leave: CancellationToken) -> IdlePlace {
         self.last += 1;
         let place = (peer, self.last);
         self.idle.insert(place, leave);
@@ -91,7 +91,7 @@ impl ListenerConnection {
         self.leave.cancelled().await;
     }
 
-    pub(super) fn peer(&self) -> Peer {
+    pub(super) fn peer(&self) -> ListenerPeer {
         self.peer
     }
 
@@ -132,24 +132,24 @@ mod tests {
 
     #[test]
     fn who_has_been_idle_longest_leaves_for_another() {
-        let connections = Connections::at_most(3);
-        let [first, second, third] = [(); 3].map(|()| connections.enter(Peer::User).unwrap());
+        let connections = ListenerConnections::at_most(3);
+        let [first, second, third] = [(); 3].map(|()| connections.enter(ListenerPeer::User).unwrap());
         let busy = first.hold();
-        let fourth = connections.enter(Peer::User).unwrap();
+        let fourth = connections.enter(ListenerPeer::User).unwrap();
         let left = |connection: &ListenerConnection| connection.leave.is_cancelled();
         assert!(!left(&first) && left(&second) && !left(&third));
         drop(busy);
-        let _fifth = connections.enter(Peer::User).unwrap();
+        let _fifth = connections.enter(ListenerPeer::User).unwrap();
         assert!(left(&third) && !left(&first) && !left(&fourth));
     }
 
     #[test]
     fn other_users_leave_before_the_user() {
-        let connections = Connections::at_most(2);
-        let mine = connections.enter(Peer::User).unwrap();
+        let connections = ListenerConnections::at_most(2);
+        let mine = connections.enter(ListenerPeer::User).unwrap();
         for _ in 0..10 {
-            let other = connections.enter(Peer::Other).unwrap();
-            let another = connections.enter(Peer::Other).unwrap();
+            let other = connections.enter(ListenerPeer::Other).unwrap();
+            let another = connections.enter(ListenerPeer::Other).unwrap();
             assert!(other.leave.is_cancelled() && !another.leave.is_cancelled());
         }
         assert!(!mine.leave.is_cancelled());
@@ -157,10 +157,10 @@ mod tests {
 
     #[test]
     fn nobody_leaves_who_is_busy() {
-        let connections = Connections::at_most(2);
-        let [first, second] = [(); 2].map(|()| connections.enter(Peer::User).unwrap());
+        let connections = ListenerConnections::at_most(2);
+        let [first, second] = [(); 2].map(|()| connections.enter(ListenerPeer::User).unwrap());
         let busy = [first.hold(), second.hold()];
-        assert!(connections.enter(Peer::User).is_none());
+        assert!(connections.enter(ListenerPeer::User).is_none());
         drop(busy);
         drop((first, second));
         let open = connections.open.lock();
@@ -169,9 +169,9 @@ mod tests {
 
     #[test]
     fn who_has_left_takes_no_place() {
-        let connections = Connections::at_most(1);
-        let first = connections.enter(Peer::User).unwrap();
-        let second = connections.enter(Peer::User).unwrap();
+        let connections = ListenerConnections::at_most(1);
+        let first = connections.enter(ListenerPeer::User).unwrap();
+        let second = connections.enter(ListenerPeer::User).unwrap();
         drop(first.hold());
         drop((first, second));
         let open = connections.open.lock();

@@ -21,10 +21,10 @@ use tokio_io_timeout::TimeoutWriter;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::busy::{Busy, peer_of};
-pub(crate) use self::connections::Connections;
+pub(crate) use self::busy::{BusyRequest, peer_of};
 use self::connections::ListenerConnection;
-pub(crate) use self::peer::Peer;
+pub(crate) use self::connections::ListenerConnections;
+pub(crate) use self::peer::ListenerPeer;
 
 /// The time to wait for a client to read. A cell that is interrupted, or busy, may let us wait, and a browser may sleep.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ const BROWSER_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct ListenerLimits {
     /// Its name in log lines and refusals.
     pub(crate) name: &'static str,
-    pub(crate) connections: Connections,
+    pub(crate) connections: ListenerConnections,
     /// The time that the head of a request may take, and a connection may be idle.
     pub(crate) head_timeout: Duration,
     /// The time that clients may take to read their last answers after the stop.
@@ -57,7 +57,7 @@ pub(crate) struct ListenerLimits {
 impl ListenerLimits {
     /// For browsers.
     pub(crate) fn of_browsers(name: &'static str, stop_grace: Duration) -> Self {
-        let connections = Connections::at_most(BROWSER_CONNECTIONS);
+        let connections = ListenerConnections::at_most(BROWSER_CONNECTIONS);
         Self { name, connections, head_timeout: BROWSER_HEAD_TIMEOUT, stop_grace }
     }
 }
@@ -86,7 +86,7 @@ pub(crate) async fn serve(
                     // A request that has arrived is read before its connection has to leave.
                     tokio::task::yield_now().await;
                 }
-                match limits.connections.enter(Peer::of(&stream)) {
+                match limits.connections.enter(ListenerPeer::of(&stream)) {
                     Some(connection) => {
                         tasks.spawn(attend(stream, connection, router.clone(), limits.clone(), stop.clone()));
                     }
@@ -149,7 +149,8 @@ async fn attend(
 
 /// Refuses a connection beyond the limit. A client that does not read the refusal sees the connection closed.
 fn turn_away(stream: &TcpStream, limits: &ListenerLimits) {
-    let (name, most) = (limits.name, limits.connections.most());
+    let name = limits.name;
+    let most = limits.connections.most();
     let reason = format!("the {name} is busy with {most} requests, and takes no more at the same time");
     let length = reason.len();
     let response = format!(
@@ -193,7 +194,7 @@ mod tests {
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let limits = ListenerLimits {
             name: "test",
-            connections: Connections::at_most(MOST),
+            connections: ListenerConnections::at_most(MOST),
             head_timeout: Duration::from_secs(30),
             stop_grace: Duration::from_millis(100),
         };

@@ -7,14 +7,14 @@ use tokio::net::TcpStream;
 /// Whose program has connected. Others leave before the user does, and are not refused for it: a browser may run as
 /// another user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Peer {
+pub(crate) enum ListenerPeer {
     /// Another user's, or one that is gone.
     Other,
     /// The user's own, root's (as forwarded by sshd), or unknown, as outside of Linux.
     User,
 }
 
-impl Peer {
+impl ListenerPeer {
     /// The peer of a connection, of which this is our end.
     pub(super) fn of(stream: &TcpStream) -> Self {
         match (stream.local_addr(), stream.peer_addr()) {

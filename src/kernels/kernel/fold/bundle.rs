@@ -70,7 +70,7 @@ impl ShownFile {
 
 /// An image, as the kernel sent it: also what needs a browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Image {
+pub(crate) struct ShownImage {
     /// Its title, if it has one. Code chooses it.
     pub(crate) title: String,
     /// The extension of its file.
@@ -101,17 +101,20 @@ impl PlotKind {
     }
 }
 
-/// The plot among an object's representations: its kind and its specification, as JSON.
+/// The plot among an object's representations: its kind and its specification, as JSON. None if nothing here draws plots.
 pub(crate) fn plot(bundle: &MimeBundle) -> Option<(PlotKind, &str)> {
+    if !cfg!(feature = "views") {
+        return None;
+    }
     let view = text(bundle, ShownFile::VIEW).or_else(|| text(bundle, ShownFile::PLOT))?;
     let (name, specification) = view.split_once('\n')?;
     Some((PlotKind::of_view(name)?, specification))
 }
 
 /// The files that an object's representations come to: its picture, its drawings, and what needs a browser.
-pub(super) fn images(bundle: &MimeBundle) -> Vec<Image> {
+pub(super) fn images(bundle: &MimeBundle) -> Vec<ShownImage> {
     let title: String = text(bundle, TITLE).unwrap_or_default().chars().take(TITLE_CHARS).collect();
-    let image = |extension, bytes, plot| Image { title: title.clone(), extension, bytes, plot };
+    let image = |extension, bytes, plot| ShownImage { title: title.clone(), extension, bytes, plot };
     let file = |&(mime_type, extension): &(&str, &'static str)| {
         let data = text(bundle, mime_type)?;
         let bytes = if mime_type == SVG { data.as_bytes().to_vec() } else { decode(data)? };
@@ -140,7 +143,7 @@ fn decode(data: &str) -> Option<Vec<u8>> {
 }
 
 /// The most informative text of an object that is shown beside its `images`.
-pub(super) fn best_text(bundle: &MimeBundle, images: &[Image]) -> Option<String> {
+pub(super) fn best_text(bundle: &MimeBundle, images: &[ShownImage]) -> Option<String> {
     let plain = text(bundle, "text/plain");
     let informative = plain.filter(|plain| !is_placeholder(plain));
     if !images.is_empty() {

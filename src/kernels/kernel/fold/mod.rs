@@ -9,14 +9,14 @@ mod scenarios;
 mod tests;
 mod transcript;
 
-pub(crate) use self::bundle::{FileRole, Image, PlotKind, ShownFile, plot};
-pub(crate) use self::transcript::{AttachmentId, Settled, Taken, Transcript};
+pub(crate) use self::bundle::{FileRole, PlotKind, ShownFile, ShownImage, plot};
+pub(crate) use self::transcript::{AttachmentId, MessageEffect, SettledText, Transcript};
 
-use super::message::{KernelMessage, MessageContent, PythonError, RateLimit, Shown};
+use super::message::{KernelMessage, MessageContent, PythonError, RateLimit, ShownOutput};
 
 /// The results of a cell so far.
 #[derive(Debug)]
-pub(crate) struct Fold {
+pub(crate) struct CellFold {
     request: String,
     has_begun: bool,
     is_idle: bool,
@@ -43,7 +43,7 @@ pub(crate) struct LostOutput {
     pub(crate) limit: Option<RateLimit>,
 }
 
-impl Fold {
+impl CellFold {
     /// An empty fold for the messages that belong to `request`.
     pub(crate) fn new(request: String) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Fold {
     }
 
     /// Adds a message of this cell.
-    pub(crate) fn take(&mut self, content: MessageContent) -> Taken {
+    pub(crate) fn take(&mut self, content: MessageContent) -> MessageEffect {
         match content {
             MessageContent::Shown(shown) => {
                 self.shown += 1;
@@ -88,13 +88,14 @@ impl Fold {
             }
             MessageContent::Limited(limit) => self.limit = Some(limit),
             MessageContent::Insight(_)
+            | MessageContent::BranchReply(_)
             | MessageContent::InterruptReply
             | MessageContent::KernelInfoReply(_)
             | MessageContent::Welcome
             | MessageContent::ShutdownReply { .. }
             | MessageContent::Other => {}
         }
-        Taken::default()
+        MessageEffect::default()
     }
 
     /// Whether no more messages will come: after the reply output may still follow.
@@ -122,15 +123,15 @@ impl Fold {
     ///
     /// An exception that was the last thing shown counts as one, also if the reply does not say so: `%run script.py`
     /// shows what ended the script.
-    pub(crate) fn finish(self) -> (Settled, Option<PythonError>) {
+    pub(crate) fn finish(self) -> (SettledText, Option<PythonError>) {
         (self.transcript.finish(), self.exception.or(self.error))
     }
 
     /// After an exception something else was shown: the exception was output, and is put in its place.
-    fn take_exception(&mut self) -> Taken {
+    fn take_exception(&mut self) -> MessageEffect {
         match self.exception.take() {
-            Some(error) => self.transcript.take(Shown::Stream(format!("{}\n", error.text()))),
-            None => Taken::default(),
+            Some(error) => self.transcript.take(ShownOutput::Stream(format!("{}\n", error.text()))),
+            None => MessageEffect::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::super::remote::{KernelChannel, Parts};
+use super::super::remote::{KernelChannel, MessageParts};
 use super::*;
 
 pub(super) fn directory() -> PathBuf {
@@ -18,20 +18,20 @@ fn messages(recording: &Path) -> Vec<KernelMessage> {
         let message: Value = serde_json::from_str(line).unwrap();
         let part = |name: &str| serde_json::to_vec(&message[name]).unwrap().into();
         let parts = ["header", "parent_header", "metadata", "content"].map(part).to_vec();
-        Parts::new(KernelChannel::Iopub, parts).unwrap().message().unwrap()
+        MessageParts::new(KernelChannel::Iopub, parts).unwrap().message().unwrap()
     };
     text.lines().map(message).collect()
 }
 
 /// An assembled transcript, with the remaining images.
 #[derive(Default)]
-struct Shown {
+struct AssembledOutput {
     text: String,
     images: Vec<(AttachmentId, &'static str)>,
 }
 
-impl Shown {
-    fn take(&mut self, taken: Taken) {
+impl AssembledOutput {
+    fn take(&mut self, taken: MessageEffect) {
         self.images.extend(taken.images.into_iter().map(|(id, image)| (id, image.extension)));
         self.images.retain(|(id, _)| !taken.discarded.contains(id));
         if let Some(settled) = taken.settled {
@@ -39,7 +39,7 @@ impl Shown {
         }
     }
 
-    fn settle(&mut self, settled: Settled) {
+    fn settle(&mut self, settled: SettledText) {
         if settled.is_anew {
             self.text.clear();
         }
@@ -56,8 +56,8 @@ impl Shown {
 /// Follows messages as a session does: one cell after the other, and late output apart from them.
 pub(super) fn summary(name: &str, messages: Vec<KernelMessage>) -> String {
     let mut summary = format!("== {name}\n");
-    let mut late = (Transcript::default(), Shown::default());
-    let mut cell: Option<(Fold, Shown)> = None;
+    let mut late = (Transcript::default(), AssembledOutput::default());
+    let mut cell: Option<(CellFold, AssembledOutput)> = None;
     for message in messages {
         let begins = matches!(message.content, MessageContent::ExecuteInput | MessageContent::Other)
             && message.parent.as_deref().is_some_and(|parent| parent.starts_with("cell-"))
@@ -66,7 +66,7 @@ pub(super) fn summary(name: &str, messages: Vec<KernelMessage>) -> String {
             if let Some(ended) = cell.take() {
                 end(ended, &mut late, &mut summary);
             }
-            cell = Some((Fold::new(message.parent.clone().unwrap()), Shown::default()));
+            cell = Some((CellFold::new(message.parent.clone().unwrap()), AssembledOutput::default()));
         }
         match &mut cell {
             Some((fold, shown)) if fold.is_parent_of(&message) && !fold.is_complete() => {
@@ -85,7 +85,11 @@ pub(super) fn summary(name: &str, messages: Vec<KernelMessage>) -> String {
     summary
 }
 
-fn end((fold, mut shown): (Fold, Shown), late: &mut (Transcript, Shown), summary: &mut String) {
+fn end(
+    (fold, mut shown): (CellFold, AssembledOutput),
+    late: &mut (Transcript, AssembledOutput),
+    summary: &mut String,
+) {
     let title =
         if fold.is_complete() { fold.request.clone() } else { format!("{} (unfinished)", fold.request) };
     let (rest, error) = fold.finish();

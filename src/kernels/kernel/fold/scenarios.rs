@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -11,9 +12,10 @@ use serde::Deserialize;
 
 use super::recordings::{assert_snapshot, directory, summary};
 use crate::ground::process::test_tool;
-use crate::kernels::kernel::message::Shown;
+use crate::kernels::kernel::message::ShownOutput;
 use crate::kernels::kernel::{
-    ExecuteRequest, Kernel, KernelEvent, KernelLimits, KernelMessage, Launch, MessageContent, ShellCommands,
+    ExecuteRequest, Kernel, KernelEvent, KernelLaunch, KernelLimits, KernelMessage, MessageContent,
+    ShellCommands,
 };
 use crate::kernels::sandbox::KernelProgram;
 
@@ -54,13 +56,14 @@ async fn messages(python: &Path, steps: &[Step], place: &Path) -> Vec<KernelMess
         environment: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
         private_directory: place.to_owned(),
     };
-    let launch = Launch {
+    let launch = KernelLaunch {
         program,
         limits: KernelLimits::default(),
         default_limits: KernelLimits::default(),
         timeout: Duration::from_secs(600),
         shell_commands: ShellCommands::Free,
         has_checkpoints: false,
+        held: Arc::default(),
     };
     let mut kernel = Kernel::start(&launch, None).await.unwrap();
     let mut names = BTreeMap::new();
@@ -74,7 +77,7 @@ async fn messages(python: &Path, steps: &[Step], place: &Path) -> Vec<KernelMess
         let mut until = step.until.as_deref();
         let mut said = String::new();
         while let KernelEvent::Message(mut message) = kernel.next().await.unwrap() {
-            if let MessageContent::Shown(Shown::Stream(text)) = &message.content {
+            if let MessageContent::Shown(ShownOutput::Stream(text)) = &message.content {
                 said.push_str(text);
             }
             let is_idle = matches!(message.content, MessageContent::Idle);

@@ -6,7 +6,7 @@ use super::*;
 use crate::kernels::kernel::message::MimeBundle;
 
 fn stream(text: &str) -> MessageContent {
-    MessageContent::Shown(Shown::Stream(text.to_owned()))
+    MessageContent::Shown(ShownOutput::Stream(text.to_owned()))
 }
 
 fn bundle(value: Value) -> MimeBundle {
@@ -16,7 +16,7 @@ fn bundle(value: Value) -> MimeBundle {
 
 fn object(id: Option<&str>, value: Value) -> MessageContent {
     let id = id.map(str::to_owned);
-    MessageContent::Shown(Shown::Object { bundle: bundle(value), id, is_begun: false, is_value: false })
+    MessageContent::Shown(ShownOutput::Object { bundle: bundle(value), id, is_begun: false, is_value: false })
 }
 
 fn plain_object(text: &str) -> MessageContent {
@@ -24,7 +24,7 @@ fn plain_object(text: &str) -> MessageContent {
 }
 
 fn update(id: &str, value: Value) -> MessageContent {
-    MessageContent::Shown(Shown::Update { bundle: bundle(value), id: Some(id.to_owned()) })
+    MessageContent::Shown(ShownOutput::Update { bundle: bundle(value), id: Some(id.to_owned()) })
 }
 
 fn replied(error: Option<PythonError>) -> MessageContent {
@@ -32,7 +32,7 @@ fn replied(error: Option<PythonError>) -> MessageContent {
 }
 
 fn clear(is_delayed: bool) -> MessageContent {
-    MessageContent::Shown(Shown::Clear { is_delayed })
+    MessageContent::Shown(ShownOutput::Clear { is_delayed })
 }
 
 /// What is handed on, message by message, put together as its taker would.
@@ -45,7 +45,7 @@ struct Record {
 }
 
 impl Record {
-    fn settle(&mut self, settled: Settled) {
+    fn settle(&mut self, settled: SettledText) {
         if settled.is_anew {
             self.text.clear();
         }
@@ -55,7 +55,7 @@ impl Record {
 }
 
 fn record(contents: impl IntoIterator<Item = MessageContent>) -> Record {
-    let mut fold = Fold::new("cell".to_owned());
+    let mut fold = CellFold::new("cell".to_owned());
     let mut record = Record::default();
     for content in contents {
         let taken = fold.take(content);
@@ -139,7 +139,7 @@ fn cleared_output_is_gone() {
 fn a_long_object_goes_on_as_a_stream() {
     let begun = |text: &str| {
         let bundle = bundle(json!({"text/plain": text}));
-        MessageContent::Shown(Shown::Object { bundle, id: None, is_begun: true, is_value: false })
+        MessageContent::Shown(ShownOutput::Object { bundle, id: None, is_begun: true, is_value: false })
     };
     check([stream("a"), begun("long "), stream("text\n"), stream("b")], "a\nlong text\nb");
     check([stream("a\n"), begun("long "), stream("text\n"), plain_object("2")], "a\nlong text\n2");
@@ -177,7 +177,7 @@ fn an_object_that_was_handed_on_is_updated_by_showing_it_again() {
 fn a_cell_ends_at_idle_and_reply_in_either_order() {
     let reply = || replied(None);
     for (first, second) in [(MessageContent::Idle, reply()), (reply(), MessageContent::Idle)] {
-        let mut fold = Fold::new("cell".to_owned());
+        let mut fold = CellFold::new("cell".to_owned());
         fold.take(first);
         assert!(!fold.is_complete());
         fold.take(stream("late"));
@@ -193,7 +193,7 @@ fn exception(name: &str) -> PythonError {
 
 /// The text of a cell, and what ended it.
 fn ended(contents: impl IntoIterator<Item = MessageContent>) -> (String, Option<PythonError>) {
-    let mut fold = Fold::new("cell".to_owned());
+    let mut fold = CellFold::new("cell".to_owned());
     contents.into_iter().for_each(|content| drop(fold.take(content)));
     let (settled, error) = fold.finish();
     (settled.text, error)
@@ -218,7 +218,7 @@ fn an_exception_ends_a_cell_by_its_message_or_by_the_reply() {
 #[test]
 fn messages_that_the_kernel_has_sent_and_that_never_came_are_missed() {
     let missing = |contents: Vec<MessageContent>| {
-        let mut fold = Fold::new("cell".to_owned());
+        let mut fold = CellFold::new("cell".to_owned());
         contents.into_iter().for_each(|content| drop(fold.take(content)));
         fold.missing().map(|LostOutput { messages, limit }| (messages, limit))
     };
@@ -234,7 +234,7 @@ fn messages_that_the_kernel_has_sent_and_that_never_came_are_missed() {
 
 #[test]
 fn only_its_own_messages_belong_to_a_cell() {
-    let fold = Fold::new("cell".to_owned());
+    let fold = CellFold::new("cell".to_owned());
     let of = |parent: Option<&str>| KernelMessage::new(parent.map(str::to_owned), MessageContent::Idle);
     assert!(fold.is_parent_of(&of(Some("cell"))));
     assert!(!fold.is_parent_of(&of(Some("other"))));

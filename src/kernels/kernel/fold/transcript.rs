@@ -6,8 +6,8 @@
 
 use std::mem;
 
-use super::bundle::{self, FileRole, Image, ShownFile};
-use crate::kernels::kernel::message::{MimeBundle, Shown};
+use super::bundle::{self, FileRole, ShownFile, ShownImage};
+use crate::kernels::kernel::message::{MimeBundle, ShownOutput};
 use crate::kernels::kernel::terminal::{Terminal, plain};
 
 /// The bytes of text that are held before everything older than the newest object is settled.
@@ -23,8 +23,8 @@ pub(crate) struct AttachmentId(u32);
 /// Streams and shown objects, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
-    joined: Joined,
-    pieces: Vec<Piece>,
+    joined: JoinedText,
+    pieces: Vec<TranscriptPiece>,
     attachments: u32,
     /// The attachments of pieces that are settled.
     settled_attachments: Vec<AttachmentId>,
@@ -38,20 +38,20 @@ pub(crate) struct Transcript {
 
 /// The effect of one message.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct MessageEffect {
     /// The text that it added, as written, for readers of chunks.
     pub(crate) chunk: Option<String>,
     /// Images that it showed.
-    pub(crate) images: Vec<(AttachmentId, Image)>,
+    pub(crate) images: Vec<(AttachmentId, ShownImage)>,
     /// Files that it showed.
     pub(crate) files: Vec<(AttachmentId, ShownFile)>,
     /// Images and files that are no longer shown.
     pub(crate) discarded: Vec<AttachmentId>,
     /// Text that will not change any more.
-    pub(crate) settled: Option<Settled>,
+    pub(crate) settled: Option<SettledText>,
 }
 
-impl Taken {
+impl MessageEffect {
     /// The effects of two messages, one after the other.
     pub(super) fn and(mut self, next: Self) -> Self {
         self.chunk = match (self.chunk, next.chunk) {
@@ -63,7 +63,7 @@ impl Taken {
         self.discarded.extend(next.discarded);
         self.settled = match (self.settled, next.settled) {
             (Some(one), Some(other)) if !other.is_anew => {
-                Some(Settled { is_anew: one.is_anew, text: one.text + &other.text })
+                Some(SettledText { is_anew: one.is_anew, text: one.text + &other.text })
             }
             (one, other) => other.or(one),
         };
@@ -73,7 +73,7 @@ impl Taken {
 
 /// Text that will not change any more. It continues the earlier settled text.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Settled {
+pub(crate) struct SettledText {
     /// Whether all that was settled before has been cleared.
     pub(crate) is_anew: bool,
     /// The text.
@@ -81,14 +81,14 @@ pub(crate) struct Settled {
 }
 
 #[derive(Debug)]
-enum Piece {
+enum TranscriptPiece {
     Stream(Terminal),
-    Object(Object),
+    Object(TranscriptObject),
 }
 
 /// A shown object.
 #[derive(Debug)]
-struct Object {
+struct TranscriptObject {
     id: Option<String>,
     text: Option<String>,
     attachments: Vec<AttachmentId>,
@@ -96,7 +96,7 @@ struct Object {
 
 /// Joins text and objects: objects are on lines of their own.
 #[derive(Debug)]
-struct Joined {
+struct JoinedText {
     text: String,
     is_at_line_start: bool,
     is_after_object: bool,
@@ -104,14 +104,14 @@ struct Joined {
 
 impl Transcript {
     /// Adds a shown thing.
-    pub(crate) fn take(&mut self, shown: Shown) -> Taken {
-        let mut taken = Taken::default();
+    pub(crate) fn take(&mut self, shown: ShownOutput) -> MessageEffect {
+        let mut taken = MessageEffect::default();
         match shown {
-            Shown::Stream(text) => {
+            ShownOutput::Stream(text) => {
                 self.clear_if_pending(&mut taken);
                 self.write(text, &mut taken);
             }
-            Shown::Object { bundle, id, is_begun, .. } => {
+            ShownOutput::Object { bundle, id, is_begun, .. } => {
                 self.clear_if_pending(&mut taken);
                 if is_begun {
                     self.write_object(&bundle, &mut taken)
@@ -119,9 +119,9 @@ impl Transcript {
                     self.show(&bundle, id, &mut taken)
                 }
             }
-            Shown::Update { bundle, id } => self.update(&bundle, id, &mut taken),
-            Shown::Clear { is_delayed: true } => self.is_clear_pending = true,
-            Shown::Clear { is_delayed: false } => self.clear(&mut taken),
+            ShownOutput::Update { bundle, id } => self.update(&bundle, id, &mut taken),
+            ShownOutput::Clear { is_delayed: true } => self.is_clear_pending = true,
+            ShownOutput::Clear { is_delayed: false } => self.clear(&mut taken),
         }
         if self.held_bytes > HELD_BYTES {
             self.settle();
@@ -131,21 +131,21 @@ impl Transcript {
     }
 
     /// The text that has not been handed on yet.
-    pub(crate) fn finish(mut self) -> Settled {
+    pub(crate) fn finish(mut self) -> SettledText {
         for piece in mem::take(&mut self.pieces) {
             self.join(piece);
         }
         self.hand_on()
     }
 
-    fn write(&mut self, text: String, taken: &mut Taken) {
+    fn write(&mut self, text: String, taken: &mut MessageEffect) {
         if text.is_empty() {
             return;
         }
         self.held_bytes += text.len();
         let break_before = if self.joined_end().is_after_object { "\n" } else { "" };
         match self.pieces.last_mut() {
-            Some(Piece::Stream(terminal)) => {
+            Some(TranscriptPiece::Stream(terminal)) => {
                 terminal.write(&text);
                 // If the cursor moves right, more text is shown than was written.
                 self.held_bytes = self.held_bytes.max(terminal.settled_bytes());
@@ -153,31 +153,36 @@ impl Transcript {
             _ => {
                 let mut terminal = Terminal::default();
                 terminal.write(&text);
-                self.pieces.push(Piece::Stream(terminal));
+                self.pieces.push(TranscriptPiece::Stream(terminal));
             }
         }
         taken.chunk = Some(break_before.to_owned() + &text);
     }
 
     /// Begins an object whose text is too long for one message: the rest follows as a stream.
-    fn write_object(&mut self, bundle: &MimeBundle, taken: &mut Taken) {
+    fn write_object(&mut self, bundle: &MimeBundle, taken: &mut MessageEffect) {
         let Some(text) = bundle::best_text(bundle, &[]) else { return };
         let end = self.joined_end();
         let is_line_broken = end.is_at_line_start || end.is_after_object;
         self.write(if is_line_broken { text } else { format!("\n{text}") }, taken);
     }
 
-    fn show(&mut self, bundle: &MimeBundle, id: Option<String>, taken: &mut Taken) {
+    fn show(&mut self, bundle: &MimeBundle, id: Option<String>, taken: &mut MessageEffect) {
         let object = self.object(bundle, id, taken);
         if let Some(text) = &object.text {
             let end = self.joined_end();
             let break_before = if end.is_after_object || !end.is_at_line_start { "\n" } else { "" };
             taken.chunk = Some(format!("{break_before}{text}"));
         }
-        self.pieces.push(Piece::Object(object));
+        self.pieces.push(TranscriptPiece::Object(object));
     }
 
-    fn object(&mut self, bundle: &MimeBundle, id: Option<String>, taken: &mut Taken) -> Object {
+    fn object(
+        &mut self,
+        bundle: &MimeBundle,
+        id: Option<String>,
+        taken: &mut MessageEffect,
+    ) -> TranscriptObject {
         let images = bundle::images(bundle);
         let file = bundle::file(bundle);
         let text = match &file {
@@ -195,7 +200,7 @@ impl Transcript {
             let number = self.number(&mut attachments);
             taken.files.push((number, file));
         }
-        Object { id, text, attachments }
+        TranscriptObject { id, text, attachments }
     }
 
     /// The number of the next attachment, which is added to those of its object.
@@ -207,34 +212,35 @@ impl Transcript {
     }
 
     /// Updates a shown object. If it is settled, or was never shown here, it is shown again.
-    fn update(&mut self, bundle: &MimeBundle, id: Option<String>, taken: &mut Taken) {
-        let is_same =
-            |piece: &Piece| matches!(piece, Piece::Object(object) if object.id == id && id.is_some());
+    fn update(&mut self, bundle: &MimeBundle, id: Option<String>, taken: &mut MessageEffect) {
+        let is_same = |piece: &TranscriptPiece| matches!(piece, TranscriptPiece::Object(object) if object.id == id && id.is_some());
         let Some(place) = self.pieces.iter().rposition(is_same) else {
             return self.show(bundle, id, taken);
         };
         let object = self.object(bundle, id, taken);
         taken.chunk.clone_from(&object.text);
-        if let Piece::Object(before) = mem::replace(&mut self.pieces[place], Piece::Object(object)) {
+        if let TranscriptPiece::Object(before) =
+            mem::replace(&mut self.pieces[place], TranscriptPiece::Object(object))
+        {
             taken.discarded.extend(before.attachments);
         }
     }
 
-    fn clear_if_pending(&mut self, taken: &mut Taken) {
+    fn clear_if_pending(&mut self, taken: &mut MessageEffect) {
         if mem::take(&mut self.is_clear_pending) {
             self.clear(taken);
         }
     }
 
-    fn clear(&mut self, taken: &mut Taken) {
+    fn clear(&mut self, taken: &mut MessageEffect) {
         self.is_clear_pending = false;
         taken.discarded.append(&mut self.settled_attachments);
         for piece in self.pieces.drain(..) {
-            if let Piece::Object(object) = piece {
+            if let TranscriptPiece::Object(object) = piece {
                 taken.discarded.extend(object.attachments);
             }
         }
-        self.joined = Joined::default();
+        self.joined = JoinedText::default();
         self.held_bytes = 0;
         self.is_cleared = true;
     }
@@ -247,17 +253,17 @@ impl Transcript {
             self.join(piece);
         }
         if let Some(mut piece) = newest {
-            if let Piece::Stream(terminal) = &mut piece {
+            if let TranscriptPiece::Stream(terminal) = &mut piece {
                 self.joined.push_stream(&terminal.take_settled());
             }
             self.pieces.push(piece);
         }
     }
 
-    fn join(&mut self, piece: Piece) {
+    fn join(&mut self, piece: TranscriptPiece) {
         match piece {
-            Piece::Stream(terminal) => self.joined.push_stream(&terminal.into_text()),
-            Piece::Object(object) => {
+            TranscriptPiece::Stream(terminal) => self.joined.push_stream(&terminal.into_text()),
+            TranscriptPiece::Object(object) => {
                 self.settled_attachments.extend(object.attachments);
                 if let Some(text) = object.text {
                     self.joined.push_object(&text);
@@ -266,36 +272,36 @@ impl Transcript {
         }
     }
 
-    fn hand_on(&mut self) -> Settled {
-        Settled { is_anew: mem::take(&mut self.is_cleared), text: mem::take(&mut self.joined.text) }
+    fn hand_on(&mut self) -> SettledText {
+        SettledText { is_anew: mem::take(&mut self.is_cleared), text: mem::take(&mut self.joined.text) }
     }
 
     /// The end of the text so far.
-    fn joined_end(&self) -> Joined {
-        let mut end = Joined { text: String::new(), ..self.joined };
-        let has_text = |piece: &&Piece| match piece {
-            Piece::Stream(terminal) => !terminal.is_empty(),
-            Piece::Object(object) => object.text.is_some(),
+    fn joined_end(&self) -> JoinedText {
+        let mut end = JoinedText { text: String::new(), ..self.joined };
+        let has_text = |piece: &&TranscriptPiece| match piece {
+            TranscriptPiece::Stream(terminal) => !terminal.is_empty(),
+            TranscriptPiece::Object(object) => object.text.is_some(),
         };
         match self.pieces.iter().rfind(has_text) {
-            Some(Piece::Stream(terminal)) => {
+            Some(TranscriptPiece::Stream(terminal)) => {
                 end.is_after_object = false;
                 end.is_at_line_start = terminal.is_at_line_start();
             }
-            Some(Piece::Object(_)) => end.is_after_object = true,
+            Some(TranscriptPiece::Object(_)) => end.is_after_object = true,
             None => {}
         }
         end
     }
 }
 
-impl Default for Joined {
+impl Default for JoinedText {
     fn default() -> Self {
         Self { text: String::new(), is_at_line_start: true, is_after_object: false }
     }
 }
 
-impl Joined {
+impl JoinedText {
     fn push_stream(&mut self, text: &str) {
         if text.is_empty() {
             return;

@@ -1,9 +1,11 @@
 //! Processes that outlive the kernel that started them.
 //!
 //! Processes that were in the sandbox when the gateway started belong there; later ones that are not the
-//! gateway's own children were left behind by a kernel.
+//! gateway's own children were left behind by a kernel. Within another sandbox, `/proc` may show processes of sandboxes beside
+//! ours: they descend from another first process.
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,15 +19,18 @@ const PAUSE: Duration = Duration::from_millis(2);
 const EMPTY_ROUNDS: usize = 3;
 
 /// The processes that existed before any kernel.
-pub(super) struct Leftovers {
-    before: BTreeMap<i32, LeftoverProcess>,
+pub(super) struct LeftoverProcesses {
+    before: ShownProcesses,
 }
 
-/// A process of our own PID namespace.
+/// Processes by their ids in the namespace that `/proc` shows, which may be one further out: srt makes two.
+type ShownProcesses = BTreeMap<i32, LeftoverProcess>;
+
+/// A process of our own PID namespace, or of one beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LeftoverProcess {
-    /// Its id in the namespace that `/proc` shows, which may be one further out: srt makes two.
-    shown: i32,
+    /// Its id in its own namespace.
+    id: i32,
     /// The parent's id, as `/proc` shows it.
     parent: i32,
     /// In clock ticks since boot: together with the id it names one process for ever.
@@ -33,24 +38,38 @@ pub(super) struct LeftoverProcess {
     is_dead: bool,
 }
 
-impl Leftovers {
+/// The number of kernels that run. As long as there is one, nobody can tell which kernel a process has come from.
+#[derive(Default)]
+pub(super) struct LivingKernels {
+    /// Those that the gateway has started.
+    pub(super) started: Cell<usize>,
+    /// Those that kernels have forked.
+    pub(super) branches: Cell<usize>,
+}
+
+impl LivingKernels {
+    fn are_none(&self) -> bool {
+        self.started.get() == 0 && self.branches.get() == 0
+    }
+}
+
+impl LeftoverProcesses {
     /// Records the current processes as those that belong there.
     pub(super) fn found() -> Self {
         Self { before: processes() }
     }
 
-    /// Kills the processes that do not belong there; the error lists the survivors.
-    pub(super) async fn kill(&self) -> Result<(), BTreeMap<i32, LeftoverProcess>> {
+    /// Kills the processes that do not belong there, once no kernel lives: those of the last kernels and of earlier ones. The
+    /// error lists the survivors.
+    pub(super) async fn kill(&self, living: &LivingKernels) -> Result<(), BTreeMap<i32, LeftoverProcess>> {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let mut left = BTreeMap::new();
         let mut empty = 0;
         for _ in 0..ROUNDS {
-            let mut found = processes();
-            let shown = found.get(&own).map(|process| process.shown);
-            found.retain(|id, process| {
-                let is_older = self.before.get(id).is_some_and(|before| before.started == process.started);
-                *id != own && Some(process.parent) != shown && !is_older && !process.is_dead
-            });
+            if !living.are_none() {
+                return Ok(());
+            }
+            let found = left_behind(&processes(), &self.before, own, shown_as());
             empty = if found.is_empty() { empty + 1 } else { 0 };
             if empty == EMPTY_ROUNDS {
                 return Ok(());
@@ -69,8 +88,54 @@ impl Leftovers {
     }
 }
 
-/// The processes of our namespace by their ids in it. Where there is no `/proc`, as on macOS, none are known.
-fn processes() -> BTreeMap<i32, LeftoverProcess> {
+/// The processes of our namespace, by their ids there, that are neither older than kernels, nor the process `own`, nor its
+/// children. `own` is shown as `shown`.
+fn left_behind(
+    found: &ShownProcesses,
+    before: &ShownProcesses,
+    own: i32,
+    shown: i32,
+) -> BTreeMap<i32, LeftoverProcess> {
+    let first = first_process(found, shown);
+    let is_spared = |number: i32, process: &LeftoverProcess| {
+        let is_older = before.get(&number).is_some_and(|before| before.started == process.started);
+        process.id == own || process.parent == shown || is_older
+    };
+    // Signals go to ids of our namespace only. A process whose parent has just ended may be of another one.
+    let spared: BTreeSet<i32> = found
+        .iter()
+        .filter(|(number, process)| first_process(found, **number) == first && is_spared(**number, process))
+        .map(|(_, process)| process.id)
+        .collect();
+    let of_others = |number: i32| first_process(found, number).is_some_and(|other| Some(other) != first);
+    found
+        .iter()
+        .filter(|(number, process)| !process.is_dead && !of_others(**number) && !spared.contains(&process.id))
+        .map(|(_, process)| (process.id, *process))
+        .collect()
+}
+
+/// The first process of the namespace that a process is in, as `/proc` shows it; `None` if a process between has just ended.
+fn first_process(found: &ShownProcesses, of: i32) -> Option<i32> {
+    let mut number = of;
+    for _ in 0..=found.len() {
+        let process = found.get(&number)?;
+        if process.id == 1 {
+            return Some(number);
+        }
+        number = process.parent;
+    }
+    None
+}
+
+/// Our own id, as `/proc` shows it.
+fn shown_as() -> i32 {
+    let link = std::fs::read_link("/proc/self").ok();
+    link.and_then(|link| link.to_str()?.parse().ok()).unwrap_or_default()
+}
+
+/// The processes of our namespace and of those beside it. Where there is no `/proc`, as on macOS, none are known.
+fn processes() -> ShownProcesses {
     let depth = std::fs::read_to_string("/proc/self/status").map_or(0, |status| ids(&status).len());
     let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeMap::new() };
     let entries = entries.filter_map(Result::ok);
@@ -90,12 +155,12 @@ fn parse(shown: i32, depth: usize, status: &str, stat: &str) -> Option<(i32, Lef
     let (_, fields) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = fields.split(' ').collect();
     let process = LeftoverProcess {
-        shown,
+        id,
         is_dead: matches!(*fields.first()?, "Z" | "X"),
         parent: fields.get(1)?.parse().ok()?,
         started: fields.get(19)?.parse().ok()?,
     };
-    Some((id, process))
+    Some((shown, process))
 }
 
 /// A process's ids, from that in the namespace of `/proc` to that in its own.
@@ -115,8 +180,8 @@ mod tests {
     #[test]
     fn processes_are_known_by_their_innermost_ids() {
         let stat = "12 (a) Z 1 ) S 7 12 12 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 1 1 1";
-        let process = LeftoverProcess { shown: 12, parent: 7, started: 4711, is_dead: false };
-        check("Name:\ta\nNSpid:\t12\t3\n", stat, Some((3, process)));
+        let process = LeftoverProcess { id: 3, parent: 7, started: 4711, is_dead: false };
+        check("Name:\ta\nNSpid:\t12\t3\n", stat, Some((12, process)));
         check("Name:\ta\nNSpid:\t12\n", stat, None);
         check("Name:\ta\n", stat, None);
         check("NSpid:\t12\t3\n", "12 (a", None);
@@ -127,6 +192,31 @@ mod tests {
     fn this_process_is_found() {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
-        assert_eq!(processes()[&own].parent, parent);
+        assert_eq!((processes()[&own].parent, shown_as()), (parent, own));
+    }
+
+    /// Processes as (shown, id, parent).
+    fn shown(processes: &[(i32, i32, i32)]) -> ShownProcesses {
+        let process = |&(shown, id, parent): &(i32, i32, i32)| {
+            (shown, LeftoverProcess { id, parent, started: 1, is_dead: false })
+        };
+        processes.iter().map(process).collect()
+    }
+
+    #[test]
+    fn processes_of_a_sandbox_beside_ours_are_none_of_ours() {
+        // Ours: 20 is the first, 21 we. Beside it: 30 is the first, 31 another gateway with a kernel.
+        let before = shown(&[(20, 1, 5), (21, 2, 20), (30, 1, 5), (31, 2, 30)]);
+        let others = shown(&[(32, 3, 31), (33, 4, 32)]);
+        let left = |more: &[(i32, i32, i32)]| {
+            let found = before.clone().into_iter().chain(others.clone()).chain(shown(more)).collect();
+            left_behind(&found, &before, 2, 21).into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(left(&[]), [0; 0]);
+        // Our child, and what it has left.
+        assert_eq!(left(&[(22, 3, 21), (23, 4, 20)]), [4]);
+        // Its parent is gone, so that nobody knows whose it is: our child is not killed for it.
+        assert_eq!(left(&[(22, 3, 21), (40, 3, 39)]), [0; 0]);
+        assert_eq!(left(&[(22, 3, 21), (40, 9, 39)]), [9]);
     }
 }

@@ -24,17 +24,18 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
-use self::leftovers::Leftovers;
+use self::leftovers::{LeftoverProcesses, LivingKernels};
 use super::launch::KernelProcess;
 use crate::ground::process::GroupLeader;
 use crate::ground::text::describe;
 use crate::kernels::sandbox::{
-    Configuration, GatewayChannel, GatewayNotice, GatewayRequest, Hardening, KernelProgram, Program, Service,
+    GatewayChannel, GatewayConfiguration, GatewayNotice, GatewayRequest, Hardening, HostService,
+    KernelProgram, SandboxProgram,
 };
 
 /// Why the gateway cannot work.
 #[derive(Debug, thiserror::Error)]
-enum Error {
+enum GatewayError {
     #[error("speak to the host")]
     Channel(#[from] io::Error),
     #[error("begin: the host did not say how")]
@@ -56,7 +57,7 @@ enum Error {
 
 /// Runs the gateway until the host closes the connection.
 pub fn run() -> ExitCode {
-    let done = inherited().map_err(Error::Channel).and_then(|descriptor| {
+    let done = inherited().map_err(GatewayError::Channel).and_then(|descriptor| {
         // One thread: restrictions hold for the thread that applies them, and for those that it starts.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(LocalSet::new().run_until(serve(descriptor)))
@@ -88,10 +89,10 @@ fn inherited() -> io::Result<OwnedFd> {
     Ok(descriptor)
 }
 
-async fn serve(descriptor: OwnedFd) -> Result<(), Error> {
+async fn serve(descriptor: OwnedFd) -> Result<(), GatewayError> {
     let channel = Rc::new(GatewayChannel::from_inherited(descriptor)?);
     let Some((GatewayRequest::Configure(configuration), None)) = channel.receive().await? else {
-        return Err(Error::NotConfigured);
+        return Err(GatewayError::NotConfigured);
     };
     let gateway = match begin(&channel, configuration).await {
         Ok(gateway) => gateway,
@@ -104,28 +105,32 @@ async fn serve(descriptor: OwnedFd) -> Result<(), Error> {
     gateway.obey(channel).await
 }
 
-async fn begin(channel: &GatewayChannel, configuration: Configuration) -> Result<Gateway, Error> {
-    let Configuration { version, hardening, is_complete_hardening_required, listeners } = configuration;
+async fn begin(
+    channel: &GatewayChannel,
+    configuration: GatewayConfiguration,
+) -> Result<Gateway, GatewayError> {
+    let GatewayConfiguration { version, hardening, is_complete_hardening_required, listeners } =
+        configuration;
     if version != env!("CARGO_PKG_VERSION") {
-        return Err(Error::Version { host: version });
+        return Err(GatewayError::Version { host: version });
     }
     // Away from the terminal that the server may have been started from. It fails for the leader of a group only, and
     // then there is no terminal to keep.
     rustix::process::setsid().ok();
-    let listeners: Vec<(Service, TcpListener)> = listeners
+    let listeners: Vec<(HostService, TcpListener)> = listeners
         .into_iter()
         .map(|(service, port)| {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-            Ok((service, listener.map_err(|source| Error::Listen { port, source })?))
+            Ok((service, listener.map_err(|source| GatewayError::Listen { port, source })?))
         })
-        .collect::<Result<_, Error>>()?;
-    let report = hardening.apply_to_gateway().map_err(|error| Error::Hardening(error.to_string()))?;
+        .collect::<Result<_, GatewayError>>()?;
+    let report = hardening.apply_to_gateway().map_err(|error| GatewayError::Hardening(error.to_string()))?;
     if is_complete_hardening_required && !report.is_complete() {
-        return Err(Error::Hardening(format!("{report}")));
+        return Err(GatewayError::Hardening(format!("{report}")));
     }
     let mut proxy_port = None;
     for (service, listener) in &listeners {
-        if *service == Service::Proxy {
+        if *service == HostService::Proxy {
             proxy_port = Some(listener.local_addr()?.port());
         }
         channel.send(&GatewayNotice::Listener(*service), Some(listener.as_fd())).await?;
@@ -139,9 +144,11 @@ async fn begin(channel: &GatewayChannel, configuration: Configuration) -> Result
     Ok(Gateway {
         environment,
         wrapper,
-        leftovers: Rc::new(Leftovers::found()),
+        wraps_all: hardening.readable.is_some(),
+        leftovers: Rc::new(LeftoverProcesses::found()),
         kernel_output: None,
         kernels: BTreeMap::new(),
+        living: Rc::default(),
         stop: CancellationToken::new(),
     })
 }
@@ -156,27 +163,31 @@ struct Gateway {
     /// Variables set by the program that made the sandbox, above all proxies.
     environment: BTreeMap<String, String>,
     wrapper: Vec<OsString>,
-    leftovers: Rc<Leftovers>,
+    /// Whether programs can read less than the gateway, as kernels.
+    wraps_all: bool,
+    leftovers: Rc<LeftoverProcesses>,
     /// The output pipe of the kernel that is started next.
     kernel_output: Option<OwnedFd>,
     kernels: BTreeMap<u64, mpsc::UnboundedSender<Signal>>,
+    /// The kernels that run, branches too.
+    living: Rc<LivingKernels>,
     /// Cancelled when the sandbox has to end.
     stop: CancellationToken,
 }
 
 impl Gateway {
     /// Handles requests until the host closes the connection. Then all started processes are killed.
-    async fn obey(mut self, channel: Rc<GatewayChannel>) -> Result<(), Error> {
+    async fn obey(mut self, channel: Rc<GatewayChannel>) -> Result<(), GatewayError> {
         loop {
             let received = tokio::select! {
                 received = channel.receive() => received?,
-                () = self.stop.cancelled() => return Err(Error::Leftovers),
+                () = self.stop.cancelled() => return Err(GatewayError::Leftovers),
             };
             let Some((request, descriptor)) = received else { return Ok(()) };
             match (request, descriptor) {
                 (GatewayRequest::KernelOutput, Some(pipe)) => self.kernel_output = Some(pipe),
                 (GatewayRequest::StartKernel { kernel, program }, Some(stdin)) => {
-                    let output = self.kernel_output.take().ok_or(Error::Unexpected)?;
+                    let output = self.kernel_output.take().ok_or(GatewayError::Unexpected)?;
                     self.start_kernel(&channel, kernel, program, stdin, output)?;
                 }
                 (GatewayRequest::Signal { kernel, signal }, None) => {
@@ -187,16 +198,27 @@ impl Gateway {
                         signals.send(signal).ok();
                     }
                 }
+                (GatewayRequest::Branches { living }, None) => {
+                    self.living.branches.set(living);
+                    self.clear_up();
+                }
+                (GatewayRequest::Listen, None) => {
+                    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+                    let listener = listener.map_err(|source| GatewayError::Listen { port: 0, source })?;
+                    let notice = GatewayNotice::Listener(HostService::Tools);
+                    channel.send(&notice, Some(listener.as_fd())).await?;
+                }
                 (GatewayRequest::Run { run, program }, Some(output)) => {
                     let environment = self.environment_for(program.environment.clone());
-                    let program = Program { environment, ..program };
+                    let program = SandboxProgram { environment, ..program };
+                    let wrapper = if self.wraps_all { self.wrapper.clone() } else { Vec::new() };
                     let channel = Rc::clone(&channel);
                     tokio::task::spawn_local(async move {
-                        let wait_status = run_program(program, output).await;
+                        let wait_status = run_program(program, wrapper, output).await;
                         notify(&channel, &GatewayNotice::Ended { run, wait_status }).await;
                     });
                 }
-                _ => return Err(Error::Unexpected),
+                _ => return Err(GatewayError::Unexpected),
             }
         }
     }
@@ -208,16 +230,21 @@ impl Gateway {
         mut program: KernelProgram,
         stdin: OwnedFd,
         output: OwnedFd,
-    ) -> Result<(), Error> {
+    ) -> Result<(), GatewayError> {
         program.environment = self.environment_for(program.environment);
         let wrapper = self.wrapper.clone();
         let (sender, signals) = mpsc::unbounded_channel();
         self.kernels.retain(|_, signals| !signals.is_closed());
         self.kernels.insert(kernel, sender);
-        let (channel, leftovers, stop) = (Rc::clone(channel), Rc::clone(&self.leftovers), self.stop.clone());
+        let channel = Rc::clone(channel);
+        let leftovers = Rc::clone(&self.leftovers);
+        let stop = self.stop.clone();
+        let living = Rc::clone(&self.living);
+        living.started.update(|started| started + 1);
         tokio::task::spawn_local(async move {
             let wait_status = run_kernel(kernel, &program, &wrapper, stdin, output, signals, &channel).await;
-            if let Err(left) = leftovers.kill().await {
+            living.started.update(|started| started - 1);
+            if let Err(left) = leftovers.kill(&living).await {
                 // Processes that cannot be killed one by one die with the sandbox, which we end.
                 stop.cancel();
                 return tracing::error!(?left, "a kernel has left processes that cannot be killed");
@@ -225,6 +252,19 @@ impl Gateway {
             notify(&channel, &GatewayNotice::KernelEnded { kernel, wait_status }).await;
         });
         Ok(())
+    }
+
+    /// Kills what branches have left, if they were the last kernels.
+    fn clear_up(&self) {
+        let leftovers = Rc::clone(&self.leftovers);
+        let living = Rc::clone(&self.living);
+        let stop = self.stop.clone();
+        tokio::task::spawn_local(async move {
+            if let Err(left) = leftovers.kill(&living).await {
+                stop.cancel();
+                tracing::error!(?left, "a branch has left processes that cannot be killed");
+            }
+        });
     }
 
     /// The host's variables, over those of the sandbox.
@@ -286,10 +326,11 @@ async fn run_kernel(
 const NOT_STARTED: i32 = 127 << 8;
 
 /// Runs a program to its end, and returns its wait status.
-async fn run_program(program: Program, output: OwnedFd) -> i32 {
+async fn run_program(program: SandboxProgram, wrapper: Vec<OsString>, output: OwnedFd) -> i32 {
     let spawned = output.try_clone().and_then(|errors| {
-        let mut command = Command::new(&program.program);
-        command.args(&program.arguments).env_clear().envs(&program.environment);
+        let mut words = wrapper.into_iter().chain([program.program.clone().into()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).args(&program.arguments).env_clear().envs(&program.environment);
         command.current_dir(&program.working_directory);
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
         GroupLeader::spawn(&mut command)

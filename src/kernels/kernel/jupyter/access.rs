@@ -4,87 +4,46 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use http::HeaderValue;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use url::Url;
 
+use super::access_error::AccessError;
+use super::headers::JupyterHeaders;
 use crate::ground::files::small;
+use crate::ground::text::Redactor;
 
-/// Why a server cannot be accessed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AccessError {
-    /// The URL is invalid, or has parts that it must not have.
-    #[error(
-        "use `{url}` as the URL of a Jupyter server: {reason}\n\
-         hint: as in `https://host:8888/` or, with a base path, `https://host/user/name/`"
-    )]
-    Url {
-        /// The URL as given.
-        url: String,
-        /// The fault of the address.
-        reason: String,
-    },
-    /// The variable that should hold the token is not set.
-    #[error(
-        "take the token of the Jupyter server from `{variable}`: it is not set\nhint: set it in the environment of ipybox, or in the workspace's `.env`"
-    )]
-    NoToken {
-        /// The variable's name.
-        variable: String,
-    },
-    /// The given name of the variable is invalid.
-    #[error(
-        "take the token of the Jupyter server from a variable: that is no name of one\n\
-         hint: give the name of a variable that holds the token, not the token"
-    )]
-    NoVariable,
-    /// The token cannot stand in a header.
-    #[error(
-        "send the token of the Jupyter server: it is empty, or has characters that no HTTP header can hold"
-    )]
-    Token,
-    /// The file with root certificates cannot be used.
-    #[error("read root certificates in PEM from `{file}`: {reason}", file = file.display())]
-    Roots {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// TLS cannot be configured.
-    #[error("prepare encrypted connections: {0}")]
-    Tls(#[from] rustls::Error),
-    /// The HTTP client cannot be created.
-    #[error("make an HTTP client: {0}")]
-    HttpClient(String),
-}
-
-/// The address of a server, and the token for it. The token is in no output of `Debug`.
+/// The address of a server, and the headers for it. Their values are in no output of `Debug`.
 #[derive(Clone)]
-pub(crate) struct Access {
+pub(crate) struct JupyterAccess {
     /// With a path that ends in a slash.
     base: Url,
     /// Without that slash, for people.
     name: String,
-    authorization: Option<HeaderValue>,
+    headers: JupyterHeaders,
+    /// Knows the values of the headers: a server may repeat them.
+    redactor: Redactor,
     roots: Vec<CertificateDer<'static>>,
 }
 
-impl Access {
-    /// Checks what a user has given. `token` may be the whole value of the header `Authorization`.
-    pub(crate) fn new(url: &str, token: Option<&str>, roots: Option<PathBuf>) -> Result<Self, AccessError> {
+impl JupyterAccess {
+    /// Checks what a user has given. The values of `headers` are from now on unknown to all texts that `redactor` sees.
+    pub(crate) fn new(
+        url: &str,
+        headers: JupyterHeaders,
+        roots: Option<PathBuf>,
+        redactor: Redactor,
+    ) -> Result<Self, AccessError> {
         let base =
             parse(url).map_err(|reason| AccessError::Url { url: url_without_password(url), reason })?;
         let name = base.as_str().trim_end_matches('/').to_owned();
-        let authorization = token.map(authorization).transpose()?;
-        if authorization.is_some() && base.scheme() == "http" && !is_loopback(&base) {
+        if !headers.is_empty() && base.scheme() == "http" && !is_loopback(&base) {
             tracing::warn!(
                 server = name,
                 "the token of the Jupyter server travels unencrypted; use https, or a tunnel to a loopback address"
             );
         }
-        Ok(Self { base, name, authorization, roots: roots.map_or_else(|| Ok(Vec::new()), read_roots)? })
+        Ok(Self { base, name, headers, redactor, roots: roots.map_or_else(|| Ok(Vec::new()), read_roots)? })
     }
 
     /// Whether it is on this machine, or reached through a tunnel that ends here.
@@ -96,8 +55,13 @@ impl Access {
         &self.name
     }
 
-    pub(super) fn authorization(&self) -> Option<&HeaderValue> {
-        self.authorization.as_ref()
+    pub(super) fn headers(&self) -> &JupyterHeaders {
+        &self.headers
+    }
+
+    /// Replaces secrets in a text of the server.
+    pub(super) fn redacted(&self, said: &str) -> String {
+        self.redactor.redact(said).into_owned()
     }
 
     pub(super) fn roots(&self) -> &[CertificateDer<'static>] {
@@ -114,7 +78,7 @@ impl Access {
     }
 }
 
-impl fmt::Debug for Access {
+impl fmt::Debug for JupyterAccess {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Access").field("name", &self.name).finish_non_exhaustive()
     }
@@ -153,18 +117,8 @@ fn url_without_password(text: &str) -> String {
     percent_encoding::percent_decode_str(url.as_str()).decode_utf8_lossy().into_owned()
 }
 
-/// Jupyter's scheme is `token`; a value with a blank contains its own scheme.
-fn authorization(token: &str) -> Result<HeaderValue, AccessError> {
-    let token = token.trim();
-    let text = if token.contains(' ') { token.to_owned() } else { format!("token {token}") };
-    let mut value = HeaderValue::from_str(&text).map_err(|_| AccessError::Token)?;
-    if token.is_empty() {
-        return Err(AccessError::Token);
-    }
-    value.set_sensitive(true);
-    Ok(value)
-}
-
+/// Stricter than `web::is_loopback`: some resolvers ask the network for names that end with `.localhost`, and the token would
+/// go there.
 fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -188,10 +142,18 @@ fn read_roots(file: PathBuf) -> Result<Vec<CertificateDer<'static>>, AccessError
 
 #[cfg(test)]
 mod tests {
+    use http::header::AUTHORIZATION;
+
     use super::*;
 
+    fn access(url: &str, token: Option<&str>, roots: Option<PathBuf>) -> Result<JupyterAccess, AccessError> {
+        let mut headers = JupyterHeaders::default();
+        token.map_or(Ok(()), |token| headers.add_token(token))?;
+        JupyterAccess::new(url, headers, roots, Redactor::default())
+    }
+
     fn check_url(given: &str, expected: &str) {
-        let access = Access::new(given, None, None).unwrap();
+        let access = access(given, None, None).unwrap();
         assert_eq!(access.url(&["api", "kernels", "a/b"]).as_str(), expected);
     }
 
@@ -203,7 +165,7 @@ mod tests {
     }
 
     fn check_refused(url: &str, token: Option<&str>, expected: &str) {
-        let error = Access::new(url, token, None).unwrap_err().to_string();
+        let error = access(url, token, None).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
         assert!(!error.contains("secret"), "{error}");
     }
@@ -222,8 +184,8 @@ mod tests {
     #[test]
     fn a_token_may_be_a_whole_header() {
         let shown = |token| {
-            let access = Access::new("http://localhost/", Some(token), None).unwrap();
-            access.authorization().unwrap().to_str().unwrap().to_owned()
+            let access = access("http://localhost/", Some(token), None).unwrap();
+            access.headers().all()[AUTHORIZATION].to_str().unwrap().to_owned()
         };
         assert_eq!(shown("abc"), "token abc");
         assert_eq!(shown("Bearer abc"), "Bearer abc");
@@ -232,7 +194,7 @@ mod tests {
     #[test]
     fn a_file_without_certificates_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let error = Access::new("https://host/", None, Some(file.path().to_owned())).unwrap_err().to_string();
+        let error = access("https://host/", None, Some(file.path().to_owned())).unwrap_err().to_string();
         assert!(
             error.contains("no certificates") && error.contains(file.path().to_str().unwrap()),
             "{error}"

@@ -20,8 +20,8 @@ use crate::ground::text::describe;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes both ways.
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+pub(crate) trait DuplexStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> DuplexStream for T {}
 
 /// Makes connections.
 pub(super) struct JupyterDialer {
@@ -43,12 +43,12 @@ impl JupyterDialer {
     }
 
     /// Connects to the host of `url`, or says why not.
-    pub(super) async fn dial(&self, url: &Url) -> Result<Box<dyn Duplex>, String> {
+    pub(super) async fn dial(&self, url: &Url) -> Result<Box<dyn DuplexStream>, String> {
         let dialled = tokio::time::timeout(TIMEOUT, self.try_dial(url)).await;
         dialled.unwrap_or_else(|_| Err(format!("no connection within {} seconds", TIMEOUT.as_secs())))
     }
 
-    async fn try_dial(&self, url: &Url) -> Result<Box<dyn Duplex>, String> {
+    async fn try_dial(&self, url: &Url) -> Result<Box<dyn DuplexStream>, String> {
         let host = url.host_str().unwrap_or_default();
         let port = url.port_or_known_default().unwrap_or(80);
         let uri: http::Uri =
@@ -60,7 +60,11 @@ impl JupyterDialer {
         if url.scheme() == "https" { self.encrypt(stream, host).await } else { Ok(stream) }
     }
 
-    async fn encrypt(&self, stream: Box<dyn Duplex>, host: &str) -> Result<Box<dyn Duplex>, String> {
+    async fn encrypt(
+        &self,
+        stream: Box<dyn DuplexStream>,
+        host: &str,
+    ) -> Result<Box<dyn DuplexStream>, String> {
         let name = host.trim_matches(['[', ']']).to_owned();
         let name = ServerName::try_from(name).map_err(|error| error.to_string())?;
         let stream = self.tls.connect(name, stream).await.map_err(|error| innermost_text(&error))?;
@@ -68,9 +72,15 @@ impl JupyterDialer {
     }
 
     /// Asks a proxy for a tunnel to the host.
-    async fn tunnel(&self, proxy: &Intercept, host: &str, port: u16) -> Result<Box<dyn Duplex>, String> {
+    async fn tunnel(
+        &self,
+        proxy: &Intercept,
+        host: &str,
+        port: u16,
+    ) -> Result<Box<dyn DuplexStream>, String> {
         let uri = proxy.uri();
-        let (proxy_host, scheme) = (uri.host().unwrap_or_default(), uri.scheme_str().unwrap_or("http"));
+        let proxy_host = uri.host().unwrap_or_default();
+        let scheme = uri.scheme_str().unwrap_or("http");
         let failed = |reason: String| format!("the proxy `{proxy_host}` gives no tunnel: {reason}");
         let (is_encrypted, default_port) = match scheme {
             "http" => (false, 80),
@@ -103,7 +113,7 @@ impl JupyterDialer {
     }
 }
 
-async fn connect(host: &str, port: u16) -> Result<Box<dyn Duplex>, String> {
+async fn connect(host: &str, port: u16) -> Result<Box<dyn DuplexStream>, String> {
     let address = (host.trim_matches(['[', ']']), port);
     let stream = TcpStream::connect(address).await.map_err(|error| innermost_text(&error))?;
     Ok(Box::new(quick_ack(stream).map_err(|error| innermost_text(&error))?))

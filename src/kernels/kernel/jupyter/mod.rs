@@ -3,10 +3,14 @@
 //! Kernels are asked for by the [REST
 //! API](https://jupyter-server.readthedocs.io/en/latest/developers/rest-api.html) and have a WebSocket each
 //! for messages, which are not parsed here.
+//!
+//! Reasons: `docs/decisions/jupyter.md`.
 
 mod access;
+mod access_error;
 mod dial;
 mod error;
+mod headers;
 mod quick_ack;
 mod rest;
 mod tls;
@@ -19,16 +23,18 @@ use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
 use tokio_tungstenite::tungstenite::http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest as _, protocol::WebSocketConfig};
 
-use self::dial::{Duplex, JupyterDialer};
+use self::dial::{DuplexStream, JupyterDialer};
 
-pub(crate) use self::access::{Access, AccessError};
+pub(crate) use self::access::JupyterAccess;
+pub(crate) use self::access_error::AccessError;
 pub(crate) use self::error::Error;
+pub(crate) use self::headers::{JupyterHeaders, header_name};
 pub(crate) use self::rest::KernelId;
 
 /// A server that runs kernels.
 #[derive(Debug)]
 pub(crate) struct JupyterServer {
-    access: Access,
+    access: JupyterAccess,
     http: reqwest::Client,
     dialer: JupyterDialer,
     /// Whether it is known to speak JSON only: Jupyter Server before 2.0, and Enterprise Gateway.
@@ -36,15 +42,15 @@ pub(crate) struct JupyterServer {
 }
 
 /// A connection to the channels of a kernel.
-pub(crate) struct Channels {
-    pub(crate) socket: WebSocketStream<Box<dyn Duplex>>,
+pub(crate) struct JupyterChannels {
+    pub(crate) socket: WebSocketStream<Box<dyn DuplexStream>>,
     /// Whether messages are binary, by the subprotocol that was asked for. They are JSON otherwise.
     pub(crate) is_binary: bool,
 }
 
 impl JupyterServer {
     /// A client that has sent no request yet.
-    pub(crate) fn new(access: Access) -> Result<Self, AccessError> {
+    pub(crate) fn new(access: JupyterAccess) -> Result<Self, AccessError> {
         let tls = tls::config(access.roots())?;
         let is_loopback = access.is_loopback();
         let http =
@@ -66,16 +72,16 @@ impl JupyterServer {
         session: &str,
         subprotocol: &'static str,
         config: WebSocketConfig,
-    ) -> Result<Channels, Error> {
+    ) -> Result<JupyterChannels, Error> {
         if !self.is_json_only.load(Ordering::Relaxed) {
             match self.open(kernel, session, Some(subprotocol), config).await {
-                Ok(socket) => return Ok(Channels { socket, is_binary: true }),
+                Ok(socket) => return Ok(JupyterChannels { socket, is_binary: true }),
                 Err(Error::NoSubprotocol) => self.is_json_only.store(true, Ordering::Relaxed),
                 Err(error) => return Err(error),
             }
         }
         let socket = self.open(kernel, session, None, config).await?;
-        Ok(Channels { socket, is_binary: false })
+        Ok(JupyterChannels { socket, is_binary: false })
     }
 
     async fn open(
@@ -84,7 +90,7 @@ impl JupyterServer {
         session: &str,
         subprotocol: Option<&'static str>,
         config: WebSocketConfig,
-    ) -> Result<WebSocketStream<Box<dyn Duplex>>, Error> {
+    ) -> Result<WebSocketStream<Box<dyn DuplexStream>>, Error> {
         let mut url = self.access.url(&["api", "kernels", kernel.as_str(), "channels"]);
         url.query_pairs_mut().append_pair("session_id", session);
         let stream = self.dialer.dial(&url).await.map_err(|reason| self.unreachable(reason))?;
@@ -93,11 +99,9 @@ impl JupyterServer {
         url.set_scheme(if is_secure { "wss" } else { "ws" }).ok();
         let mut request =
             url.as_str().into_client_request().map_err(|error| self.unreachable(error.to_string()))?;
+        self.access.headers().put_into(request.headers_mut());
         if let Some(subprotocol) = subprotocol {
             request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));
-        }
-        if let Some(authorization) = self.access.authorization() {
-            request.headers_mut().insert(http::header::AUTHORIZATION, authorization.clone());
         }
         let opened = tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
         opened.map(|(socket, _)| socket).map_err(|error| match error {

@@ -62,13 +62,13 @@ struct KernelSpecs {
 }
 
 #[derive(Deserialize)]
-struct Kernel {
+struct ListedKernel {
     id: KernelId,
 }
 
 /// A server's error response. Servers use different fields of it.
 #[derive(Default, Deserialize)]
-struct Failure {
+struct JupyterFailure {
     #[serde(default)]
     message: Option<String>,
     #[serde(default)]
@@ -132,7 +132,8 @@ impl JupyterServer {
             return Ok(name);
         }
         let known = specs.kernelspecs.keys().filter(|name| name.len() <= SPEC_BYTES_MAX);
-        let known: Vec<_> = known.take(SPECS_LISTED).map(|name| format!("`{name}`")).collect();
+        let known: Vec<_> =
+            known.take(SPECS_LISTED).map(|name| format!("`{}`", self.access.redacted(name))).collect();
         let known = match known.as_slice() {
             [] => "it has none at all; install one there: `python -m ipykernel install`".to_owned(),
             known => format!("choose one by `--kernel-name`; it has {}", known.join(", ")),
@@ -154,7 +155,7 @@ impl JupyterServer {
         let request = self.request(Method::POST, &["api", "kernels"]).timeout(timeout).body(body.to_string());
         let what = "start a kernel";
         let (status, body) = self.send(request).await?;
-        let kernel: Kernel = self.read(what, status, &body)?;
+        let kernel: ListedKernel = self.read(what, status, &body)?;
         Ok(kernel.id)
     }
 
@@ -204,16 +205,12 @@ impl JupyterServer {
     }
 
     fn request(&self, method: Method, path: &[&str]) -> reqwest::RequestBuilder {
-        let mut request = self
-            .http
+        self.http
             .request(method, self.access.url(path))
             .timeout(REQUEST_TIMEOUT)
+            .headers(self.access.headers().all())
             .header(http::header::CONTENT_TYPE, "application/json")
-            .header(http::header::ACCEPT, "application/json");
-        if let Some(authorization) = self.access.authorization() {
-            request = request.header(http::header::AUTHORIZATION, authorization.clone());
-        }
-        request
+            .header(http::header::ACCEPT, "application/json")
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<(StatusCode, Vec<u8>), Error> {
@@ -246,8 +243,9 @@ impl JupyterServer {
     /// The error for an unsuccessful status.
     pub(super) fn refusal(&self, what: &'static str, status: StatusCode, body: &[u8]) -> Error {
         let server = self.name().to_owned();
-        let message = message(body);
-        let has_token = self.access.authorization().is_some();
+        // In this order: a part of a secret would not be recognised.
+        let message: String = self.access.redacted(&message(body)).chars().take(MESSAGE_CHARS).collect();
+        let has_token = !self.access.headers().is_empty();
         match status {
             StatusCode::FORBIDDEN if message.contains("_xsrf") => Error::Refused {
                 what,
@@ -296,14 +294,14 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// The error message in a body. One that is not JSON is dropped: Jupyter Server's pages contain the token.
 fn message(body: &[u8]) -> String {
-    let Ok(failure) = serde_json::from_slice::<Failure>(body) else { return String::new() };
+    let Ok(failure) = serde_json::from_slice::<JupyterFailure>(body) else { return String::new() };
     let mut texts: Vec<String> = [failure.message, failure.reason, failure.traceback.last_line()]
         .into_iter()
         .flatten()
         .filter(|text| !text.is_empty())
         .collect();
     texts.dedup();
-    texts.join(": ").chars().take(MESSAGE_CHARS).collect()
+    texts.join(": ")
 }
 
 #[cfg(test)]

@@ -12,8 +12,11 @@ use rustls_platform_verifier::Verifier;
 /// The configuration of connections to servers with these certificates, beside those that the system trusts.
 pub(super) fn config(named: &[CertificateDer<'static>]) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let trust =
-        Trust { named: named.to_vec(), others: others(named, &provider)?, provider: Arc::clone(&provider) };
+    let trust = JupyterCertificate {
+        named: named.to_vec(),
+        others: others(named, &provider)?,
+        provider: Arc::clone(&provider),
+    };
     Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
@@ -42,13 +45,13 @@ fn others(
 /// Accepts a named certificate even if it is self-signed: Jupyter's documentation recommends such ones, and
 /// TLS libraries accept them neither as authorities nor as issued by one.
 #[derive(Debug)]
-struct Trust {
+struct JupyterCertificate {
     named: Vec<CertificateDer<'static>>,
     others: Option<Arc<dyn ServerCertVerifier>>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Trust {
+impl ServerCertVerifier for JupyterCertificate {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

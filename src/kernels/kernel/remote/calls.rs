@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::parts::{KernelChannel, Parts};
-use crate::ground::budget::{ANSWERS, Budget, CALLS, Excess, Lease, MESSAGE_BYTES};
+use super::parts::{KernelChannel, MessageParts};
+use crate::ground::budget::{ANSWERS, Budget, BudgetExcess, CALLS, Lease, MESSAGE_BYTES};
 
 /// The number of calls that a kernel may have at the same time: as many as come over a network.
 const CALLS_MAX: usize = 1024;
@@ -62,25 +62,25 @@ pub(super) enum CallMessage {
 pub(super) struct RemoteCalls {
     handler: Arc<dyn CallHandler>,
     budgets: Budgets,
-    by_id: HashMap<String, Call>,
+    by_id: HashMap<String, RemoteCall>,
     running: JoinSet<(String, u16, Bytes)>,
     /// The ids of finished calls, the oldest first.
     over: VecDeque<String>,
 }
 
 /// A call, with the memory lease for its parts.
-struct Call {
-    state: State,
+struct RemoteCall {
+    state: RemoteCallState,
     bytes: usize,
     lease: Lease,
 }
 
-enum State {
+enum RemoteCallState {
     /// Some parts are missing.
     Incomplete(Vec<Option<String>>),
     Running(AbortHandle),
     /// It is answered; these parts of the answer are not acknowledged yet.
-    Answered(Vec<(usize, Parts)>),
+    Answered(Vec<(usize, MessageParts)>),
 }
 
 impl RemoteCalls {
@@ -93,7 +93,7 @@ impl RemoteCalls {
     }
 
     /// Handles a message about the call `id`, and returns the messages to send back.
-    pub(super) fn take(&mut self, id: String, message: CallMessage) -> Vec<Parts> {
+    pub(super) fn take(&mut self, id: String, message: CallMessage) -> Vec<MessageParts> {
         if id.len() > ID_BYTES_MAX {
             return Vec::new();
         }
@@ -108,7 +108,14 @@ impl RemoteCalls {
         }
     }
 
-    fn take_part(&mut self, id: String, path: String, part: usize, parts: usize, text: String) -> Vec<Parts> {
+    fn take_part(
+        &mut self,
+        id: String,
+        path: String,
+        part: usize,
+        parts: usize,
+        text: String,
+    ) -> Vec<MessageParts> {
         let is_new = !self.by_id.contains_key(&id);
         if is_new && self.is_over(&id) {
             return Vec::new();
@@ -118,15 +125,15 @@ impl RemoteCalls {
             return Vec::new();
         }
         let lease = self.budgets.calls.lease();
-        let call = self.by_id.entry(id.clone()).or_insert_with(|| Call {
-            state: State::Incomplete(vec![None; parts.clamp(1, PARTS_MAX)]),
+        let call = self.by_id.entry(id.clone()).or_insert_with(|| RemoteCall {
+            state: RemoteCallState::Incomplete(vec![None; parts.clamp(1, PARTS_MAX)]),
             bytes: 0,
             lease,
         });
-        let State::Incomplete(texts) = &mut call.state else { return Vec::new() };
+        let RemoteCallState::Incomplete(texts) = &mut call.state else { return Vec::new() };
         let bytes = call.bytes + text.len();
         if parts > PARTS_MAX || bytes > MESSAGE_BYTES {
-            return self.answer(id, 413, &format!("the call is refused: {}", Excess::Long));
+            return self.answer(id, 413, &format!("the call is refused: {}", BudgetExcess::Long));
         }
         // While it is assembled, the text is held twice.
         if let Err(excess) = call.lease.grow(2 * bytes) {
@@ -146,13 +153,13 @@ impl RemoteCalls {
                 let (status, text) = handling.await.unwrap_or_else(bug);
                 (id, status, text)
             });
-            call.state = State::Running(task);
+            call.state = RemoteCallState::Running(task);
         }
         Vec::new()
     }
 
     /// The messages for the next answered call. Without calls it never resolves. Cancellation safe.
-    pub(super) async fn answered(&mut self) -> Vec<Parts> {
+    pub(super) async fn answered(&mut self) -> Vec<MessageParts> {
         loop {
             match self.running.join_next().await {
                 Some(Ok((id, status, text))) => {
@@ -165,7 +172,7 @@ impl RemoteCalls {
         }
     }
 
-    fn answer(&mut self, id: String, status: u16, text: &str) -> Vec<Parts> {
+    fn answer(&mut self, id: String, status: u16, text: &str) -> Vec<MessageParts> {
         // It was cancelled after it was answered.
         let Some(call) = self.by_id.get_mut(&id) else { return Vec::new() };
         // As a text within JSON it may be twice as long.
@@ -175,23 +182,23 @@ impl RemoteCalls {
         }
         let texts = cut(text);
         let count = texts.len();
-        let parts: Vec<(usize, Parts)> = texts
+        let parts: Vec<(usize, MessageParts)> = texts
             .into_iter()
             .enumerate()
             .map(|(part, text)| {
                 let content =
                     json!({ "call": id, "part": part, "parts": count, "status": status, "text": text });
-                (part, Parts::request(KernelChannel::Control, "ipybox_answer", &content).1)
+                (part, MessageParts::request(KernelChannel::Control, "ipybox_answer", &content).1)
             })
             .collect();
         let said = parts.iter().map(|(_, part)| part.clone()).collect();
-        *call = Call { state: State::Answered(parts), bytes: text.len(), lease };
+        *call = RemoteCall { state: RemoteCallState::Answered(parts), bytes: text.len(), lease };
         said
     }
 
     /// Records that the kernel has received a part of an answer.
     pub(super) fn acknowledge(&mut self, id: &str, part: usize) {
-        if let Some(Call { state: State::Answered(parts), .. }) = self.by_id.get_mut(id) {
+        if let Some(RemoteCall { state: RemoteCallState::Answered(parts), .. }) = self.by_id.get_mut(id) {
             parts.retain(|(number, _)| *number != part);
             if parts.is_empty() {
                 self.forget(id);
@@ -199,14 +206,14 @@ impl RemoteCalls {
         }
     }
 
-    fn remind(&mut self, id: &str) -> Vec<Parts> {
+    fn remind(&mut self, id: &str) -> Vec<MessageParts> {
         match self.by_id.get(id).map(|call| &call.state) {
-            Some(State::Running(_)) => Vec::new(),
-            Some(State::Answered(parts)) => parts.iter().map(|(_, part)| part.clone()).collect(),
+            Some(RemoteCallState::Running(_)) => Vec::new(),
+            Some(RemoteCallState::Answered(parts)) => parts.iter().map(|(_, part)| part.clone()).collect(),
             None if self.is_over(id) => Vec::new(),
             // The call never arrived, or not completely.
-            Some(State::Incomplete(_)) | None => {
-                vec![Parts::request(KernelChannel::Control, "ipybox_again", &json!({ "call": id })).1]
+            Some(RemoteCallState::Incomplete(_)) | None => {
+                vec![MessageParts::request(KernelChannel::Control, "ipybox_again", &json!({ "call": id })).1]
             }
         }
     }
@@ -217,7 +224,7 @@ impl RemoteCalls {
 
     fn forget(&mut self, id: &str) {
         let Some(call) = self.by_id.remove(id) else { return };
-        if let State::Running(task) = call.state {
+        if let RemoteCallState::Running(task) = call.state {
             task.abort();
         }
         if self.over.len() >= REMEMBERED {
@@ -259,7 +266,7 @@ mod tests {
         CallMessage::Part { path: "/run".to_owned(), part, parts, text: text.to_owned() }
     }
 
-    fn content(parts: &Parts) -> Value {
+    fn content(parts: &MessageParts) -> Value {
         serde_json::from_slice(parts.content()).unwrap()
     }
 

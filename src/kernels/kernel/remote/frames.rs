@@ -1,6 +1,6 @@
 //! Messages as Jupyter servers send them over a WebSocket.
 //!
-//! Servers since Jupyter Server 2.0 support the subprotocol that [`Parts`] are encoded for. For older ones,
+//! Servers since Jupyter Server 2.0 support the subprotocol that [`MessageParts`] are encoded for. For older ones,
 //! and Enterprise Gateway, a message is an object in JSON, or a binary message that holds one if it has
 //! buffers ([both](https://jupyter-server.readthedocs.io/en/latest/developers/websocket-protocols.html)).
 
@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Message as Frame, Utf8Bytes};
 
 use super::super::Error;
-use super::parts::{KernelChannel, Parts, malformed};
+use super::parts::{KernelChannel, MessageParts, malformed};
 use crate::ground::budget::MESSAGE_BYTES;
 
 /// The settings of the WebSocket. Text comes in pieces of 64 Ki characters; images are whole.
@@ -21,7 +21,7 @@ pub(super) fn websocket() -> WebSocketConfig {
 
 /// A message in JSON.
 #[derive(Deserialize, Serialize)]
-struct Message<'a> {
+struct JsonFrame<'a> {
     channel: KernelChannel,
     #[serde(borrow)]
     header: &'a RawValue,
@@ -34,7 +34,7 @@ struct Message<'a> {
 }
 
 /// A request as a frame.
-pub(super) fn encode(parts: &Parts, is_binary: bool) -> Result<Frame, Error> {
+pub(super) fn encode(parts: &MessageParts, is_binary: bool) -> Result<Frame, Error> {
     if is_binary {
         return Ok(Frame::Binary(parts.encode()));
     }
@@ -43,8 +43,11 @@ pub(super) fn encode(parts: &Parts, is_binary: bool) -> Result<Frame, Error> {
     };
     let [header, parent, metadata, content] =
         [parts.header(), parts.parent(), parts.metadata(), parts.content()].map(raw);
-    let (header, parent, metadata, content) = (header?, parent?, metadata?, content?);
-    let message = Message {
+    let header = header?;
+    let parent = parent?;
+    let metadata = metadata?;
+    let content = content?;
+    let message = JsonFrame {
         channel: parts.channel,
         header: &header,
         parent_header: Some(&parent),
@@ -56,23 +59,23 @@ pub(super) fn encode(parts: &Parts, is_binary: bool) -> Result<Frame, Error> {
 }
 
 /// The message in a frame; `None` for control frames of the WebSocket.
-pub(super) fn decode(frame: Frame, is_binary: bool) -> Option<Result<Parts, Error>> {
+pub(super) fn decode(frame: Frame, is_binary: bool) -> Option<Result<MessageParts, Error>> {
     match frame {
-        Frame::Binary(bytes) if is_binary => Some(Parts::decode(&bytes)),
+        Frame::Binary(bytes) if is_binary => Some(MessageParts::decode(&bytes)),
         Frame::Binary(bytes) => Some(with_buffers(&bytes).and_then(in_json)),
         Frame::Text(text) => Some(in_json(text.as_bytes())),
         Frame::Ping(_) | Frame::Pong(_) | Frame::Close(_) | Frame::Frame(_) => None,
     }
 }
 
-fn in_json(text: &[u8]) -> Result<Parts, Error> {
-    let message: Message<'_> = serde_json::from_slice(text).map_err(Error::Message)?;
+fn in_json(text: &[u8]) -> Result<MessageParts, Error> {
+    let message: JsonFrame<'_> = serde_json::from_slice(text).map_err(Error::Message)?;
     let part = |value: Option<&RawValue>| match value.map(RawValue::get) {
         None | Some("null") => Bytes::from_static(b"{}"),
         Some(text) => Bytes::copy_from_slice(text.as_bytes()),
     };
     let parts = [Some(message.header), message.parent_header, message.metadata, Some(message.content)];
-    Parts::new(message.channel, parts.map(part).to_vec())
+    MessageParts::new(message.channel, parts.map(part).to_vec())
 }
 
 /// The JSON of a message with buffers (our messages have none): the number of parts and their offsets, as
@@ -98,8 +101,8 @@ mod tests {
 
     use super::*;
 
-    fn request() -> Parts {
-        Parts::request(KernelChannel::Control, "interrupt_request", &json!({"a": "ü"})).1
+    fn request() -> MessageParts {
+        MessageParts::request(KernelChannel::Control, "interrupt_request", &json!({"a": "ü"})).1
     }
 
     #[test]

@@ -18,17 +18,17 @@ import ipybox_runtime
 TARGET = "ipybox"
 # The longest text in one message, in characters.
 PART_CHARS = 256 * 1024
-# How long a call waits for its answer before it reports that it waits, in seconds: at first,
+# The time after which a call reports that it waits for its answer, in seconds: at first,
 # and at most.
 FIRST_REMINDER = 2
 LAST_REMINDER = 15
 # The program that replaces an abandoned kernel.
 DO_NOTHING = "import signal\nwhile True: signal.pause()"
-# How often to check for signs of life from ipybox, in seconds.
+# The time between two checks for signs of life from ipybox, in seconds.
 LEASE_POLL = 60
 
 
-class Call:
+class CarriedCall:
     """A call that waits for its answer."""
 
     def __init__(self, path, text):
@@ -54,7 +54,7 @@ class Carrier:
             "ipybox_alive": self._take_notice,
         }
         kernel.control_handlers.update(handlers)
-        say_no_state_of(kernel, handlers)
+        send_no_status_of(kernel, handlers)
         threading.Thread(
             target=self._watch_lease,
             args=(lease_seconds,),
@@ -64,7 +64,7 @@ class Carrier:
 
     def connect(self):
         """Make the connection object for `ipybox_runtime`."""
-        return Connection(self)
+        return CarrierConnection(self)
 
     def ask(self, call):
         """Send a call and wait for the status and the content of its answer."""
@@ -135,7 +135,7 @@ class Carrier:
         os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", DO_NOTHING])
 
 
-class Connection:
+class CarrierConnection:
     """The connection object of `ipybox_runtime`, one for each thread and each asynchronous call."""
 
     def __init__(self, carrier):
@@ -145,7 +145,7 @@ class Connection:
         self._is_closed = False
 
     def exchange(self, path, body, receive=None):
-        call = self._call = Call(path, body.decode())
+        call = self._call = CarriedCall(path, body.decode())
         if self._is_closed:
             call.is_over.set()
         status, content = self._carrier.ask(call)
@@ -159,7 +159,7 @@ class Connection:
             self._call.is_over.set()
 
 
-def say_no_state_of(kernel, requests):
+def send_no_status_of(kernel, requests):
     """Keep `kernel` from publishing busy and idle for these requests on its control channel.
 
     Jupyter servers use the last state of any channel as the kernel's: one that ends idle kernels would end

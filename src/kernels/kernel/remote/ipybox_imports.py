@@ -16,7 +16,7 @@ import tempfile
 ROOT = "ipybox:"
 PACKAGES = ("mcptools", "mcpparse", "gentools")
 INIT = "/__init__.py"
-# What code finds in `mcptools` without a file, if the workspace has none of this name: functions, by their modules.
+# Functions in `mcptools` that need no file, by their modules, if the workspace has none of this name.
 OWN = {"mcptools/search": "ipybox_search", "mcptools/batch": "ipybox_batch"}
 
 # The module that programs started by the kernel import instead of one of the packages.
@@ -29,12 +29,12 @@ raise ImportError(
 
 def install(ask):
     """Make imports request files by `ask`, which takes a path and a request and returns the answer."""
-    workspace = Workspace(ask)
+    workspace = WorkspaceFiles(ask)
 
     def find(entry):
         if not entry.startswith(ROOT):
             raise ImportError
-        return Finder(workspace, entry[len(ROOT) :])
+        return WorkspaceFinder(workspace, entry[len(ROOT) :])
 
     sys.path_hooks.insert(0, find)
     sys.path.insert(0, ROOT)
@@ -66,7 +66,7 @@ def own_directory():
     return tempfile.mkdtemp(prefix="ipybox-stand-ins-")
 
 
-class Workspace:
+class WorkspaceFiles:
     """The files of the packages, as far as they were requested."""
 
     def __init__(self, ask):
@@ -75,7 +75,7 @@ class Workspace:
         self._known = {}
 
     def has(self, path):
-        """Whether there is a file or a directory of this path. A missing one may have been written since."""
+        """True if there is a file or a directory of this path. A missing one may have been written since."""
         package = path.partition("/")[0]
         return path in self._known.get(package, ()) or path in self.look(package)
 
@@ -109,7 +109,7 @@ class Workspace:
         self._known.clear()
 
 
-class Finder(importlib.abc.PathEntryFinder):
+class WorkspaceFinder(importlib.abc.PathEntryFinder):
     """Finds modules in one directory of the workspace."""
 
     def __init__(self, workspace, directory):
@@ -133,7 +133,7 @@ class Finder(importlib.abc.PathEntryFinder):
         return spec
 
     def _spec(self, fullname, file, locations):
-        loader = Loader(self._workspace, fullname, file)
+        loader = WorkspaceLoader(self._workspace, fullname, file)
         spec = importlib.machinery.ModuleSpec(fullname, loader, origin=ROOT + file)
         # Sets `__file__`, and makes tracebacks look for the source.
         spec.has_location = True
@@ -152,7 +152,7 @@ class Finder(importlib.abc.PathEntryFinder):
 
 
 def own_spec(fullname, path):
-    """What ipybox has in `mcptools`, and `mcptools` itself before a server is registered."""
+    """The module spec of ipybox's own functions in `mcptools`, and of `mcptools` itself before a server is registered."""
     if path in OWN:
         return importlib.machinery.ModuleSpec(fullname, OwnFunction(OWN[path]))
     if path == "mcptools":
@@ -178,7 +178,7 @@ def has_pydantic():
     return "pydantic" in sys.modules or importlib.util.find_spec("pydantic") is not None
 
 
-class Loader(importlib.abc.ExecutionLoader):
+class WorkspaceLoader(importlib.abc.ExecutionLoader):
     """Loads one module."""
 
     def __init__(self, workspace, fullname, file):

@@ -23,7 +23,7 @@ def adapt(settings):
     kernel = shell.kernel
     app = IPKernelApp.instance() if IPKernelApp.initialized() else None
     os.environ.update(settings["environment"])
-    sys.meta_path.insert(0, Sources(settings["sources"]))
+    sys.meta_path.insert(0, SourceImporter(settings["sources"]))
     import ipybox_carrier
     import ipybox_files
     import ipybox_imports
@@ -45,9 +45,9 @@ def adapt(settings):
     is_free = settings["shell_commands"] == "free"
     if not is_free:
         import ipybox_commands
-    tally = ipybox_session.Tally(kernel.session)
+    counter = ipybox_session.OutputCounter(kernel.session)
     ipybox_session.adapt(kernel.session)
-    ipybox_session.run_once(kernel, tally.replies)
+    ipybox_session.run_once(kernel, counter.replies)
     # The reply must be encodable: an error while sending could not be reported.
     kernel.session.pack({})
     carrier = ipybox_carrier.Carrier(kernel, settings["lease_seconds"])
@@ -87,7 +87,7 @@ def check_versions():
         )
 
 
-class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+class SourceImporter(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     """Imports modules that are in no file."""
 
     def __init__(self, sources):

@@ -18,7 +18,7 @@ SHOWN = (
 )
 # Requests whose messages are counted at the same time.
 COUNTED_REQUESTS = 256
-# How many replies are remembered for repeated requests: ipybox repeats only the newest.
+# The number of replies that are remembered for repeated requests: ipybox repeats only the newest.
 KEPT_REQUESTS = 8
 
 
@@ -62,7 +62,7 @@ def forget_oldest(entries, most):
         del entries[next(iter(entries))]
 
 
-class Tally:
+class OutputCounter:
     """Adds the number of messages with output to the reply, so that lost ones are noticed."""
 
     def __init__(self, session):

@@ -15,7 +15,7 @@ from ipykernel.iostream import OutStream
 
 # More than a pipe holds, so that one read empties it.
 READ_BYTES = 64 * 1024
-# How often a waiting thread checks the sending thread, and how many checks in a row may find it
+# The time between two checks of the sending thread by a waiting one, and the checks in a row that may find it
 # idle. These are counted and not timed: a machine that is slow, or has been suspended, delays
 # both threads.
 FLUSH_POLL_SECONDS = 1
@@ -33,10 +33,10 @@ NAMES_FOR_TAKING_OVER = (
 )
 
 
-class Stream(OutStream):
+class FlushingStream(OutStream):
     """stdout or stderr."""
 
-    # Whether text is being moved from the pipe to the stream.
+    # True while text is being moved from the pipe to the stream.
     is_busy = False
     _consumed_bytes = 0
 
@@ -93,14 +93,14 @@ def has(thing, names):
     return all(hasattr(thing, name) for name in names)
 
 
-class Sender:
+class OutputSender:
     """Lets the publishing thread send at once, and reports whether it is sending.
 
     ipykernel makes it queue its own messages, behind all that other threads have queued since: nobody can
     wait until a stream is sent, and a thread whose queue is full waits for itself.
     """
 
-    # Whether it sends now, and waits if the server does not read.
+    # True while it sends, and waits if the server does not read.
     is_sending = False
     sent_count = 0
 
@@ -113,7 +113,7 @@ class Sender:
         pub_thread.ipybox_sender = self
 
     def is_needed(self):
-        """Whether the caller cannot send itself: it is neither that thread nor a process without it, forked by code."""
+        """True if the caller cannot send itself: it is neither that thread nor a process without it, forked by code."""
         return self._thread.is_alive() and not self._is_here()
 
     def _is_here(self):
@@ -136,7 +136,7 @@ class Sender:
 
 def send_directly(pub_thread):
     if has(pub_thread, NAMES_FOR_SENDING):
-        Sender(pub_thread)
+        OutputSender(pub_thread)
 
 
 def take_over(app):
@@ -155,7 +155,7 @@ def take_over(app):
         os.write(stream._original_stdstream_fd, b"\0")
         stream.watch_fd_thread.join()
         stream._should_watch = True
-        stream.__class__ = Stream
+        stream.__class__ = FlushingStream
         # Not by `threading`: ipykernel 6 would assign its output to the cell that runs now.
         _thread.start_new_thread(stream._watch_pipe_fd, ())
     send_directly(app.iopub_thread)
@@ -165,7 +165,7 @@ def take_over(app):
 def settle_after_cells(kernel, streams):
     """Delay the end of each cell of `kernel` until text on file descriptors is in the streams."""
     if not all(
-        isinstance(stream, Stream) and has(stream, NAMES_FOR_WATCHING)
+        isinstance(stream, FlushingStream) and has(stream, NAMES_FOR_WATCHING)
         for stream in streams
     ):
         return

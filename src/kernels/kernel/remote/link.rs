@@ -15,11 +15,11 @@ use tokio_tungstenite::tungstenite::{self, Message as Frame};
 
 use super::super::Error;
 use super::super::frames::{ARRIVAL_TIMEOUT, FREE_BYTES};
-use super::super::jupyter::{self, Channels, JupyterServer, KernelId};
-use super::super::message::{KernelMessage, MessageContent, RateLimit, Shown};
+use super::super::jupyter::{self, JupyterChannels, JupyterServer, KernelId};
+use super::super::message::{KernelMessage, MessageContent, RateLimit, ShownOutput};
 use super::calls::{CallHandler, CallMessage, RemoteCalls};
 use super::frames;
-use super::parts::{KernelChannel, Parts, SUBPROTOCOL};
+use super::parts::{KernelChannel, MessageParts, SUBPROTOCOL};
 use crate::ground::budget::{OUTPUT, TimedLease};
 use crate::ground::text::describe;
 
@@ -61,10 +61,10 @@ pub(super) enum RemoteEvent {
 #[derive(Debug)]
 pub(super) enum RemoteRequest {
     /// To run code.
-    Execute(Parts),
+    Execute(MessageParts),
     /// Not to send that again after a reconnection: nobody waits for it any more.
     Forget,
-    Other(Parts),
+    Other(MessageParts),
 }
 
 /// Whether there is a connection.
@@ -84,7 +84,7 @@ pub(super) struct RemoteLink {
     pub(super) requests: mpsc::UnboundedReceiver<RemoteRequest>,
     /// The newest request to run code: it, or its reply, may be lost with a connection. The kernel runs it
     /// once, however often it arrives, and answers each time.
-    last_execution: Option<Parts>,
+    last_execution: Option<MessageParts>,
     /// The number of times that the connection has been opened again.
     connections: u32,
     pub(super) heard: mpsc::Sender<RemoteEvent>,
@@ -93,7 +93,7 @@ pub(super) struct RemoteLink {
 }
 
 /// The end of a connection, or of the attempt to reopen it.
-enum End {
+enum LinkEnd {
     /// It may be reopened.
     Broken(String),
     /// The kernel's handle was dropped.
@@ -103,7 +103,7 @@ enum End {
 }
 
 #[derive(Deserialize)]
-struct Header {
+struct LinkHeader {
     msg_type: String,
     #[serde(default)]
     session: String,
@@ -117,19 +117,19 @@ struct CommOpen {
 }
 
 #[derive(Deserialize)]
-struct Received {
+struct PartReceived {
     call: String,
     part: usize,
 }
 
 #[derive(Deserialize)]
-struct ShutdownReply {
+struct RestartReply {
     #[serde(default)]
     restart: bool,
 }
 
 #[derive(Deserialize)]
-struct Status {
+struct KernelStatus {
     execution_state: String,
 }
 
@@ -164,20 +164,20 @@ impl RemoteLink {
     }
 
     /// Opens a connection.
-    pub(super) async fn open(&self) -> Result<Channels, jupyter::Error> {
+    pub(super) async fn open(&self) -> Result<JupyterChannels, jupyter::Error> {
         let config = frames::websocket();
         self.server.channels(&self.kernel, &self.session, SUBPROTOCOL, config).await
     }
 
     /// Forwards messages until the kernel has ended or its handle is dropped.
-    pub(super) async fn run(mut self, mut channels: Channels) {
+    pub(super) async fn run(mut self, mut channels: JupyterChannels) {
         let mut pause = FIRST_PAUSE;
         loop {
             let opened = Instant::now();
             let why = match self.converse(channels).await {
-                End::Dropped => return,
-                End::Kernel(words) => return self.report(RemoteEvent::Ended(words)).await,
-                End::Broken(why) => why,
+                LinkEnd::Dropped => return,
+                LinkEnd::Kernel(words) => return self.report(RemoteEvent::Ended(words)).await,
+                LinkEnd::Broken(why) => why,
             };
             pause = next_pause(pause, opened.elapsed());
             tracing::info!(why, "the connection to the remote kernel broke");
@@ -200,7 +200,7 @@ impl RemoteLink {
 
     /// Reopens the connection. An error is the reason if the kernel ended meanwhile, or `None` if its handle
     /// was dropped.
-    async fn reopen(&self, pause: Duration) -> Result<Channels, Option<String>> {
+    async fn reopen(&self, pause: Duration) -> Result<JupyterChannels, Option<String>> {
         let reporting = async {
             tokio::time::sleep(PATIENCE).await;
             let why = match &*self.state.borrow() {
@@ -218,7 +218,7 @@ impl RemoteLink {
     }
 
     /// Tries until the connection is open, or the server reports that the kernel is gone.
-    async fn try_to_reopen(&self, mut pause: Duration) -> Result<Channels, String> {
+    async fn try_to_reopen(&self, mut pause: Duration) -> Result<JupyterChannels, String> {
         loop {
             tokio::time::sleep(pause).await;
             pause = (2 * pause).min(LAST_PAUSE);
@@ -239,7 +239,7 @@ impl RemoteLink {
 
     /// The messages that are to be sent after a reconnection: the newest request to run code once more, and what was
     /// requested meanwhile.
-    fn queued(&mut self) -> Vec<Parts> {
+    fn queued(&mut self) -> Vec<MessageParts> {
         let mut queued = Vec::new();
         while let Ok(request) = self.requests.try_recv() {
             match request {
@@ -255,17 +255,17 @@ impl RemoteLink {
     }
 
     /// Forwards messages while the connection lasts.
-    async fn converse(&mut self, channels: Channels) -> End {
-        let Channels { socket, is_binary } = channels;
+    async fn converse(&mut self, channels: JupyterChannels) -> LinkEnd {
+        let JupyterChannels { socket, is_binary } = channels;
         let (sink, mut stream) = socket.split();
         let outgoing = Outgoing::new();
         let writing = outgoing.write(sink);
         tokio::pin!(writing);
-        let say = |parts: &Parts| match frames::encode(parts, is_binary) {
+        let say = |parts: &MessageParts| match frames::encode(parts, is_binary) {
             Ok(frame) => outgoing.push(frame),
             Err(error) => tracing::warn!(%error, "could not send a message to the remote kernel"),
         };
-        let alive = Parts::request(KernelChannel::Control, "ipybox_alive", &json!({})).1;
+        let alive = MessageParts::request(KernelChannel::Control, "ipybox_alive", &json!({})).1;
         if self.connections > 0 {
             self.queued().iter().for_each(say);
             say(&alive);
@@ -288,21 +288,21 @@ impl RemoteLink {
                 (permit, arrived.take(), held.and_then(Result::ok))
             };
             tokio::select! {
-                why = &mut writing => return End::Broken(why),
+                why = &mut writing => return LinkEnd::Broken(why),
                 (permit, arrived, held) = next => {
-                    let Ok(permit) = permit else { return End::Dropped };
+                    let Ok(permit) = permit else { return LinkEnd::Dropped };
                     last_heard = Instant::now();
                     let frame = match arrived.map(|arrived| arrived.frame) {
                         Some(Ok(frame)) => frame,
-                        Some(Err(why)) => return End::Broken(why),
+                        Some(Err(why)) => return LinkEnd::Broken(why),
                         None => continue,
                     };
                     match sort(frame, is_binary, &self.session) {
                         // Until the queue is written, its answer may be on its way.
                         Sorted::Call(_, CallMessage::Waiting { .. }) if !outgoing.is_empty() => {}
                         Sorted::Call(id, message) => self.calls.take(id, message).iter().for_each(say),
-                        Sorted::Received(Received { call, part }) => self.calls.acknowledge(&call, part),
-                        Sorted::Heard(RemoteEvent::Ended(words)) => return End::Kernel(words),
+                        Sorted::Received(PartReceived { call, part }) => self.calls.acknowledge(&call, part),
+                        Sorted::Heard(RemoteEvent::Ended(words)) => return LinkEnd::Kernel(words),
                         Sorted::Heard(RemoteEvent::Message(message)) => {
                             permit.send(RemoteEvent::Message(KernelMessage { _held: held, ..message }));
                         }
@@ -317,7 +317,7 @@ impl RemoteLink {
                     }
                     Some(RemoteRequest::Forget) => self.last_execution = None,
                     Some(RemoteRequest::Other(parts)) => say(&parts),
-                    None => return End::Dropped,
+                    None => return LinkEnd::Dropped,
                 },
                 answers = self.calls.answered() => answers.iter().for_each(say),
                 tick = pings.tick() => {
@@ -328,7 +328,7 @@ impl RemoteLink {
                     }
                     let last_written = outgoing.last_progress().unwrap_or(last_heard);
                     if last_heard.max(last_written).elapsed() > SILENCE {
-                        return End::Broken(format!("nothing was heard for {} seconds", SILENCE.as_secs()));
+                        return LinkEnd::Broken(format!("nothing was heard for {} seconds", SILENCE.as_secs()));
                     }
                     outgoing.push(Frame::Ping(bytes::Bytes::new()));
                 }
@@ -346,18 +346,18 @@ fn next_pause(last: Duration, lasted: Duration) -> Duration {
 /// The queue of messages to write to a connection. Writing does not block reading: an answer of megabytes may
 /// take minutes.
 struct Outgoing {
-    queue: Mutex<Queue>,
+    queue: Mutex<FrameQueue>,
     has_more: Notify,
 }
 
-struct Queue {
+struct FrameQueue {
     frames: VecDeque<Frame>,
     last_written: Instant,
 }
 
 impl Outgoing {
     fn new() -> Self {
-        let queue = Queue { frames: VecDeque::new(), last_written: Instant::now() };
+        let queue = FrameQueue { frames: VecDeque::new(), last_written: Instant::now() };
         Self { queue: Mutex::new(queue), has_more: Notify::new() }
     }
 
@@ -401,7 +401,7 @@ impl Outgoing {
 enum Sorted {
     Heard(RemoteEvent),
     Call(String, CallMessage),
-    Received(Received),
+    Received(PartReceived),
     Nothing,
 }
 
@@ -438,8 +438,8 @@ fn sort(frame: Frame, is_binary: bool, session: &str) -> Sorted {
     })
 }
 
-fn sort_parts(parts: &Parts, session: &str) -> Result<Sorted, Error> {
-    let header: Header = serde_json::from_slice(parts.header()).map_err(Error::Message)?;
+fn sort_parts(parts: &MessageParts, session: &str) -> Result<Sorted, Error> {
+    let header: LinkHeader = serde_json::from_slice(parts.header()).map_err(Error::Message)?;
     let ended = |words: &str| Ok(Sorted::Heard(RemoteEvent::Ended(words.to_owned())));
     match header.msg_type.as_str() {
         "comm_open" if parts.channel == KernelChannel::Iopub => {
@@ -454,13 +454,13 @@ fn sort_parts(parts: &Parts, session: &str) -> Result<Sorted, Error> {
         // The only sign that another client has had the server end the kernel: the connection stays.
         "shutdown_reply" => {
             return match serde_json::from_slice(parts.content()) {
-                Ok(ShutdownReply { restart: true }) => ended("somebody had its Jupyter server restart it"),
+                Ok(RestartReply { restart: true }) => ended("somebody had its Jupyter server restart it"),
                 _ => ended("somebody had its Jupyter server shut it down"),
             };
         }
         "status" => {
             let status = serde_json::from_slice(parts.content());
-            match status.as_ref().map_or("", |Status { execution_state }| execution_state) {
+            match status.as_ref().map_or("", |KernelStatus { execution_state }| execution_state) {
                 "dead" => return ended("its Jupyter server says that it is dead"),
                 "restarting" | "autorestarting" => {
                     return ended("its Jupyter server says that its process ended, and restarted it");
@@ -473,7 +473,7 @@ fn sort_parts(parts: &Parts, session: &str) -> Result<Sorted, Error> {
     let KernelMessage { parent, mut content, .. } = parts.message()?;
     // The server's own messages carry our session's id.
     if header.session == session
-        && let MessageContent::Shown(Shown::Stream(text)) = &content
+        && let MessageContent::Shown(ShownOutput::Stream(text)) = &content
         && let Some(limit) = RateLimit::read(text)
     {
         content = MessageContent::Limited(limit);

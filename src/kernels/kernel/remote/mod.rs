@@ -22,12 +22,12 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::calls::CallHandler;
 use self::link::{LinkState, RemoteEvent, RemoteLink, RemoteRequest};
-pub(super) use self::parts::{KernelChannel, Parts};
+pub(super) use self::parts::{KernelChannel, MessageParts};
 use self::running::{RunningKernel, obtain, settle};
-use super::fold::Fold;
-use super::jupyter::{self, Channels, JupyterServer, KernelId};
+use super::fold::CellFold;
+use super::jupyter::{self, JupyterChannels, JupyterServer, KernelId};
 use super::message::{KernelInfo, KernelMessage, MessageContent};
-use super::{Death, Error, ExecuteRequest, KernelEvent, KernelLimits, SHARED_MODULES, ShellCommands};
+use super::{Error, ExecuteRequest, KernelDeath, KernelEvent, KernelLimits, SHARED_MODULES, ShellCommands};
 use crate::ground::text::describe;
 
 /// The comm target of the kernel's calls, beside those of other code.
@@ -131,7 +131,8 @@ impl RemoteKernel {
     }
 
     async fn connect(running: RunningKernel, launch: &RemoteLaunch) -> Result<Self, Error> {
-        let (server, kernel) = (Arc::clone(&running.server), running.kernel.clone());
+        let server = Arc::clone(&running.server);
+        let kernel = running.kernel.clone();
         let session = uuid::Uuid::new_v4().to_string();
         let handler = Arc::clone(&launch.handler);
         let (link, requests, heard, state) = RemoteLink::new(server, kernel, session, handler);
@@ -153,12 +154,13 @@ impl RemoteKernel {
     /// Waits until the kernel answers and its iopub messages arrive.
     async fn greet(&mut self) -> Result<(), Error> {
         let mut asked = Vec::new();
-        let (mut info, mut is_idle) = (None, false);
+        let mut info = None;
+        let mut is_idle = false;
         let mut interval = tokio::time::interval(GREET_INTERVAL);
         while info.is_none() || !is_idle {
             tokio::select! {
                 _ = interval.tick() => {
-                    let (id, request) = Parts::request(KernelChannel::Shell, "kernel_info_request", &json!({}));
+                    let (id, request) = MessageParts::request(KernelChannel::Shell, "kernel_info_request", &json!({}));
                     asked.push(id);
                     self.send(request)?;
                 }
@@ -207,9 +209,9 @@ impl RemoteKernel {
             "allow_stdin": false,
             "stop_on_error": true,
         });
-        let (id, request) = Parts::request(KernelChannel::Shell, "execute_request", &content);
+        let (id, request) = MessageParts::request(KernelChannel::Shell, "execute_request", &content);
         self.send(request)?;
-        let mut fold = Fold::new(id);
+        let mut fold = CellFold::new(id);
         while !fold.is_complete() {
             let message = self.next_while_starting().await?;
             if fold.is_parent_of(&message) {
@@ -257,19 +259,19 @@ impl RemoteKernel {
             // For `ipybox_ipykernel.py`.
             "has_views": request.has_views,
         });
-        let (id, request) = Parts::request(KernelChannel::Shell, "execute_request", &content);
+        let (id, request) = MessageParts::request(KernelChannel::Shell, "execute_request", &content);
         self.ask(RemoteRequest::Execute(request))?;
         Ok(id)
     }
 
     /// Sends a request that runs no code; its answer carries the returned id.
     pub(super) fn request(&mut self, kind: &str, content: &Value) -> Result<String, Error> {
-        let (id, request) = Parts::request(KernelChannel::Shell, kind, content);
+        let (id, request) = MessageParts::request(KernelChannel::Shell, kind, content);
         self.send(request)?;
         Ok(id)
     }
 
-    fn send(&self, parts: Parts) -> Result<(), Error> {
+    fn send(&self, parts: MessageParts) -> Result<(), Error> {
         self.ask(RemoteRequest::Other(parts))
     }
 
@@ -292,7 +294,7 @@ impl RemoteKernel {
                 self.ask(RemoteRequest::Forget)?;
                 KernelEvent::Disconnected(why)
             }
-            Some(RemoteEvent::Ended(words)) => KernelEvent::Died(Death::remote(words, self.limits)),
+            Some(RemoteEvent::Ended(words)) => KernelEvent::Died(KernelDeath::remote(words, self.limits)),
             None => return Err(Error::Connection("the remote kernel has ended".into())),
         })
     }
@@ -304,8 +306,10 @@ impl RemoteKernel {
             self.ask(RemoteRequest::Forget)?;
             return Err(Error::Disconnected(why));
         }
-        let (server, kernel) = (Arc::clone(&self.running.server), self.running.kernel.clone());
-        let (done, requests) = (self.interrupts.0.clone(), self.requests.clone());
+        let server = Arc::clone(&self.running.server);
+        let kernel = self.running.kernel.clone();
+        let done = self.interrupts.0.clone();
+        let requests = self.requests.clone();
         self.interrupting = Some(tokio::spawn(async move {
             let interrupted = tokio::time::timeout(INTERRUPT_TIMEOUT, server.interrupt_kernel(&kernel)).await;
             let why = match interrupted {
@@ -348,14 +352,14 @@ impl RemoteKernel {
 
 /// Sends an interrupt request to a kernel itself.
 fn interrupt_by(requests: &mpsc::UnboundedSender<RemoteRequest>) {
-    let interrupt = Parts::request(KernelChannel::Control, "interrupt_request", &json!({})).1;
+    let interrupt = MessageParts::request(KernelChannel::Control, "interrupt_request", &json!({})).1;
     if requests.send(RemoteRequest::Other(interrupt)).is_err() {
         tracing::debug!("the remote kernel is gone before its interrupt");
     }
 }
 
 /// Opens the first connection, which a server accepts when the kernel answers; meanwhile the kernel may die.
-async fn open(link: &RemoteLink, limits: KernelLimits) -> Result<Channels, Error> {
+async fn open(link: &RemoteLink, limits: KernelLimits) -> Result<JupyterChannels, Error> {
     let look = async {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
@@ -370,6 +374,6 @@ async fn open(link: &RemoteLink, limits: KernelLimits) -> Result<Channels, Error
     };
     tokio::select! {
         opened = link.open() => Ok(opened?),
-        words = look => Err(Error::DiedStarting(Death::remote(words, limits))),
+        words = look => Err(Error::DiedStarting(KernelDeath::remote(words, limits))),
     }
 }

@@ -50,7 +50,7 @@ impl KernelChannel {
 }
 
 #[derive(Deserialize)]
-struct Header {
+struct PartsHeader {
     msg_type: String,
 }
 
@@ -61,12 +61,12 @@ struct ParentHeader {
 
 /// A message in its parts: header, parent header, metadata, content and buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Parts {
+pub(crate) struct MessageParts {
     pub(crate) channel: KernelChannel,
     parts: Vec<Bytes>,
 }
 
-impl Parts {
+impl MessageParts {
     /// The parts of a message that came over `channel`; an error if some are missing.
     pub(in crate::kernels::kernel) fn new(channel: KernelChannel, parts: Vec<Bytes>) -> Result<Self, Error> {
         if parts.len() < PARTS_MIN {
@@ -102,7 +102,7 @@ impl Parts {
 
     /// The parsed message.
     pub(in crate::kernels::kernel) fn message(&self) -> Result<KernelMessage, Error> {
-        let header: Header = parse(self.header())?;
+        let header: PartsHeader = parse(self.header())?;
         let parent: ParentHeader = parse(self.parent())?;
         let content = MessageContent::read(&header.msg_type, self.metadata(), self.content())?;
         Ok(KernelMessage::new(parent.msg_id, content))
@@ -183,8 +183,9 @@ mod tests {
 
     use super::*;
 
-    fn parts(channel: KernelChannel, parts: &[&'static str]) -> Parts {
-        Parts::new(channel, parts.iter().map(|part| Bytes::from_static(part.as_bytes())).collect()).unwrap()
+    fn parts(channel: KernelChannel, parts: &[&'static str]) -> MessageParts {
+        MessageParts::new(channel, parts.iter().map(|part| Bytes::from_static(part.as_bytes())).collect())
+            .unwrap()
     }
 
     /// These parts as encoded by Jupyter Server.
@@ -200,7 +201,7 @@ mod tests {
     fn what_is_encoded_can_be_decoded() {
         for channel in [KernelChannel::Shell, KernelChannel::Control, KernelChannel::Iopub] {
             let message = parts(channel, &["1", "", "3", "4", "a buffer", ""]);
-            assert_eq!(Parts::decode(&message.encode()).unwrap(), message);
+            assert_eq!(MessageParts::decode(&message.encode()).unwrap(), message);
         }
     }
 
@@ -214,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_request_that_is_sent_again_is_another_message_with_the_same_header() {
-        let (_, first) = Parts::request(KernelChannel::Shell, "execute_request", &json!({"code": ""}));
+        let (_, first) = MessageParts::request(KernelChannel::Shell, "execute_request", &json!({"code": ""}));
         let (second, third) = (first.again(1), first.again(2));
         assert!(first != second && second != third);
         assert_eq!((first.header(), first.content()), (third.header(), third.content()));
@@ -224,24 +225,24 @@ mod tests {
     fn what_is_no_message_is_refused() {
         let whole = parts(KernelChannel::Iopub, &["{}", "{}", "{}", "{}"]).encode();
         for end in 0..whole.len() {
-            assert!(Parts::decode(&whole.slice(..end)).is_err(), "{end}");
+            assert!(MessageParts::decode(&whole.slice(..end)).is_err(), "{end}");
         }
         let mut stdin = whole.to_vec();
         stdin[56..61].copy_from_slice(b"stdin");
-        assert!(Parts::decode(&stdin.into()).is_err());
+        assert!(MessageParts::decode(&stdin.into()).is_err());
         let mut many = whole.to_vec();
         many[..8].copy_from_slice(&u64::MAX.to_le_bytes());
-        assert!(Parts::decode(&many.into()).is_err());
+        assert!(MessageParts::decode(&many.into()).is_err());
     }
 
     proptest! {
         #[test]
         fn garbage_is_survived(bytes: Vec<u8>, count in 0..9u64, offsets: [u8; 9]) {
-            drop(Parts::decode(&bytes.clone().into()));
+            drop(MessageParts::decode(&bytes.clone().into()));
             let mut likely = count.to_le_bytes().to_vec();
             likely.extend(offsets.iter().flat_map(|&offset| u64::from(offset).to_le_bytes()));
             likely.extend(bytes);
-            drop(Parts::decode(&likely.into()));
+            drop(MessageParts::decode(&likely.into()));
         }
     }
 }

@@ -76,7 +76,8 @@ pub(super) async fn settle(tasks: &TaskTracker) {
 
 /// Starts a kernel, or restarts the earlier one, which stays there if the server cannot be reached.
 pub(super) async fn obtain(launch: &mut RemoteLaunch) -> Result<RunningKernel, super::Error> {
-    let (server, tasks) = (&launch.server, &launch.tasks);
+    let server = &launch.server;
+    let tasks = &launch.tasks;
     if let Some(kernel) = launch.earlier.clone() {
         // Half of the timeout, so that another kernel can be started in the other half.
         let restarted = server.restart_kernel(&kernel, launch.timeout / 2).await;
@@ -97,7 +98,9 @@ pub(super) async fn obtain(launch: &mut RemoteLaunch) -> Result<RunningKernel, s
         }
     }
     let spec = server.kernel_spec(launch.kernel_name.as_deref()).await?;
-    let (server, variables, tracker) = (Arc::clone(server), launch.start_variables.clone(), tasks.clone());
+    let server = Arc::clone(server);
+    let variables = launch.start_variables.clone();
+    let tracker = tasks.clone();
     let (sender, started) = oneshot::channel();
     tasks.spawn(async move {
         let started = server.start_kernel(&spec, &variables, START_TIMEOUT).await;

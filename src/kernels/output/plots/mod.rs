@@ -9,12 +9,12 @@ use crate::kernels::kernel::PlotKind;
 /// A library that draws plots, as packed by gzip. `packaging/views.py` makes them.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Library {
+pub(crate) enum PlotLibrary {
     Plotly,
     Vega,
 }
 
-impl Library {
+impl PlotLibrary {
     /// Its script, packed.
     pub(crate) fn bytes(self) -> &'static [u8] {
         match self {
@@ -27,9 +27,9 @@ impl Library {
 /// The page that draws a plot. Code in the kernel has chosen all of `title` and of `specification`, which is JSON.
 pub(super) fn page(kind: PlotKind, title: &str, specification: &[u8]) -> Vec<u8> {
     let (library, name) = match kind {
-        PlotKind::Plotly => (Library::Plotly, "plotly"),
-        PlotKind::Vega => (Library::Vega, "vega"),
-        PlotKind::VegaLite => (Library::Vega, "vega-lite"),
+        PlotKind::Plotly => (PlotLibrary::Plotly, "plotly"),
+        PlotKind::Vega => (PlotLibrary::Vega, "vega"),
+        PlotKind::VegaLite => (PlotLibrary::Vega, "vega-lite"),
     };
     let title = if title.trim().is_empty() { "Plot" } else { title };
     // JSON in which no text ends the script around it.

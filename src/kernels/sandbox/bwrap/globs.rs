@@ -21,24 +21,25 @@ const MOST_MATCHES: usize = 2_000;
 /// # Errors
 /// There are too many, or a directory cannot be listed.
 pub(super) fn expand(glob: &str) -> Result<Vec<PathBuf>, Error> {
-    let parts = glob.split('/').filter(|part| !part.is_empty()).map(Part::new).collect::<Result<Vec<_>, _>>();
+    let parts =
+        glob.split('/').filter(|part| !part.is_empty()).map(GlobPart::new).collect::<Result<Vec<_>, _>>();
     let parts =
         parts.map_err(|error| Error::Glob { glob: glob.to_owned(), source: io::Error::other(error) })?;
-    let mut search = Search { glob, names: 0, matches: Vec::new() };
+    let mut search = GlobSearch { glob, names: 0, matches: Vec::new() };
     search.descend(Path::new("/"), &parts)?;
     search.matches.sort();
     search.matches.dedup();
     Ok(search.matches)
 }
 
-enum Part<'a> {
+enum GlobPart<'a> {
     Name(&'a str),
     /// `**`: any number of directories.
     Any,
     Matching(Regex),
 }
 
-impl<'a> Part<'a> {
+impl<'a> GlobPart<'a> {
     fn new(text: &'a str) -> Result<Self, regex::Error> {
         match text {
             "**" => Ok(Self::Any),
@@ -78,23 +79,23 @@ fn class(text: &str) -> Option<&str> {
     Some(&inside[..end])
 }
 
-struct Search<'a> {
+struct GlobSearch<'a> {
     glob: &'a str,
     names: usize,
     matches: Vec<PathBuf>,
 }
 
-impl Search<'_> {
-    fn descend(&mut self, directory: &Path, parts: &[Part<'_>]) -> Result<(), Error> {
+impl GlobSearch<'_> {
+    fn descend(&mut self, directory: &Path, parts: &[GlobPart<'_>]) -> Result<(), Error> {
         match parts {
             [] => self.found(directory),
-            [Part::Name(name), rest @ ..] => {
+            [GlobPart::Name(name), rest @ ..] => {
                 let path = directory.join(name);
                 if path.symlink_metadata().is_ok() { self.descend(&path, rest) } else { Ok(()) }
             }
             // `dir/**` is the directory.
-            [Part::Any] => self.found(directory),
-            [Part::Any, rest @ ..] => {
+            [GlobPart::Any] => self.found(directory),
+            [GlobPart::Any, rest @ ..] => {
                 self.descend(directory, rest)?;
                 for (path, is_directory) in self.list(directory)? {
                     if is_directory {
@@ -103,7 +104,7 @@ impl Search<'_> {
                 }
                 Ok(())
             }
-            [Part::Matching(pattern), rest @ ..] => {
+            [GlobPart::Matching(pattern), rest @ ..] => {
                 for (path, _) in self.list(directory)? {
                     let name = path.file_name().unwrap_or_default().to_string_lossy();
                     if pattern.is_match(&name) {

@@ -11,6 +11,10 @@
 //!       └ mounts → plan: who is hidden, readable, writable; parents first
 //! ```
 //!
+//! Within another sandbox the system may refuse a `/proc` of its own, since parts of the outer one are covered. Then
+//! [`ProcView::Outer`] shows that one, which cannot be written. Processes of the outer sandbox are of another user namespace,
+//! which closes their memory, files and variables; `hardening` closes the rest, such as command lines.
+//!
 //! Limits: a file that the host replaces by another (as editors save) loses its mount, and files that are
 //! created later and match a glob are readable.
 
@@ -23,9 +27,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::mount_points::MountPoints;
-use super::policy::{PathPattern, Rules, is_directory, placeholder};
-use super::stubs::{StubKind, Stubs, is_stub};
-use mounts::{Mounts, PathAccess};
+use super::policy::{PathPattern, SandboxRules, is_directory, placeholder};
+use super::stubs::{HeldStubs, StubKind, is_stub};
+pub(crate) use mounts::MountedCopy;
+use mounts::{Mount, MountRules, PathAccess};
 pub(crate) use verified::ExpectedMounts;
 
 /// Parts of `/proc` by which root configures the host. bubblewrap leaves them writable for uid 0, since it
@@ -37,13 +42,34 @@ const CONTROLS: [&str; 7] =
 /// Directories that the sandbox has its own of.
 const OWN: [&str; 2] = ["/dev", "/proc"];
 
+/// The processes that `/proc` shows inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProcView {
+    /// Those of the sandbox.
+    Own,
+    /// Those of the sandbox in which ipybox runs, too.
+    Outer,
+}
+
+impl ProcView {
+    /// The text for the user about what code does not see.
+    pub(crate) fn note(self) -> Option<&'static str> {
+        (self == Self::Outer).then_some(
+            "ipybox runs within another sandbox, which allows no new `/proc`: code reads that of the kernel's own process only",
+        )
+    }
+}
+
+/// The words of bubblewrap if the system refuses a `/proc`.
+pub(in crate::kernels::sandbox) const NO_OWN_PROC: &str = "Can't mount proc";
+
 /// The command that starts a program in the sandbox. It has to be started while [`MountPoints`] live, which end with the
 /// sandbox.
 ///
 /// `--die-with-parent` refers to the starting thread, which must live as long as the sandbox: a worker thread
 /// of the runtime, not one for blocking work.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedSandbox {
     /// The arguments between `bwrap` and the program; they end in `--`.
     pub(crate) arguments: Vec<OsString>,
     /// The files that its mounts are on.
@@ -99,21 +125,39 @@ pub(crate) enum Error {
     },
 }
 
-/// Makes the command line for `rules`; the program starts in `workspace`.
+/// The paths with a rule, each with all beneath it down to the next one, and whether code may write there.
+///
+/// # Errors
+/// A glob cannot be expanded.
+pub(crate) fn writable_parts(rules: &SandboxRules, workspace: &Path) -> Result<Vec<(PathBuf, bool)>, Error> {
+    let (mounts, _) = mounts_of(rules)?;
+    let paths = mounts.paths().chain([workspace]);
+    Ok(paths.map(|path| (path.to_owned(), mounts.state(path) == PathAccess::Writable)).collect())
+}
+
+/// Makes the command line for `rules`; the program starts in `workspace`, which a copy may replace.
 ///
 /// Directories that the host needs (`mcptools`, `.ipybox`) have to exist before: a stub is a file.
 ///
 /// # Errors
 /// A rule cannot be held.
-pub(crate) fn prepare(rules: &Rules, workspace: &Path) -> Result<Prepared, Error> {
+pub(crate) fn prepare(
+    rules: &SandboxRules,
+    workspace: &Path,
+    copy: Option<&MountedCopy>,
+    proc: ProcView,
+) -> Result<PreparedSandbox, Error> {
     let (mut mounts, deny_write) = mounts_of(rules)?;
+    copy.into_iter().for_each(|copy| mounts.replace_workspace(copy));
     if let Some(path) = mounts.paths().find(|path| OWN.iter().any(|own| path.starts_with(own))) {
         return Err(Error::Own { path: path.to_owned() });
     }
-    let (mount_points, _hidden) = hold(rules, &deny_write, &mut mounts)?;
+    let (mut stubs, _hidden) = hold(rules, &deny_write, &mut mounts)?;
     let plan = mounts.plan()?;
-    let arguments = arguments(&plan, workspace);
-    Ok(Prepared { arguments, mount_points, expected: ExpectedMounts::new(mounts, Vec::new()) })
+    hold_in_copy(&plan, &mounts, &mut stubs)?;
+    let mount_points = MountPoints::new(stubs, mounts.protected(), mounts.hidden());
+    let arguments = arguments(&plan, workspace, proc);
+    Ok(PreparedSandbox { arguments, mount_points, expected: ExpectedMounts::new(mounts, Vec::new()) })
 }
 
 /// Makes stubs of missing protected paths for srt. srt would make them, too, but the first of two sandboxes
@@ -121,9 +165,10 @@ pub(crate) fn prepare(rules: &Rules, workspace: &Path) -> Result<Prepared, Error
 ///
 /// # Errors
 /// A rule cannot be held.
-pub(crate) fn hold_stubs(rules: &Rules) -> Result<HeldPaths, Error> {
+pub(crate) fn hold_stubs(rules: &SandboxRules) -> Result<HeldPaths, Error> {
     let (mut mounts, deny_write) = mounts_of(rules)?;
-    let (mount_points, hidden) = hold(rules, &deny_write, &mut mounts)?;
+    let (stubs, hidden) = hold(rules, &deny_write, &mut mounts)?;
+    let mount_points = MountPoints::new(stubs, mounts.protected(), mounts.hidden());
     let expected = ExpectedMounts::new(mounts, rules.opened_by_srt().to_vec());
     Ok(HeldPaths { mount_points, hidden, expected })
 }
@@ -138,8 +183,8 @@ pub(crate) struct HeldPaths {
 }
 
 /// The mounts by the rules, and the paths that must not be written.
-fn mounts_of(rules: &Rules) -> Result<(Mounts, Vec<PathBuf>), Error> {
-    let mut mounts = Mounts::default();
+fn mounts_of(rules: &SandboxRules) -> Result<(MountRules, Vec<PathBuf>), Error> {
+    let mut mounts = MountRules::default();
     let mut deny_write: Vec<PathBuf> =
         rules.deny_write.iter().filter_map(PathPattern::path).map(Path::to_owned).collect();
     deny_write.push("/sys".into());
@@ -158,19 +203,24 @@ fn mounts_of(rules: &Rules) -> Result<(Mounts, Vec<PathBuf>), Error> {
     Ok((mounts, deny_write))
 }
 
-/// Makes stubs of missing paths. Returns the files that mounts are on, and the stubs of what must not be read.
+/// Makes stubs of missing paths. Returns them, and those of what must not be read.
 fn hold(
-    rules: &Rules,
+    rules: &SandboxRules,
     deny_write: &[PathBuf],
-    mounts: &mut Mounts,
-) -> Result<(MountPoints, Vec<PathBuf>), Error> {
-    let mut stubs = Stubs::default();
-    let mut make = |stub: &Path, path: &Path| {
-        stubs.hold(stub, kind_of(stub, path)).map_err(|source| Error::Stub { path: path.to_owned(), source })
+    mounts: &mut MountRules,
+) -> Result<(HeldStubs, Vec<PathBuf>), Error> {
+    let mut stubs = HeldStubs::default();
+    let mut make = |stub: &Path, path: &Path, mounts: &MountRules| {
+        if !mounts.has_place(stub) {
+            return Ok(());
+        }
+        let place = mounts.in_copy(stub).unwrap_or_else(|| stub.to_owned());
+        let held = stubs.hold(&place, kind_of(stub, path));
+        held.map_err(|source| Error::Stub { path: path.to_owned(), source })
     };
     for path in deny_write {
         if let Some(stub) = missing(path, mounts)? {
-            make(&stub, path)?;
+            make(&stub, path, mounts)?;
             mounts.deny_write(&stub);
         }
     }
@@ -178,12 +228,30 @@ fn hold(
     // Otherwise code could create the directory that a secret will be in.
     for path in rules.deny_read.iter().filter_map(PathPattern::path) {
         if let Some(stub) = missing(path, mounts)? {
-            make(&stub, path)?;
+            make(&stub, path, mounts)?;
             mounts.deny_read(&stub);
             hidden.push(stub);
         }
     }
-    Ok((MountPoints::new(stubs, mounts.protected(), mounts.hidden()), hidden))
+    Ok((stubs, hidden))
+}
+
+/// Makes stubs in a copy of the workspace for what is mounted from the workspace itself, or hidden.
+fn hold_in_copy(plan: &[Mount], mounts: &MountRules, stubs: &mut HeldStubs) -> Result<(), Error> {
+    let is_on_copy = |mount: &&Mount| {
+        let mut above =
+            plan.iter().filter(|other| other.path != mount.path && mount.path.starts_with(&other.path));
+        above.next_back().is_some_and(|above| mounts.state(&above.path) == PathAccess::Writable)
+    };
+    for mount in plan.iter().filter(is_on_copy) {
+        let Some(place) = mounts.in_copy(&mount.path).filter(|place| place.symlink_metadata().is_err())
+        else {
+            continue;
+        };
+        let kind = if mount.is_directory { StubKind::Directory } else { StubKind::File("") };
+        stubs.hold(&place, kind).map_err(|source| Error::Stub { path: mount.path.clone(), source })?;
+    }
+    Ok(())
 }
 
 /// The kind of a stub, which is the first part of `target` that is missing.
@@ -205,7 +273,7 @@ fn expanded(patterns: &[PathPattern]) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// The first part of `path` that is missing or another sandbox's stub, if code inside could make it.
-fn missing(path: &Path, mounts: &Mounts) -> Result<Option<PathBuf>, Error> {
+fn missing(path: &Path, mounts: &MountRules) -> Result<Option<PathBuf>, Error> {
     let mut first = None;
     for ancestor in path.ancestors() {
         if mounts::look(ancestor, mounts)?.is_some_and(|found| !is_stub(&found)) {
@@ -218,7 +286,7 @@ fn missing(path: &Path, mounts: &Mounts) -> Result<Option<PathBuf>, Error> {
     Ok(first.filter(is_makeable).map(Path::to_owned))
 }
 
-fn arguments(plan: &[mounts::Mount], workspace: &Path) -> Vec<OsString> {
+fn arguments(plan: &[mounts::Mount], workspace: &Path, proc: ProcView) -> Vec<OsString> {
     #[rustfmt::skip]
     let namespaces = [
         "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
@@ -229,9 +297,15 @@ fn arguments(plan: &[mounts::Mount], workspace: &Path) -> Vec<OsString> {
     arguments.extend(
         root.map_or_else(|| ["--ro-bind", "/", "/"].map(Into::into).to_vec(), |root| root.arguments()),
     );
-    arguments.extend(["--dev", "/dev", "--proc", "/proc"].map(Into::into));
-    for control in CONTROLS.iter().filter(|control| Path::new(control).exists()) {
-        arguments.extend(["--ro-bind", control, control].map(Into::into));
+    arguments.extend(["--dev", "/dev"].map(Into::into));
+    match proc {
+        ProcView::Own => {
+            arguments.extend(["--proc", "/proc"].map(Into::into));
+            for control in CONTROLS.iter().filter(|control| Path::new(control).exists()) {
+                arguments.extend(["--ro-bind", control, control].map(Into::into));
+            }
+        }
+        ProcView::Outer => arguments.extend(["--ro-bind", "/proc", "/proc"].map(Into::into)),
     }
     let rest = plan.iter().skip(usize::from(root.is_some()));
     arguments.extend(rest.clone().flat_map(mounts::Mount::arguments));

@@ -20,12 +20,35 @@ pub(super) enum PathAccess {
 
 /// Rules by path. A rule decides for its path and all beneath it, down to the next rule.
 #[derive(Debug, Default)]
-pub(super) struct Mounts {
+pub(super) struct MountRules {
     /// Whether the path may be read. Denials hold against a permission for the same path.
     reading: BTreeMap<PathBuf, bool>,
     allow_write: BTreeSet<PathBuf>,
     /// They hold against permissions beneath them.
     deny_write: BTreeSet<PathBuf>,
+    /// The copy that is mounted in the place of the writable parts of the workspace.
+    copy: Option<MountedCopy>,
+}
+
+/// A copy of the workspace that is mounted in its place: code writes there alone. What it cannot write is the workspace's own.
+#[derive(Debug, Clone)]
+pub(crate) struct MountedCopy {
+    pub(crate) workspace: PathBuf,
+    /// The directory with the files of the copy.
+    pub(crate) files: PathBuf,
+}
+
+impl MountedCopy {
+    /// The place of a path of the workspace in the copy.
+    fn place(&self, path: &Path) -> Option<PathBuf> {
+        let below = path.strip_prefix(&self.workspace).ok()?;
+        Some(if below.as_os_str().is_empty() { self.files.clone() } else { self.files.join(below) })
+    }
+
+    /// Whether there is a place to mount on: code may have removed it, and needs no protection then.
+    fn has_place(&self, path: &Path) -> bool {
+        self.place(path).is_none_or(|place| place.parent().is_some_and(Path::is_dir))
+    }
 }
 
 /// One mount.
@@ -33,11 +56,48 @@ pub(super) struct Mounts {
 pub(super) struct Mount {
     /// The path, on the host and inside.
     pub(super) path: PathBuf,
+    /// The path of the host that is mounted there.
+    source: PathBuf,
     state: PathAccess,
-    is_directory: bool,
+    pub(super) is_directory: bool,
 }
 
-impl Mounts {
+impl MountRules {
+    /// Has the copy mounted in the place of the workspace.
+    pub(super) fn replace_workspace(&mut self, copy: &MountedCopy) {
+        if self.state(&copy.workspace) == PathAccess::Writable {
+            self.allow_write(&copy.workspace);
+        }
+        self.copy = Some(copy.clone());
+    }
+
+    /// The place of a path in the copy, if there is one.
+    pub(super) fn in_copy(&self, path: &Path) -> Option<PathBuf> {
+        self.copy.as_ref()?.place(path)
+    }
+
+    /// The paths of the host that may be mounted at a path.
+    pub(super) fn sources(&self, path: &Path) -> Vec<PathBuf> {
+        let own = Some(path.to_owned()).filter(|_| self.copied(path).is_none());
+        own.into_iter().chain(self.in_copy(path)).collect()
+    }
+
+    /// The place in the copy of a path that code may write.
+    fn copied(&self, path: &Path) -> Option<PathBuf> {
+        self.in_copy(path).filter(|_| self.state(path) == PathAccess::Writable)
+    }
+
+    /// Whether a path of the workspace needs a mount: not where code has removed the directory for it.
+    pub(super) fn has_place(&self, path: &Path) -> bool {
+        !self.is_in_writable(path) || self.copy.as_ref().is_none_or(|copy| copy.has_place(path))
+    }
+
+    /// The workspace, if it has a copy that code may write.
+    pub(super) fn replaced_workspace(&self) -> Option<&Path> {
+        let workspace = &self.copy.as_ref()?.workspace;
+        (self.state(workspace) == PathAccess::Writable).then_some(workspace)
+    }
+
     pub(super) fn allow_read(&mut self, path: &Path) {
         self.reading.entry(path.to_owned()).or_insert(true);
     }
@@ -77,7 +137,12 @@ impl Mounts {
 
     /// The paths that are protected in directories that code can write.
     pub(super) fn protected(&self) -> impl Iterator<Item = &Path> {
-        self.paths().filter(|path| self.state(path) != PathAccess::Writable && self.is_in_writable(path))
+        // Code does not reach what a program of the host puts in the place of what a copy has.
+        self.paths().filter(|path| {
+            self.in_copy(path).is_none()
+                && self.state(path) != PathAccess::Writable
+                && self.is_in_writable(path)
+        })
     }
 
     /// The paths that are hidden in other places.
@@ -96,11 +161,12 @@ impl Mounts {
     pub(super) fn plan(&self) -> Result<Vec<Mount>, Error> {
         let mut plan: BTreeMap<PathBuf, (PathAccess, bool)> = BTreeMap::new();
         for path in self.paths() {
-            let Some(metadata) = look(path, self)? else { continue };
+            let Some(metadata) = self.look(path)? else { continue };
             let state = self.state(path);
             let (above, inherited) = above(&plan, path);
+            let is_copied = self.replaced_workspace() == Some(path);
             // A path that is denied writing is mounted even if the directory is not writable.
-            if state == inherited {
+            if (state == inherited && !is_copied) || !self.has_place(path) {
                 continue;
             }
             if inherited == PathAccess::Writable {
@@ -108,8 +174,18 @@ impl Mounts {
             }
             plan.insert(path.to_owned(), (state, metadata.is_dir()));
         }
-        let mount = |(path, (state, is_directory))| Mount { path, state, is_directory };
+        let mount = |(path, (state, is_directory)): (PathBuf, (PathAccess, bool))| {
+            let is_own = self.copied(&path).is_none() && path.symlink_metadata().is_ok();
+            let source = if is_own { None } else { self.in_copy(&path) };
+            Mount { source: source.unwrap_or_else(|| path.clone()), path, state, is_directory }
+        };
         Ok(plan.into_iter().map(mount).collect())
+    }
+
+    /// The metadata of what is mounted at a path: the workspace's own, or what the copy has in its place.
+    fn look(&self, path: &Path) -> Result<Option<Metadata>, Error> {
+        let found = if self.copied(path).is_some() { None } else { look(path, self)? };
+        Ok(found.or_else(|| self.in_copy(path)?.symlink_metadata().ok()))
     }
 }
 
@@ -132,7 +208,7 @@ fn pin(plan: &mut BTreeMap<PathBuf, (PathAccess, bool)>, above: &Path, path: &Pa
 ///
 /// # Errors
 /// It cannot be read, and code inside may change the modes of the directories there.
-pub(super) fn look(path: &Path, mounts: &Mounts) -> Result<Option<Metadata>, Error> {
+pub(super) fn look(path: &Path, mounts: &MountRules) -> Result<Option<Metadata>, Error> {
     match path.symlink_metadata() {
         Ok(metadata) => Ok(Some(metadata)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -154,13 +230,13 @@ impl Mount {
     }
 
     pub(super) fn arguments(&self) -> Vec<OsString> {
-        let path = || self.path.clone().into_os_string();
+        let [path, source] = [&self.path, &self.source].map(|path| || path.clone().into_os_string());
         match self.state {
             PathAccess::Hidden if self.is_directory => vec!["--tmpfs".into(), path()],
             // Devices cannot be opened on mounts of bubblewrap: readers get a permission error.
             PathAccess::Hidden => vec!["--ro-bind".into(), "/dev/null".into(), path()],
-            PathAccess::ReadOnly => vec!["--ro-bind".into(), path(), path()],
-            PathAccess::Writable => vec!["--bind".into(), path(), path()],
+            PathAccess::ReadOnly => vec!["--ro-bind".into(), source(), path()],
+            PathAccess::Writable => vec!["--bind".into(), source(), path()],
         }
     }
 }
@@ -177,7 +253,7 @@ mod tests {
         std::fs::create_dir_all(root.join("a/b/c/d")).unwrap();
         std::fs::create_dir_all(root.join("x/y")).unwrap();
         std::fs::write(root.join("a/file"), "").unwrap();
-        let mut mounts = Mounts::default();
+        let mut mounts = MountRules::default();
         for rule in rules {
             let (kind, path) = rule.split_once(' ').unwrap();
             let path = root.join(path);

@@ -56,12 +56,12 @@ impl Scene {
         Self { root, policy: POLICY }
     }
 
-    fn prepare(&self) -> Prepared {
+    fn prepare(&self) -> PreparedSandbox {
         let base = self.root.path().canonicalize().unwrap();
         let paths =
             PolicyPaths { python_prefixes: vec![base.join("state/env")], ..PolicyPaths::below(&base) };
         let rules = SandboxPolicy::parse(self.policy, "test").unwrap().rules(&paths).unwrap();
-        prepare(&rules, &paths.workspace).unwrap()
+        prepare(&rules, &paths.workspace, None, ProcView::Own).unwrap()
     }
 
     /// Whether `script` succeeds in the sandbox, and what it says.
@@ -292,7 +292,7 @@ fn what_is_of_the_sandbox_itself_is_not_for_rules() {
             PolicyPaths { workspace: "/tmp".into(), home: "/nowhere".into(), ..PolicyPaths::default() };
         let rules = SandboxPolicy::parse(&policy, "test").unwrap().rules(&paths);
         let rules = rules.unwrap();
-        let error = prepare(&rules, &paths.workspace).unwrap_err();
+        let error = prepare(&rules, &paths.workspace, None, ProcView::Own).unwrap_err();
         assert!(matches!(error, Error::Own { .. }), "{error}");
     }
 }
@@ -343,7 +343,7 @@ fn document() -> impl Strategy<Value = serde_json::Value> {
 }
 
 /// The rights of code to places inside and outside of the workspace, as numbers.
-fn rights(rules: &Rules, base: &Path) -> Vec<(PathBuf, u8)> {
+fn rights(rules: &SandboxRules, base: &Path) -> Vec<(PathBuf, u8)> {
     let places = [
         "ws",
         "ws/x",

@@ -5,13 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::mounts::{Mounts, PathAccess};
+use super::mounts::{MountRules, PathAccess};
 use crate::kernels::sandbox::mount_table::{MountEntry, MountTable};
 
 /// The mounts that a sandbox must have.
 #[derive(Debug)]
 pub(crate) struct ExpectedMounts {
-    mounts: Mounts,
+    mounts: MountRules,
     /// The paths with a rule that are there.
     existing: Vec<PathBuf>,
     /// Paths that the backend makes writable by itself.
@@ -24,8 +24,12 @@ const SYSTEM: [&str; 2] = ["/dev", "/proc"];
 const NOTHING: &str = "/dev/null";
 
 impl ExpectedMounts {
-    pub(super) fn new(mounts: Mounts, also_writable: Vec<PathBuf>) -> Self {
-        let is_there = |path: &&Path| path.symlink_metadata().is_ok_and(|found| !found.is_symlink());
+    pub(super) fn new(mounts: MountRules, also_writable: Vec<PathBuf>) -> Self {
+        let is_there = |path: &&Path| {
+            let mut sources = mounts.sources(path).into_iter();
+            mounts.has_place(path)
+                && sources.any(|source| source.symlink_metadata().is_ok_and(|found| !found.is_symlink()))
+        };
         let existing = mounts.paths().filter(is_there).map(Path::to_owned).collect();
         Self { mounts, existing, also_writable }
     }
@@ -39,12 +43,16 @@ impl ExpectedMounts {
         if !inside.place(Path::new("/")).is_known() {
             return Some("its root directory is no mount".to_owned());
         }
-        let unplanned = inside.visible().find_map(|mount| self.unplanned(mount, host));
+        let copied = self.mounts.replaced_workspace();
+        if let Some(workspace) = copied.filter(|workspace| !self.is_shown(workspace, inside, host)) {
+            return Some(format!("`{}` does not show its copy", workspace.display()));
+        }
+        let unplanned = inside.visible().find_map(|mount| self.unplanned(mount, inside, host));
         unplanned.or_else(|| self.existing.iter().find_map(|path| self.missing(path, inside, host)))
     }
 
     /// Why a mount must not be there.
-    fn unplanned(&self, mount: &MountEntry, host: &MountTable) -> Option<String> {
+    fn unplanned(&self, mount: &MountEntry, inside: &MountTable, host: &MountTable) -> Option<String> {
         let point = &mount.point;
         let is_of_system = SYSTEM.iter().any(|directory| point.starts_with(directory));
         if is_of_system
@@ -54,7 +62,7 @@ impl ExpectedMounts {
             return None;
         }
         let at = point.display();
-        if mount.place != host.place(point) {
+        if !self.is_shown(point, inside, host) {
             return Some(format!("`{at}` shows `{}`", mount.place.path.display()));
         }
         match self.mounts.state(point) {
@@ -69,7 +77,7 @@ impl ExpectedMounts {
     /// The missing of the mount that a path needs.
     fn missing(&self, path: &Path, inside: &MountTable, host: &MountTable) -> Option<String> {
         let at = path.display();
-        let shows_it = inside.place(path) == host.place(path);
+        let shows_it = self.is_shown(path, inside, host);
         match self.mounts.state(path) {
             PathAccess::Hidden => shows_it.then(|| format!("`{at}` is not hidden")),
             PathAccess::ReadOnly if self.is_also_writable(path) => None,
@@ -78,6 +86,12 @@ impl ExpectedMounts {
             }
             PathAccess::Writable => None,
         }
+    }
+
+    /// Whether a path shows what it may show.
+    fn is_shown(&self, path: &Path, inside: &MountTable, host: &MountTable) -> bool {
+        let shown = inside.place(path);
+        self.mounts.sources(path).iter().any(|source| shown == host.place(source))
     }
 
     fn is_also_writable(&self, path: &Path) -> bool {
@@ -94,7 +108,7 @@ mod tests {
     /// The difference for a workspace `/ws`, in which `p` is protected and `h` is hidden as the home is, with these mounts
     /// inside after that of the root.
     fn difference(rules: &[(&str, PathAccess)], inside: &[&str]) -> Option<String> {
-        let mut mounts = Mounts::default();
+        let mut mounts = MountRules::default();
         for (path, access) in rules {
             match access {
                 PathAccess::Hidden => mounts.deny_read(Path::new(path)),
@@ -136,7 +150,7 @@ mod tests {
         let [inside, host] =
             ["31 30 0:5 / /dev rw - x x rw\n", HOST].map(|text| MountTable::parse(text.as_bytes()).unwrap());
         let expected =
-            ExpectedMounts { mounts: Mounts::default(), existing: Vec::new(), also_writable: Vec::new() };
+            ExpectedMounts { mounts: MountRules::default(), existing: Vec::new(), also_writable: Vec::new() };
         assert!(expected.difference(&inside, &host).is_some());
     }
 

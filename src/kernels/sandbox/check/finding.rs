@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Finding {
+pub(crate) struct CheckFinding {
     /// The name of the check; stable across versions.
     pub(crate) name: &'static str,
     /// Its status.
@@ -16,7 +16,7 @@ pub(crate) struct Finding {
     pub(crate) consequence: Option<String>,
     /// The remedy.
     #[serde(flatten)]
-    pub(crate) remedy: Option<Remedy>,
+    pub(crate) remedy: Option<CheckRemedy>,
 }
 
 /// The status of a finding.
@@ -36,14 +36,14 @@ pub(crate) enum FindingStatus {
 /// The way to fix something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Remedy {
+pub(crate) enum CheckRemedy {
     /// A command to run.
     Command(String),
     /// Advice to read.
     Advice(String),
 }
 
-impl Finding {
+impl CheckFinding {
     /// All is well.
     pub(crate) fn ok(name: &'static str, found: impl Into<String>) -> Self {
         Self::new(name, FindingStatus::Ok, found)
@@ -59,7 +59,7 @@ impl Finding {
         name: &'static str,
         found: impl Into<String>,
         consequence: impl Into<String>,
-        remedy: Remedy,
+        remedy: CheckRemedy,
     ) -> Self {
         let finding = Self::new(name, FindingStatus::Warning, found);
         Self { consequence: Some(consequence.into()), remedy: Some(remedy), ..finding }
@@ -70,7 +70,7 @@ impl Finding {
         name: &'static str,
         found: impl Into<String>,
         consequence: impl Into<String>,
-        remedy: Remedy,
+        remedy: CheckRemedy,
     ) -> Self {
         Self { status: FindingStatus::Failed, ..Self::warning(name, found, consequence, remedy) }
     }
@@ -85,7 +85,7 @@ impl Finding {
     }
 }
 
-impl Remedy {
+impl CheckRemedy {
     /// As text, for the end of a sentence.
     pub(crate) fn words(&self) -> String {
         match self {
@@ -96,10 +96,10 @@ impl Remedy {
 }
 
 /// Findings as they follow the first words of an error: one line each, and then the hints.
-pub(super) fn text_of(findings: &[Finding]) -> String {
+pub(super) fn text_of(findings: &[CheckFinding]) -> String {
     let mut text = String::new();
     let mut hints = String::new();
-    for (number, Finding { name, found, remedy, .. }) in findings.iter().enumerate() {
+    for (number, CheckFinding { name, found, remedy, .. }) in findings.iter().enumerate() {
         let start = if number == 0 { ": " } else { "; " };
         text.push_str(&format!("{start}{name}: {found}"));
         let hint = remedy.as_ref().map(|remedy| format!("\nhint: {}", remedy.words())).unwrap_or_default();

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::finding::{Finding, Remedy};
+use super::finding::{CheckFinding, CheckRemedy};
 
 /// The number of the capability that mapping uid 0 into a user namespace takes since Linux 5.12.
 const CAP_SETFCAP: u32 = 31;
@@ -19,7 +19,7 @@ const CGROUPS: &[(&str, &str)] = &[
 
 /// Settings of the kernel that decide who may make user namespaces; `None` where the kernel has no such setting.
 #[derive(Debug, Default)]
-pub(super) struct Machine {
+pub(super) struct MachineSettings {
     pub(super) is_root: bool,
     /// The container that we run in.
     pub(super) container: Option<&'static str>,
@@ -35,7 +35,7 @@ pub(super) struct Machine {
     pub(super) is_filtered: bool,
 }
 
-impl Machine {
+impl MachineSettings {
     /// Reads what is below `root`, which is `/`.
     pub(super) fn read(root: &Path, is_root: bool, is_pod: bool) -> Self {
         let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
@@ -77,44 +77,44 @@ fn container(root: &Path, is_pod: bool) -> Option<&'static str> {
 
 /// The finding about the hardening that this system supports: `support` has its description and whether it is
 /// complete.
-pub(super) fn hardening(support: Result<(String, bool), String>, is_root: bool) -> Finding {
+pub(super) fn hardening(support: Result<(String, bool), String>, is_root: bool) -> CheckFinding {
     let (found, is_complete) = match support {
         Ok(support) => support,
         Err(error) => {
             let report =
-                Remedy::Advice("report it as a bug, with the kernel's version (`uname -a`)".to_owned());
-            return Finding::failed("hardening", error, "no sandbox starts", report);
+                CheckRemedy::Advice("report it as a bug, with the kernel's version (`uname -a`)".to_owned());
+            return CheckFinding::failed("hardening", error, "no sandbox starts", report);
         }
     };
     match (is_complete, is_root) {
-        (true, _) => Finding::ok("hardening", found),
-        (false, false) => Finding::warning(
+        (true, _) => CheckFinding::ok("hardening", found),
+        (false, false) => CheckFinding::warning(
             "hardening",
             found,
             "the sandbox holds by namespaces and mounts, with less behind them",
-            Remedy::Advice("use a newer kernel".to_owned()),
+            CheckRemedy::Advice("use a newer kernel".to_owned()),
         ),
-        (false, true) => Finding::failed(
+        (false, true) => CheckFinding::failed(
             "hardening",
             found,
             "as root the sandbox needs it complete and does not start: `/proc/sys` would be writable inside",
-            Remedy::Advice("run ipybox as an ordinary user, or use a newer kernel".to_owned()),
+            CheckRemedy::Advice("run ipybox as an ordinary user, or use a newer kernel".to_owned()),
         ),
     }
 }
 
 /// The finding about running as root.
-pub(super) fn user(is_root: bool) -> Finding {
+pub(super) fn user(is_root: bool) -> CheckFinding {
     if is_root {
-        Finding::warning(
+        CheckFinding::warning(
             "user",
             "root",
             "limits on the number of processes (RLIMIT_NPROC) do not bind root: code inside can start as many as the \
              machine has room for",
-            Remedy::Advice("run ipybox as an ordinary user".to_owned()),
+            CheckRemedy::Advice("run ipybox as an ordinary user".to_owned()),
         )
     } else {
-        Finding::ok("user", "an ordinary user, whom limits on the number of processes bind")
+        CheckFinding::ok("user", "an ordinary user, whom limits on the number of processes bind")
     }
 }
 
@@ -134,7 +134,7 @@ pub(super) mod tests {
     }
 
     fn check_container(files: &[(&str, &str)], expected: Option<&str>) {
-        assert_eq!(Machine::read(root(files).path(), false, false).container, expected, "{files:?}");
+        assert_eq!(MachineSettings::read(root(files).path(), false, false).container, expected, "{files:?}");
     }
 
     #[test]
@@ -144,7 +144,7 @@ pub(super) mod tests {
         check_container(&[("run/.containerenv", "engine=\"podman\"")], Some("Podman"));
         check_container(&[("proc/self/cgroup", "0::/kubepods.slice/x")], Some("Kubernetes"));
         check_container(&[("proc/1/cgroup", "0::/user.slice")], None);
-        assert_eq!(Machine::read(root(&[]).path(), false, true).container, Some("Kubernetes"));
+        assert_eq!(MachineSettings::read(root(&[]).path(), false, true).container, Some("Kubernetes"));
     }
 
     #[test]
@@ -154,11 +154,11 @@ pub(super) mod tests {
             ("proc/sys/user/max_user_namespaces", "0\n"),
             ("proc/self/status", "CapBnd:\t00000000a80425fb\nSeccomp:\t2\n"),
         ]);
-        let machine = Machine::read(root.path(), true, false);
+        let machine = MachineSettings::read(root.path(), true, false);
         assert_eq!((machine.apparmor_restricts, machine.most_namespaces), (Some(1), Some(0)));
         assert_eq!((machine.unprivileged_clone, machine.has_setfcap), (None, true));
         assert!(machine.is_filtered && machine.is_root);
-        assert!(!Machine::read(Path::new("/nonexistent"), true, false).has_setfcap);
+        assert!(!MachineSettings::read(Path::new("/nonexistent"), true, false).has_setfcap);
     }
 
     #[test]

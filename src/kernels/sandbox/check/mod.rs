@@ -15,32 +15,32 @@ mod remedy;
 mod srt;
 mod surroundings;
 
-pub(crate) use self::finding::{Finding, FindingStatus, Remedy};
+pub(crate) use self::finding::{CheckFinding, CheckRemedy, FindingStatus};
 pub(crate) use self::remedy::NODE;
 use self::surroundings::CheckSurroundings;
 pub(crate) use self::surroundings::version;
 
-use super::{Backend, hardening};
+use super::{SandboxBackend, hardening};
 use crate::ground::env::Variables;
 use crate::ground::env::on_path;
 use crate::ground::text::describe;
 
 /// Checks the requirements of `backend` on this machine.
-pub(crate) async fn examine(backend: Backend, variables: &Variables) -> Vec<Finding> {
+pub(crate) async fn examine(backend: SandboxBackend, variables: &Variables) -> Vec<CheckFinding> {
     let surroundings = match CheckSurroundings::new(variables) {
         Ok(surroundings) => surroundings,
         Err(error) => return vec![CheckSurroundings::finding(&error)],
     };
     match backend {
-        Backend::Srt => srt::examine(&surroundings).await,
-        Backend::Bubblewrap => bubblewrap::examine(&surroundings).await,
+        SandboxBackend::Srt => srt::examine(&surroundings).await,
+        SandboxBackend::Bubblewrap => bubblewrap::examine(&surroundings).await,
     }
 }
 
 /// Checks the hardening of processes inside, and the user: the same for both backends.
-pub(crate) fn examine_hardening() -> Vec<Finding> {
+pub(crate) fn examine_hardening() -> Vec<CheckFinding> {
     if !cfg!(target_os = "linux") {
-        return vec![Finding::not_needed("hardening", "Seatbelt, which srt uses, is all of it here")];
+        return vec![CheckFinding::not_needed("hardening", "Seatbelt, which srt uses, is all of it here")];
     }
     let is_root = rustix::process::geteuid().is_root();
     let support = match hardening::probe() {
@@ -52,21 +52,21 @@ pub(crate) fn examine_hardening() -> Vec<Finding> {
 
 /// Whether `backend` certainly cannot start: a program is missing or too old. `is_named` says whether the
 /// policy names a program by its own path.
-pub(crate) fn lacks(backend: Backend, variables: &Variables, is_named: impl Fn(&str) -> bool) -> bool {
+pub(crate) fn lacks(backend: SandboxBackend, variables: &Variables, is_named: impl Fn(&str) -> bool) -> bool {
     let path = variables.in_process("PATH").unwrap_or_default();
     match backend {
-        Backend::Srt => srt::lacks(path, is_named),
-        Backend::Bubblewrap => {
+        SandboxBackend::Srt => srt::lacks(path, is_named),
+        SandboxBackend::Bubblewrap => {
             !cfg!(target_os = "linux") || (!is_named("bwrapPath") && on_path("bwrap", path).is_none())
         }
     }
 }
 
 /// Why the sandbox cannot start: what [`examine`] and [`examine_hardening`] find failed.
-pub(crate) async fn missing(backend: Backend, variables: &Variables) -> Vec<Finding> {
+pub(crate) async fn missing(backend: SandboxBackend, variables: &Variables) -> Vec<CheckFinding> {
     let mut findings = examine(backend, variables).await;
     findings.extend(examine_hardening());
-    findings.retain(Finding::is_failed);
+    findings.retain(CheckFinding::is_failed);
     findings
 }
 
@@ -75,18 +75,18 @@ pub(crate) async fn missing(backend: Backend, variables: &Variables) -> Vec<Find
 #[error("start the sandbox ({}){}{}", backend.name(), finding::text_of(findings), other_backend(*backend, findings))]
 pub(crate) struct UnusableSandbox {
     /// The backend that should have made it.
-    pub(crate) backend: Backend,
+    pub(crate) backend: SandboxBackend,
     /// The failed findings, at least one.
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings: Vec<CheckFinding>,
 }
 
 /// Programs that srt needs and bubblewrap alone does not.
 const OF_SRT: [&str; 5] = ["srt", "node", "socat", "rg", "which"];
 
 /// The advice to take the other backend, if nothing of what it needs is missing.
-fn other_backend(backend: Backend, findings: &[Finding]) -> &'static str {
-    let is_of_srt = |finding: &Finding| OF_SRT.contains(&finding.name);
-    if cfg!(target_os = "linux") && backend == Backend::Srt && findings.iter().all(is_of_srt) {
+fn other_backend(backend: SandboxBackend, findings: &[CheckFinding]) -> &'static str {
+    let is_of_srt = |finding: &CheckFinding| OF_SRT.contains(&finding.name);
+    if cfg!(target_os = "linux") && backend == SandboxBackend::Srt && findings.iter().all(is_of_srt) {
         "\nhint: `--sandbox --sandbox-backend bwrap` needs none of these programs"
     } else {
         ""

@@ -1,6 +1,6 @@
 //! The commands that install what is missing, by the package manager of this machine.
 
-use super::finding::Remedy;
+use super::finding::CheckRemedy;
 use crate::ground::env::on_path;
 
 /// The advice for a missing or old Node.js if packages are often too old.
@@ -31,18 +31,18 @@ impl PackageManager {
     }
 
     /// The way to install `program`.
-    pub(super) fn remedy(&self, program: &str) -> Remedy {
+    pub(super) fn remedy(&self, program: &str) -> CheckRemedy {
         let Some((manager, install)) = self.manager else {
-            return Remedy::Advice(match program {
+            return CheckRemedy::Advice(match program {
                 "node" => NODE.to_owned(),
                 _ => format!("install the package `{}` with your package manager", package(program, "")),
             });
         };
         match (program, manager) {
             // The packages of Debian 12 and Ubuntu 24.04 are older.
-            ("node", "apt-get" | "zypper") => Remedy::Advice(NODE.to_owned()),
-            (_, "brew") => Remedy::Command(format!("{install} {}", package(program, manager))),
-            _ => Remedy::Command(self.as_root(&format!("{install} {}", package(program, manager)))),
+            ("node", "apt-get" | "zypper") => CheckRemedy::Advice(NODE.to_owned()),
+            (_, "brew") => CheckRemedy::Command(format!("{install} {}", package(program, manager))),
+            _ => CheckRemedy::Command(self.as_root(&format!("{install} {}", package(program, manager)))),
         }
     }
 

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::bubblewrap;
-use super::finding::{Finding, Remedy};
+use super::finding::{CheckFinding, CheckRemedy};
 use super::remedy::NODE;
 use super::surroundings::{CheckSurroundings, version};
 use crate::ground::env::on_path;
+use crate::kernels::sandbox::bwrap::NO_OWN_PROC;
 
 /// The version that ipybox is tested with. Other versions silently ignore settings that they do not know.
 pub(super) const TESTED: &str = "0.0.78";
@@ -18,7 +19,7 @@ const OLDEST_NODE: (u64, u64) = (20, 11);
 const SETTINGS: &str = r#"{"network": {"allowedDomains": [], "deniedDomains": []},
  "filesystem": {"denyRead": [], "allowWrite": [], "denyWrite": []}}"#;
 
-pub(super) async fn examine(surroundings: &CheckSurroundings) -> Vec<Finding> {
+pub(super) async fn examine(surroundings: &CheckSurroundings) -> Vec<CheckFinding> {
     let mut findings = if cfg!(target_os = "linux") {
         let ((node, srt), [bwrap, namespaces], helpers) = tokio::join!(
             async { tokio::join!(node(surroundings), runtime(surroundings)) },
@@ -33,8 +34,8 @@ pub(super) async fn examine(surroundings: &CheckSurroundings) -> Vec<Finding> {
         vec![node, srt, seatbelt]
     };
     let start = match surroundings.find("srt") {
-        Some(srt) if !findings.iter().any(Finding::is_failed) => start(surroundings, &srt).await,
-        _ => Finding::not_needed("start", "not tried, for what is wrong above"),
+        Some(srt) if !findings.iter().any(CheckFinding::is_failed) => start(surroundings, &srt).await,
+        _ => CheckFinding::not_needed("start", "not tried, for what is wrong above"),
     };
     findings.push(start);
     findings
@@ -59,20 +60,20 @@ pub(super) fn lacks(path: &str, is_named: impl Fn(&str) -> bool) -> bool {
         || version.is_some_and(|version| numbers(&version) < numbers(TESTED))
 }
 
-async fn node(surroundings: &CheckSurroundings) -> Finding {
+async fn node(surroundings: &CheckSurroundings) -> CheckFinding {
     let finding = surroundings.program("node", &["--version"], "srt does not run without it").await;
     match version(&finding.found).and_then(major_and_minor) {
-        Some(found) if !finding.is_failed() && found < OLDEST_NODE => Finding::failed(
+        Some(found) if !finding.is_failed() && found < OLDEST_NODE => CheckFinding::failed(
             "node",
             finding.found,
             "srt needs 20.11 or newer",
-            Remedy::Advice(NODE.to_owned()),
+            CheckRemedy::Advice(NODE.to_owned()),
         ),
         _ => finding,
     }
 }
 
-async fn helpers(surroundings: &CheckSurroundings) -> [Finding; 3] {
+async fn helpers(surroundings: &CheckSurroundings) -> [CheckFinding; 3] {
     let find = |name, consequence| surroundings.program(name, &[], consequence);
     let (socat, rg, which) = tokio::join!(
         find("socat", "srt does not start without it: it connects the sandbox with the proxies"),
@@ -83,10 +84,10 @@ async fn helpers(surroundings: &CheckSurroundings) -> [Finding; 3] {
 }
 
 /// srt itself, by its version.
-async fn runtime(surroundings: &CheckSurroundings) -> Finding {
-    let remedy = || Remedy::Command(format!("npm install -g @anthropic-ai/sandbox-runtime@{TESTED}"));
+async fn runtime(surroundings: &CheckSurroundings) -> CheckFinding {
+    let remedy = || CheckRemedy::Command(format!("npm install -g @anthropic-ai/sandbox-runtime@{TESTED}"));
     let failed =
-        |found: String| Finding::failed("srt", found, "`--sandbox` does not start without it", remedy());
+        |found: String| CheckFinding::failed("srt", found, "`--sandbox` does not start without it", remedy());
     let Some(srt) = surroundings.find("srt") else { return failed("not on PATH".to_owned()) };
     let found = match packaged_version(&srt) {
         Some(version) => version,
@@ -98,14 +99,14 @@ async fn runtime(surroundings: &CheckSurroundings) -> Finding {
     let words = format!("{found} (`{}`)", srt.display());
     let other = format!("{words}, not {TESTED}, with which ipybox is tested");
     match (numbers(&found), numbers(TESTED)) {
-        (one, tested) if one == tested => Finding::ok("srt", words),
-        (one, tested) if one > tested => Finding::warning(
+        (one, tested) if one == tested => CheckFinding::ok("srt", words),
+        (one, tested) if one > tested => CheckFinding::warning(
             "srt",
             other,
             "the sandbox may not start, or be another than it should",
             remedy(),
         ),
-        _ => Finding::failed(
+        _ => CheckFinding::failed(
             "srt",
             other,
             "one so old may leave open what its settings should close: what it does not know it ignores",
@@ -115,10 +116,14 @@ async fn runtime(surroundings: &CheckSurroundings) -> Finding {
 }
 
 /// A sandbox as ipybox starts it, with nothing in it.
-async fn start(surroundings: &CheckSurroundings, srt: &Path) -> Finding {
+async fn start(surroundings: &CheckSurroundings, srt: &Path) -> CheckFinding {
     let failed = |found: String| {
-        let advice = format!("try it yourself: `{} --debug -- true`", srt.display());
-        Finding::failed("start", found, "no sandbox starts", Remedy::Advice(advice))
+        let advice = if found.contains(NO_OWN_PROC) {
+            "`--sandbox --sandbox-backend bwrap` works within another sandbox".to_owned()
+        } else {
+            format!("try it yourself: `{} --debug -- true`", srt.display())
+        };
+        CheckFinding::failed("start", found, "no sandbox starts", CheckRemedy::Advice(advice))
     };
     let settings = surroundings.directory().join("settings.json");
     if let Err(error) = tokio::fs::write(&settings, SETTINGS).await {
@@ -126,7 +131,7 @@ async fn start(surroundings: &CheckSurroundings, srt: &Path) -> Finding {
     }
     let arguments = ["--settings", &settings.display().to_string(), "--", "true"];
     match surroundings.run(srt, &arguments).await {
-        Ok(_) => Finding::ok("start", "a sandbox was started"),
+        Ok(_) => CheckFinding::ok("start", "a sandbox was started"),
         Err(said) => failed(said),
     }
 }
@@ -134,14 +139,14 @@ async fn start(surroundings: &CheckSurroundings, srt: &Path) -> Finding {
 /// The version in the package that `srt` is a link into: to run it would take a third of a second.
 fn packaged_version(srt: &Path) -> Option<String> {
     #[derive(Deserialize)]
-    struct Package {
+    struct SrtPackage {
         name: String,
         version: String,
     }
 
     let program = srt.canonicalize().ok()?;
     let package: PathBuf = program.parent()?.parent()?.join("package.json");
-    let package: Package = serde_json::from_slice(&std::fs::read(package).ok()?).ok()?;
+    let package: SrtPackage = serde_json::from_slice(&std::fs::read(package).ok()?).ok()?;
     (package.name == "@anthropic-ai/sandbox-runtime").then_some(package.version)
 }
 

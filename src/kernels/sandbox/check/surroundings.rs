@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::finding::{Finding, Remedy};
-use super::machine::Machine;
+use super::finding::{CheckFinding, CheckRemedy};
+use super::machine::MachineSettings;
 use super::remedy::PackageManager;
 use crate::ground::env::Variables;
 use crate::ground::env::on_path;
@@ -24,7 +24,7 @@ pub(super) struct CheckSurroundings {
     path: String,
     environment: BTreeMap<String, String>,
     directory: TempDir,
-    pub(super) machine: Machine,
+    pub(super) machine: MachineSettings,
     pub(super) packages: PackageManager,
 }
 
@@ -33,11 +33,11 @@ impl CheckSurroundings {
     pub(super) fn new(variables: &Variables) -> io::Result<Self> {
         let is_root = rustix::process::geteuid().is_root();
         let is_pod = variables.in_process("KUBERNETES_SERVICE_HOST").is_some();
-        Self::on(Machine::read(Path::new("/"), is_root, is_pod), variables)
+        Self::on(MachineSettings::read(Path::new("/"), is_root, is_pod), variables)
     }
 
     /// As if on `machine`.
-    pub(super) fn on(machine: Machine, variables: &Variables) -> io::Result<Self> {
+    pub(super) fn on(machine: MachineSettings, variables: &Variables) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("ipybox-check-").tempdir()?;
         guard_directory(directory.path());
         let path = variables.in_process("PATH").unwrap_or_default().to_owned();
@@ -53,12 +53,12 @@ impl CheckSurroundings {
     }
 
     /// The finding if no temporary directory can be made.
-    pub(super) fn finding(error: &io::Error) -> Finding {
-        Finding::failed(
+    pub(super) fn finding(error: &io::Error) -> CheckFinding {
+        CheckFinding::failed(
             "temporary-directory",
             format!("cannot be made: {error}"),
             "nothing can be tried, and no sandbox starts",
-            Remedy::Advice("name a directory that you can write to in `TMPDIR`".to_owned()),
+            CheckRemedy::Advice("name a directory that you can write to in `TMPDIR`".to_owned()),
         )
     }
 
@@ -88,20 +88,25 @@ impl CheckSurroundings {
     }
 
     /// Searches for a required program, and gets its version by `arguments`, if there are any.
-    pub(super) async fn program(&self, name: &'static str, arguments: &[&str], consequence: &str) -> Finding {
+    pub(super) async fn program(
+        &self,
+        name: &'static str,
+        arguments: &[&str],
+        consequence: &str,
+    ) -> CheckFinding {
         let Some(program) = self.find(name) else {
-            return Finding::failed(name, "not on PATH", consequence, self.packages.remedy(name));
+            return CheckFinding::failed(name, "not on PATH", consequence, self.packages.remedy(name));
         };
         let path = program.display();
         if arguments.is_empty() {
-            return Finding::ok(name, format!("`{path}`"));
+            return CheckFinding::ok(name, format!("`{path}`"));
         }
         match self.run(&program, arguments).await {
             Ok(text) => match version(&text) {
-                Some(version) => Finding::ok(name, format!("{version} (`{path}`)")),
-                None => Finding::ok(name, format!("`{path}`")),
+                Some(version) => CheckFinding::ok(name, format!("{version} (`{path}`)")),
+                None => CheckFinding::ok(name, format!("`{path}`")),
             },
-            Err(said) => Finding::failed(
+            Err(said) => CheckFinding::failed(
                 name,
                 format!("`{path}` does not run: {said}"),
                 consequence,

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::bubblewrap;
-use super::finding::{Finding, FindingStatus};
-use super::machine::Machine;
+use super::finding::{CheckFinding, FindingStatus};
+use super::machine::MachineSettings;
 use super::srt;
 use super::surroundings::{CheckSurroundings, version};
 use super::*;
@@ -35,7 +35,7 @@ impl Programs {
         self
     }
 
-    fn surroundings(&self, machine: Machine) -> CheckSurroundings {
+    fn surroundings(&self, machine: MachineSettings) -> CheckSurroundings {
         let path = self.0.path().to_str().unwrap();
         CheckSurroundings::on(machine, &Variables::from_pairs([("PATH", path)])).unwrap()
     }
@@ -49,12 +49,12 @@ fn healthy() -> Programs {
     ["socat", "rg", "which", "apt-get"].into_iter().fold(programs, |programs, name| programs.acting(name, ""))
 }
 
-fn find(findings: &[Finding], name: &str) -> Finding {
+fn find(findings: &[CheckFinding], name: &str) -> CheckFinding {
     findings.iter().find(|finding| finding.name == name).unwrap_or_else(|| panic!("{findings:?}")).clone()
 }
 
 #[track_caller]
-fn check(findings: &[Finding], name: &str, status: FindingStatus, words: &[&str]) {
+fn check(findings: &[CheckFinding], name: &str, status: FindingStatus, words: &[&str]) {
     let finding = find(findings, name);
     let text = serde_json::to_string(&finding).unwrap();
     assert_eq!(finding.status, status, "{text}");
@@ -64,7 +64,7 @@ fn check(findings: &[Finding], name: &str, status: FindingStatus, words: &[&str]
 #[tokio::test]
 async fn on_a_healthy_machine_all_is_well() {
     let programs = healthy();
-    let surroundings = programs.surroundings(Machine::default());
+    let surroundings = programs.surroundings(MachineSettings::default());
     let findings = srt::examine(&surroundings).await;
     for finding in &findings {
         assert_eq!(finding.status, FindingStatus::Ok, "{findings:?}");
@@ -83,7 +83,7 @@ async fn each_missing_program_is_reported_with_the_command_that_installs_it() {
     {
         let programs = healthy();
         std::fs::remove_file(programs.0.path().join(name)).unwrap();
-        let findings = srt::examine(&programs.surroundings(Machine::default())).await;
+        let findings = srt::examine(&programs.surroundings(MachineSettings::default())).await;
         let command = format!("sudo apt install {package}");
         check(&findings, name, FindingStatus::Failed, &["not on PATH", &command]);
         check(&findings, "start", FindingStatus::NotNeeded, &["not tried"]);
@@ -93,7 +93,8 @@ async fn each_missing_program_is_reported_with_the_command_that_installs_it() {
 #[tokio::test]
 async fn a_missing_or_old_srt_is_reported_with_the_version_to_install() {
     let fix = "npm install -g @anthropic-ai/sandbox-runtime@0.0.78";
-    let examine = async |programs: Programs| srt::examine(&programs.surroundings(Machine::default())).await;
+    let examine =
+        async |programs: Programs| srt::examine(&programs.surroundings(MachineSettings::default())).await;
     let programs = healthy();
     std::fs::remove_file(programs.0.path().join("srt")).unwrap();
     check(&examine(programs).await, "srt", FindingStatus::Failed, &["not on PATH", fix]);
@@ -111,7 +112,8 @@ async fn a_missing_or_old_srt_is_reported_with_the_version_to_install() {
 #[tokio::test]
 async fn an_srt_that_starts_no_sandbox_is_reported_with_its_output() {
     let script = "[ $1 = --version ] && echo 0.0.78 && exit; echo 'no sandbox today' >&2; exit 1";
-    let findings = srt::examine(&healthy().acting("srt", script).surroundings(Machine::default())).await;
+    let findings =
+        srt::examine(&healthy().acting("srt", script).surroundings(MachineSettings::default())).await;
     check(&findings, "start", FindingStatus::Failed, &["no sandbox today", "--debug"]);
 }
 
@@ -121,7 +123,7 @@ async fn a_container_without_namespaces_is_reported_to_be_the_sandbox() {
     let refusal = "[ $1 = --version ] && echo bubblewrap 0.8.0 && exit\n\
         echo 'bwrap: No permissions to create a new namespace' >&2; exit 1";
     let programs = healthy().acting("bwrap", refusal);
-    let machine = || Machine { container: Some("Docker"), ..Machine::default() };
+    let machine = || MachineSettings { container: Some("Docker"), ..MachineSettings::default() };
     let words = ["No permissions to create", "the container is the sandbox", "without `--sandbox`"];
     for findings in [
         srt::examine(&programs.surroundings(machine())).await,
@@ -145,9 +147,9 @@ fn versions_are_found_in_what_programs_say() {
 
 #[tokio::test]
 async fn an_error_at_the_start_has_the_words_of_the_findings() {
-    let findings = missing(Backend::Srt, &Variables::from_pairs([("PATH", "/nonexistent")])).await;
+    let findings = missing(SandboxBackend::Srt, &Variables::from_pairs([("PATH", "/nonexistent")])).await;
     let of_srt = findings.iter().filter(|finding| ["node", "srt"].contains(&finding.name)).cloned().collect();
-    let message = UnusableSandbox { backend: Backend::Srt, findings }.to_string();
+    let message = UnusableSandbox { backend: SandboxBackend::Srt, findings }.to_string();
     assert!(message.starts_with("start the sandbox (srt): node: not on PATH; srt: not on PATH"), "{message}");
     assert!(
         message.contains("\nhint: run `npm install -g @anthropic-ai/sandbox-runtime@0.0.78`"),
@@ -155,7 +157,7 @@ async fn an_error_at_the_start_has_the_words_of_the_findings() {
     );
     assert_eq!(message.matches("hint: install Node.js").count(), 1, "{message}");
     assert!(!message.contains("--sandbox-backend bwrap"), "bubblewrap is missing, too: {message}");
-    let message = UnusableSandbox { backend: Backend::Srt, findings: of_srt }.to_string();
+    let message = UnusableSandbox { backend: SandboxBackend::Srt, findings: of_srt }.to_string();
     let hint = "hint: `--sandbox --sandbox-backend bwrap` needs none of these programs";
     assert_eq!(message.ends_with(hint), cfg!(target_os = "linux"), "{message}");
 }
@@ -165,7 +167,7 @@ async fn an_error_at_the_start_has_the_words_of_the_findings() {
 #[tokio::test]
 async fn the_real_bubblewrap_is_tried() {
     let programs = Programs::linked(&["bwrap", "true"]);
-    let machine = Machine::read(Path::new("/"), rustix::process::geteuid().is_root(), false);
+    let machine = MachineSettings::read(Path::new("/"), rustix::process::geteuid().is_root(), false);
     let findings = bubblewrap::examine(&programs.surroundings(machine)).await;
     check(&findings, "bwrap", FindingStatus::Ok, &["/bwrap`"]);
     check(&findings, "user-namespaces", FindingStatus::Ok, &["bubblewrap makes them"]);

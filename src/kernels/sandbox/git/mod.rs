@@ -15,10 +15,10 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
 
-use self::settings::{GitSetting, Meaning};
+use self::settings::{GitSetting, SettingMeaning};
 use super::command::{imports_from_working_directory, words};
-use super::open_places::{OpenPlaces, Unprotected};
-use super::policy::{PathPattern, PolicyPaths, Rules, resolution_steps};
+use super::open_places::{OpenPlaces, UnprotectedPath};
+use super::policy::{PathPattern, PolicyPaths, SandboxRules, resolution_steps};
 use crate::ground::env::{Variables, on_path};
 use crate::ground::process::GroupLeader;
 
@@ -45,9 +45,13 @@ pub(crate) struct NamedByGit {
 }
 
 /// Reads the configuration of git for the workspace, for other writable places and for the repositories in them.
-pub(crate) async fn named_by_git(rules: &Rules, paths: &PolicyPaths, variables: &Variables) -> NamedByGit {
+pub(crate) async fn named_by_git(
+    rules: &SandboxRules,
+    paths: &PolicyPaths,
+    variables: &Variables,
+) -> NamedByGit {
     let open = OpenPlaces::of(rules);
-    let mut reading = Reading {
+    let mut reading = GitFindings {
         open: &open,
         home: &paths.home,
         is_git_open: rules.is_git_open(),
@@ -152,7 +156,7 @@ impl Git<'_> {
 }
 
 /// The findings so far.
-struct Reading<'a> {
+struct GitFindings<'a> {
     /// The writable places.
     open: &'a OpenPlaces,
     home: &'a Path,
@@ -165,7 +169,7 @@ struct Reading<'a> {
     found: NamedByGit,
 }
 
-impl Reading<'_> {
+impl GitFindings<'_> {
     fn tell(&mut self, note: String) {
         self.found.notes.insert(note);
     }
@@ -234,14 +238,14 @@ impl Reading<'_> {
     /// Protects what a setting names. Returns the file that it includes.
     fn setting(&mut self, setting: &GitSetting, top: &Path) -> Option<PathBuf> {
         match setting.meaning() {
-            Meaning::Nothing => {}
-            Meaning::Include => {
+            SettingMeaning::Nothing => {}
+            SettingMeaning::Include => {
                 let directory = setting.origin.as_deref().and_then(Path::parent).unwrap_or(top);
                 let file = self.absolute(&setting.value, directory);
                 self.include(&file);
                 return Some(file);
             }
-            Meaning::Path => {
+            SettingMeaning::Path => {
                 let value = setting.value.strip_prefix(":(optional)").unwrap_or(&setting.value);
                 let path = self.absolute(value, top);
                 if !value.is_empty()
@@ -250,8 +254,8 @@ impl Reading<'_> {
                     self.tell(unprotected(&setting.key, &setting.value, &why));
                 }
             }
-            Meaning::Command => self.command(setting, top),
-            Meaning::Other => self.other(setting, top),
+            SettingMeaning::Command => self.command(setting, top),
+            SettingMeaning::Other => self.other(setting, top),
         }
         None
     }
@@ -284,7 +288,7 @@ impl Reading<'_> {
             let of_file = self.protect(&path);
             if let Err(why) = of_file {
                 self.tell(unprotected(&setting.key, &setting.value, &why));
-            } else if matches!(beside, Some(Err(Unprotected::Whole))) && self.open.are_above(&path) {
+            } else if matches!(beside, Some(Err(UnprotectedPath::Whole))) && self.open.are_above(&path) {
                 self.tell(format!(
                     "git runs `{}` (`{}`): the file is protected, but code can put modules beside it",
                     setting.value, setting.key
@@ -320,7 +324,7 @@ impl Reading<'_> {
         }
     }
 
-    fn protect(&mut self, path: &Path) -> Result<(), Unprotected> {
+    fn protect(&mut self, path: &Path) -> Result<(), UnprotectedPath> {
         self.open.protect(path, &mut self.found.paths)
     }
 
@@ -330,10 +334,10 @@ impl Reading<'_> {
     }
 }
 
-fn unprotected(key: &str, value: &str, why: &Unprotected) -> String {
+fn unprotected(key: &str, value: &str, why: &UnprotectedPath) -> String {
     let why = match why {
-        Unprotected::Whole => "is a directory that code can write as a whole".to_owned(),
-        Unprotected::Link(link) => {
+        UnprotectedPath::Whole => "is a directory that code can write as a whole".to_owned(),
+        UnprotectedPath::Link(link) => {
             format!("leads through the link `{}`, which code can replace", link.display())
         }
     };

@@ -15,7 +15,7 @@ pub(super) struct GitSetting {
 
 /// The meaning of a setting's value to git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum SettingMeaning {
     /// A file with further settings.
     Include,
     /// A file or directory.
@@ -72,18 +72,20 @@ impl GitSetting {
         settings
     }
 
-    pub(super) fn meaning(&self) -> Meaning {
+    pub(super) fn meaning(&self) -> SettingMeaning {
         let section = self.key.split('.').next().unwrap_or_default();
         let variable = self.key.rsplit('.').next().unwrap_or_default();
         match (section, variable) {
-            ("include" | "includeif", "path") => Meaning::Include,
-            ("core", "hookspath" | "attributesfile") | ("init", "templatedir") => Meaning::Path,
-            ("core", variable) if COMMANDS_OF_CORE.contains(&variable) => Meaning::Command,
-            ("remote", "uploadpack" | "receivepack" | "vcs") | ("submodule", "update") => Meaning::Command,
-            ("core" | "remote", _) => Meaning::Nothing,
-            (section, _) if COMMANDS.contains(&section) => Meaning::Command,
-            (section, _) if PLAIN.contains(&section) => Meaning::Nothing,
-            _ => Meaning::Other,
+            ("include" | "includeif", "path") => SettingMeaning::Include,
+            ("core", "hookspath" | "attributesfile") | ("init", "templatedir") => SettingMeaning::Path,
+            ("core", variable) if COMMANDS_OF_CORE.contains(&variable) => SettingMeaning::Command,
+            ("remote", "uploadpack" | "receivepack" | "vcs") | ("submodule", "update") => {
+                SettingMeaning::Command
+            }
+            ("core" | "remote", _) => SettingMeaning::Nothing,
+            (section, _) if COMMANDS.contains(&section) => SettingMeaning::Command,
+            (section, _) if PLAIN.contains(&section) => SettingMeaning::Nothing,
+            _ => SettingMeaning::Other,
         }
     }
 }
@@ -113,16 +115,16 @@ mod tests {
     #[test]
     fn keys_with_any_subsection_have_the_meaning_of_their_section() {
         for (key, expected) in [
-            ("core.hookspath", Meaning::Path),
-            ("core.fsmonitor", Meaning::Command),
-            ("core.filemode", Meaning::Nothing),
-            ("includeif.onbranch:a.b.path", Meaning::Include),
-            ("filter.a.b.clean", Meaning::Command),
-            ("diff.external", Meaning::Command),
-            ("remote.origin.url", Meaning::Nothing),
-            ("remote.origin.uploadpack", Meaning::Command),
-            ("alias.x", Meaning::Other),
-            ("credential.https://x.y/.helper", Meaning::Command),
+            ("core.hookspath", SettingMeaning::Path),
+            ("core.fsmonitor", SettingMeaning::Command),
+            ("core.filemode", SettingMeaning::Nothing),
+            ("includeif.onbranch:a.b.path", SettingMeaning::Include),
+            ("filter.a.b.clean", SettingMeaning::Command),
+            ("diff.external", SettingMeaning::Command),
+            ("remote.origin.url", SettingMeaning::Nothing),
+            ("remote.origin.uploadpack", SettingMeaning::Command),
+            ("alias.x", SettingMeaning::Other),
+            ("credential.https://x.y/.helper", SettingMeaning::Command),
         ] {
             let setting = GitSetting { origin: None, key: key.to_owned(), value: String::new() };
             assert_eq!(setting.meaning(), expected, "{key}");

@@ -1,6 +1,7 @@
 //! Landlock: writes only where they are allowed, and signals only to our own descendants.
 //!
-//! It does not restrict reads: the sandbox around us decides which files exist. Nor is the network: the
+//! It restricts reads only within another sandbox, whose `/proc` shows the processes there: else the sandbox around us decides
+//! which files exist. Nor is the network restricted: the
 //! sandbox has one of its own, in which ports are as private as pipes. Landlock does not know the owner,
 //! mode, times and extended attributes of files; mounts that cannot be written guard those.
 
@@ -12,7 +13,7 @@ use landlock::{
 };
 
 use super::Error;
-use super::report::{Landlock, LandlockSupport};
+use super::report::{LandlockExtent, LandlockSupport};
 
 /// The version whose rights and scopes we request; older systems grant the part that they have.
 ///
@@ -36,26 +37,37 @@ const ALWAYS_WRITABLE: [&str; 9] = [
     "/dev/urandom", "/dev/zero",
 ];
 
-/// Restricts the calling thread and all that it starts.
+/// The parts of `/proc` that may always be read: about the machine, and about the process that restricts itself.
+#[rustfmt::skip]
+const READABLE_OF_PROC: [&str; 9] = [
+    "/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/self", "/proc/stat", "/proc/sys",
+    "/proc/uptime", "/proc/version",
+];
+
+/// Restricts the calling thread and all that it starts. Without `readable`, reads are as they are.
 ///
 /// # Errors
 ///
 /// Fails if the system has Landlock and refuses the rules.
-pub(super) fn restrict_writes(writable: &[PathBuf]) -> Result<Landlock, Error> {
+pub(super) fn restrict(writable: &[PathBuf], readable: Option<&[PathBuf]>) -> Result<LandlockExtent, Error> {
     let mut skipped = Vec::new();
+    let reading = AccessFs::ReadFile | AccessFs::ReadDir;
+    let writing = AccessFs::from_write(WANTED);
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_write(WANTED))
+        .handle_access(if readable.is_some() { reading | writing } else { writing })
         .and_then(|rules| rules.scope(Scope::from_all(WANTED)))
         .and_then(Ruleset::create)
         .map_err(Error::Landlock)?;
-    for path in ALWAYS_WRITABLE.iter().map(Path::new).chain(writable.iter().map(PathBuf::as_path)) {
+    let written = ALWAYS_WRITABLE.iter().map(Path::new).chain(writable.iter().map(PathBuf::as_path));
+    let of_proc = readable.iter().flat_map(|_| READABLE_OF_PROC.iter().map(Path::new));
+    let read = of_proc.chain(readable.into_iter().flatten().map(PathBuf::as_path));
+    for (path, rights) in written.map(|path| (path, writing)).chain(read.map(|path| (path, reading))) {
         let Ok(file) = PathFd::new(path) else {
             // Denied then, which is all that we promise.
             skipped.push(path.to_owned());
             continue;
         };
-        let rights = AccessFs::from_write(WANTED);
         let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(WANTED) };
         rules = rules.add_rule(PathBeneath::new(file, rights)).map_err(Error::Landlock)?;
     }
@@ -63,7 +75,7 @@ pub(super) fn restrict_writes(writable: &[PathBuf]) -> Result<Landlock, Error> {
     Ok(describe(status.landlock, skipped))
 }
 
-fn describe(status: LandlockStatus, skipped: Vec<PathBuf>) -> Landlock {
+fn describe(status: LandlockStatus, skipped: Vec<PathBuf>) -> LandlockExtent {
     let offer = match status {
         LandlockStatus::NotEnabled => LandlockSupport::SwitchedOff,
         LandlockStatus::NotImplemented => LandlockSupport::Missing,
@@ -79,7 +91,7 @@ fn describe(status: LandlockStatus, skipped: Vec<PathBuf>) -> Landlock {
             .map(|(_, words)| (*words).to_owned())
             .collect()
     };
-    Landlock { offer, guarded: words(true), unguarded: words(false), skipped }
+    LandlockExtent { offer, guarded: words(true), unguarded: words(false), skipped }
 }
 
 #[cfg(test)]

@@ -40,6 +40,9 @@ pub(crate) struct Hardening {
     /// Whether sockets of the Unix family can be made. They reach every socket file that is visible, so that the user
     /// has to ask for them.
     pub(crate) allow_unix_sockets: bool,
+    /// Directories and files that programs can read, with all below them; `None` for no restriction but the mounts. Of `/proc`
+    /// they can read what is about the machine and the process that is started. The gateway itself reads more.
+    pub(crate) readable: Option<Vec<PathBuf>>,
 }
 
 /// Why a process could not be hardened. Each is a failure of a supported feature; unsupported features are in
@@ -85,7 +88,7 @@ impl Hardening {
         if let Err(error) = expendable::make_expendable() {
             tracing::warn!(%error, "when memory runs out, the system may end other processes before the sandbox's");
         }
-        let report = self.apply()?;
+        let report = self.apply(None)?;
         privileges::forbid_inspection()?;
         Ok(report)
     }
@@ -102,15 +105,15 @@ impl Hardening {
         // The filter a second time, so that the program is filtered whoever called us. The system answers for
         // calls that a filter lets pass whatever their arguments from a table, however many filters there
         // are.
-        self.apply()
+        self.apply(self.readable.as_deref())
     }
 
     #[cfg(target_os = "linux")]
-    fn apply(&self) -> Result<HardeningReport, Error> {
+    fn apply(&self, readable: Option<&[PathBuf]>) -> Result<HardeningReport, Error> {
         let capabilities = privileges::give_up()?;
-        let landlock = landlock::restrict_writes(&self.writable)?;
+        let landlock = landlock::restrict(&self.writable, readable)?;
         let system_calls = seccomp::filter(self.allow_unix_sockets)?;
-        Ok(HardeningReport::Layers(report::Layers { landlock, system_calls, capabilities }))
+        Ok(HardeningReport::Layers(report::HardeningLayers { landlock, system_calls, capabilities }))
     }
 
     /// Nothing to do: Seatbelt's profile says it all.
@@ -134,8 +137,8 @@ impl Hardening {
 /// Fails if a layer that the system has cannot be put on.
 #[cfg(target_os = "linux")]
 pub(crate) fn probe() -> Result<HardeningReport, Error> {
-    let nothing = Hardening { writable: Vec::new(), allow_unix_sockets: false };
-    std::thread::spawn(move || nothing.apply()).join().map_err(|_| Error::Probe)?
+    let nothing = Hardening { writable: Vec::new(), allow_unix_sockets: false, readable: None };
+    std::thread::spawn(move || nothing.apply(None)).join().map_err(|_| Error::Probe)?
 }
 
 /// The support of this system: nothing that would be needed.

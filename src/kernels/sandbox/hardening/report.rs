@@ -12,14 +12,14 @@ pub(crate) enum HardeningReport {
     /// The system's own sandbox replaces the layers.
     NotNeeded,
     /// The state of each layer.
-    Layers(Layers),
+    Layers(HardeningLayers),
 }
 
 /// The state of each layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Layers {
+pub(crate) struct HardeningLayers {
     /// Which files can be written, and which processes can be signalled.
-    pub(crate) landlock: Landlock,
+    pub(crate) landlock: LandlockExtent,
     /// Which system calls there are.
     pub(crate) system_calls: SystemCalls,
     /// Powers apart from those of the user id.
@@ -28,7 +28,7 @@ pub(crate) struct Layers {
 
 /// The extent to which Landlock holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Landlock {
+pub(crate) struct LandlockExtent {
     /// The version of the interface that the system offers, or why it offers none.
     pub(crate) offer: LandlockSupport,
     /// The restricted actions, as text.
@@ -82,7 +82,7 @@ impl HardeningReport {
     }
 }
 
-impl Layers {
+impl HardeningLayers {
     /// Sentences about incomplete layers.
     pub(crate) fn lacking(&self) -> impl Iterator<Item = String> {
         let landlock = match self.landlock.offer {
@@ -136,9 +136,9 @@ impl fmt::Display for HardeningReport {
 mod tests {
     use super::*;
 
-    fn layers() -> Layers {
-        Layers {
-            landlock: Landlock {
+    fn layers() -> HardeningLayers {
+        HardeningLayers {
+            landlock: LandlockExtent {
                 offer: LandlockSupport::Abi(6),
                 guarded: vec!["files".to_owned(), "signals".to_owned()],
                 unguarded: Vec::new(),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(change: impl FnOnce(&mut Layers), words: &str) {
+    fn check(change: impl FnOnce(&mut HardeningLayers), words: &str) {
         let mut layers = layers();
         change(&mut layers);
         let report = HardeningReport::Layers(layers);

@@ -9,7 +9,7 @@ use super::{Hardening, HardeningReport, probe};
 
 /// Runs `act` in a hardened thread, with `inside` writable. The test stays as it is.
 fn hardened<T: Send>(inside: &Path, allow_unix_sockets: bool, act: impl FnOnce() -> T + Send) -> T {
-    let hardening = Hardening { writable: vec![inside.to_owned()], allow_unix_sockets };
+    let hardening = Hardening { writable: vec![inside.to_owned()], allow_unix_sockets, readable: None };
     std::thread::scope(|scope| {
         scope
             .spawn(|| {
@@ -58,6 +58,35 @@ fn files_are_written_inside_only() {
     check(DENIED, |_, outside| fs::remove_file(outside.join("file")));
     check(DENIED, |_, _| fs::OpenOptions::new().write(true).open("/proc/sys/kernel/core_pattern"));
     check(DENIED, |_, _| fs::OpenOptions::new().write(true).open("/proc/self/oom_score_adj"));
+}
+
+#[test]
+fn only_what_is_readable_is_read_and_of_processes_only_the_own() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    for name in ["open", "closed"] {
+        fs::create_dir(path(name)).expect("a directory");
+        fs::write(path(name).join("file"), "x").expect("a file");
+    }
+    let read = || {
+        let parent =
+            format!("/proc/{}/cmdline", rustix::process::getppid().expect("a parent").as_raw_nonzero());
+        let places = [path("open/file"), path("closed/file"), parent.into(), "/proc/self/status".into()];
+        let listed = [path("open"), path("closed"), "/proc".into()];
+        let read = places.map(|place| fs::read(place).is_ok());
+        (read, listed.map(|place| fs::read_dir(place).is_ok()))
+    };
+    let readable = Some(vec![path("open")]);
+    let hardening = Hardening { writable: vec![path("closed")], allow_unix_sockets: false, readable };
+    let hardened = std::thread::scope(|scope| {
+        let hardened = scope.spawn(|| {
+            hardening.apply_to_kernel().expect("the thread is hardened");
+            read()
+        });
+        hardened.join().expect("the thread ends well")
+    });
+    assert_eq!(hardened, ([true, false, false, true], [true, false, false]));
+    assert_eq!(read(), ([true; 4], [true; 3]));
 }
 
 #[test]
@@ -118,7 +147,8 @@ fn no_capability_is_left() {
 
 #[test]
 fn what_does_not_exist_is_skipped_and_reported() {
-    let hardening = Hardening { writable: vec!["/nonexistent/here".into()], allow_unix_sockets: false };
+    let hardening =
+        Hardening { writable: vec!["/nonexistent/here".into()], allow_unix_sockets: false, readable: None };
     let report =
         std::thread::spawn(move || hardening.apply_to_kernel()).join().expect("the thread ends well");
     let Ok(HardeningReport::Layers(layers)) = report else { panic!("{report:?}") };
@@ -135,10 +165,14 @@ fn trying_it_out_restricts_nobody() {
 
 #[test]
 fn it_travels_as_json() {
-    let hardening = Hardening { writable: vec!["/a".into()], allow_unix_sockets: true };
+    let readable = Some(vec!["/b".into()]);
+    let hardening = Hardening { writable: vec!["/a".into()], allow_unix_sockets: true, readable };
     let json = serde_json::to_string(&hardening).expect("it is JSON");
     assert_eq!(serde_json::from_str::<Hardening>(&json).expect("and back"), hardening);
     assert!(
-        serde_json::from_str::<Hardening>(r#"{"writable":[],"allow_unix_sockets":false,"more":1}"#).is_err()
+        serde_json::from_str::<Hardening>(
+            r#"{"writable":[],"allow_unix_sockets":false,"readable":null,"more":1}"#
+        )
+        .is_err()
     );
 }

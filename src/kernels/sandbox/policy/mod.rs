@@ -9,9 +9,12 @@
 //!
 //! It reads the policy's file and resolves paths; it starts nothing, and it writes nothing.
 
+mod client_permissions;
 mod closed;
+mod codex;
 mod document;
 mod homes;
+mod meet;
 mod of_workspace;
 mod paths;
 mod policy_paths;
@@ -25,12 +28,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+pub(crate) use self::client_permissions::ClientPermissions;
 use self::of_workspace::OnDefault;
 pub use self::paths::PathProblem;
 pub(crate) use self::paths::{PathPattern, resolution_steps};
 pub(crate) use self::policy_paths::PolicyPaths;
-pub(crate) use self::rules::Rules;
+pub(crate) use self::rules::SandboxRules;
 pub(super) use self::top_names::takes_permission;
+pub(crate) use self::trusted::configures_programs;
 pub(super) use self::trusted::{MODULES, is_directory, placeholder};
 use super::domain::DomainError;
 use super::stubs::is_stub;
@@ -50,16 +55,18 @@ const WORKSPACE_POLICY: &str = "sandbox-config.json";
 #[derive(Debug, Clone)]
 pub(crate) struct SandboxPolicy {
     document: Map<String, Value>,
-    source: Source,
+    source: PolicySource,
     /// Whether the default's lists for reading are in it: they hold for all homes of the user, too.
     has_defaults: bool,
     /// The document of a workspace, if this is its policy.
     on_default: Option<Box<OnDefault>>,
+    /// Whether every host may be reached, which no document can say.
+    opens_network: bool,
 }
 
 /// The source of a policy.
 #[derive(Debug, Clone)]
-struct Source {
+struct PolicySource {
     /// Its name in errors.
     name: String,
     /// The file, if it is one; code inside must not write it.
@@ -112,7 +119,7 @@ pub enum SandboxPolicyError {
         /// The key, as in `` `filesystem.allowWrite[2]` ``.
         key: String,
         /// The fault of it.
-        problem: Problem,
+        problem: PolicyProblem,
     },
     /// One of our own files or directories has a path that cannot be in a policy.
     #[error("protect `{path}` from code in the sandbox: {problem}", path = path.display())]
@@ -127,7 +134,7 @@ pub enum SandboxPolicyError {
 /// The fault of a key of a policy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum PolicyProblem {
     /// An unknown key: srt would ignore it, and leave open what it should protect.
     #[error("there is no such key\nhint: {hint}")]
     Unknown {
@@ -180,13 +187,13 @@ pub enum Problem {
     },
 }
 
-impl From<DomainError> for Problem {
+impl From<DomainError> for PolicyProblem {
     fn from(error: DomainError) -> Self {
         Self::Domain(Box::new(error))
     }
 }
 
-impl From<RangeError> for Problem {
+impl From<RangeError> for PolicyProblem {
     fn from(error: RangeError) -> Self {
         Self::Domain(Box::new(error))
     }
@@ -295,7 +302,7 @@ impl SandboxPolicy {
     /// [`SandboxPolicyError`] if anything in it is unknown, missing or not as it should be: srt ignores what it does not
     /// know, so that a misspelt protection would be none.
     pub(crate) fn parse(text: &str, name: &str) -> Result<Self, SandboxPolicyError> {
-        let source = Source { name: name.to_owned(), file: None };
+        let source = PolicySource { name: name.to_owned(), file: None };
         if text.trim().is_empty() {
             return Err(SandboxPolicyError::Empty { name: source.name });
         }
@@ -305,15 +312,16 @@ impl SandboxPolicy {
         };
         match schema::check(&document) {
             Ok(document) => {
-                Ok(Self { document: document.clone(), source, has_defaults: false, on_default: None })
+                let document = document.clone();
+                Ok(Self { document, source, has_defaults: false, on_default: None, opens_network: false })
             }
             Err((key, problem)) => Err(source.at(key, problem)),
         }
     }
 }
 
-impl Source {
-    fn at(&self, key: String, problem: Problem) -> SandboxPolicyError {
+impl PolicySource {
+    fn at(&self, key: String, problem: PolicyProblem) -> SandboxPolicyError {
         SandboxPolicyError::Key { name: self.name.clone(), key, problem }
     }
 }

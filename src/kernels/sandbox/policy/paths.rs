@@ -148,7 +148,7 @@ impl PathPattern {
 }
 
 /// The characters by which srt knows a pattern.
-const GLOB: [char; 4] = ['*', '?', '[', ']'];
+pub(super) const GLOB: [char; 4] = ['*', '?', '[', ']'];
 
 /// Whether srt would take it for a pattern.
 pub(super) fn has_glob(text: &str) -> bool {

@@ -10,13 +10,13 @@ use super::homes;
 use super::paths::{PathPattern, PathProblem, real, spelled, usable};
 use super::policy_paths::PolicyPaths;
 use super::trusted::{self, TrustedPaths, trusted};
-use super::{Problem, SandboxPolicy, SandboxPolicyError};
+use super::{PolicyProblem, SandboxPolicy, SandboxPolicyError};
 use crate::ground::web::AddressRange;
 use crate::kernels::sandbox::domain::DomainRule;
 
 /// A policy made concrete for one session. On Linux `allow_write` and `deny_write` have no globs.
 #[derive(Debug, Clone)]
-pub(crate) struct Rules {
+pub(crate) struct SandboxRules {
     /// Hosts that may be reached.
     pub(crate) allowed_domains: Vec<DomainRule>,
     /// Hosts that may not be reached, though `allowed_domains` has them.
@@ -46,7 +46,7 @@ pub(crate) struct Rules {
 }
 
 /// Directories for temporary files.
-const TEMPORARY: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/private/tmp"];
+pub(super) const TEMPORARY: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/private/tmp"];
 
 /// Directories of the home that srt makes writable by itself.
 const OPENED_BY_SRT: [&str; 2] = [".npm/_logs", ".claude/debug"];
@@ -59,7 +59,7 @@ impl SandboxPolicy {
     ///
     /// # Errors
     /// A path cannot be used, or would open what stays closed.
-    pub(crate) fn rules(&self, paths: &PolicyPaths) -> Result<Rules, SandboxPolicyError> {
+    pub(crate) fn rules(&self, paths: &PolicyPaths) -> Result<SandboxRules, SandboxPolicyError> {
         let closed = ClosedPaths::new(self, paths)?;
         let mut allow_write = self.patterns("allowWrite", paths, |pattern| closed.may_write(pattern))?;
         // What a default opens beneath a home that is not hidden, it need not open.
@@ -116,8 +116,10 @@ impl SandboxPolicy {
             unique(list);
         }
         remove_redundant(&mut deny_read, &[&allow_read, &allow_write]);
-        Ok(Rules {
-            allowed_domains: self.list("network", "allowedDomains", DomainRule::parse)?,
+        let mut allowed_domains = self.list("network", "allowedDomains", DomainRule::parse)?;
+        allowed_domains.extend(self.opens_network.then(DomainRule::everything));
+        Ok(SandboxRules {
+            allowed_domains,
             denied_domains: self.list("network", "deniedDomains", DomainRule::parse_denied)?,
             denied_addresses: self.list("network", "deniedResolvedAddresses", AddressRange::parse)?,
             deny_read,
@@ -142,7 +144,7 @@ impl SandboxPolicy {
     }
 
     /// A list of texts, each as `parse` understands it.
-    fn list<T, E: Into<Problem>>(
+    fn list<T, E: Into<PolicyProblem>>(
         &self,
         section: &str,
         key: &str,
@@ -165,12 +167,14 @@ impl SandboxPolicy {
         check: impl Fn(&PathPattern) -> Result<(), PatternRefusal>,
     ) -> Result<Vec<PathPattern>, SandboxPolicyError> {
         self.list("filesystem", key, |text| {
-            let problem = |problem| Problem::Path { value: text.to_owned(), problem };
+            let problem = |problem| PolicyProblem::Path { value: text.to_owned(), problem };
             let pattern = PathPattern::resolve(text, &paths.workspace, &paths.home).map_err(problem)?;
             match check(&pattern) {
                 Ok(()) => Ok(pattern),
                 Err(PatternRefusal::Path(refusal)) => Err(problem(refusal)),
-                Err(PatternRefusal::Opens(closed)) => Err(Problem::Opens { value: text.to_owned(), closed }),
+                Err(PatternRefusal::Opens(closed)) => {
+                    Err(PolicyProblem::Opens { value: text.to_owned(), closed })
+                }
             }
         })
     }
@@ -197,7 +201,7 @@ impl SandboxPolicy {
         open: &[PathPattern],
     ) -> Result<(), SandboxPolicyError> {
         self.list("filesystem", key, |text| {
-            let problem = |problem| Problem::Path { value: text.to_owned(), problem };
+            let problem = |problem| PolicyProblem::Path { value: text.to_owned(), problem };
             let path = spelled(text, &paths.workspace, &paths.home).map_err(problem)?;
             let mut reached = PathBuf::from("/");
             for name in path.components().skip(1) {
@@ -235,7 +239,7 @@ fn directories_of(paths: &[PathBuf], workspace: &Path) -> BTreeSet<PathBuf> {
     below.filter(|parent| parent.starts_with(workspace) && *parent != workspace).map(Path::to_owned).collect()
 }
 
-impl Rules {
+impl SandboxRules {
     /// Existing paths that srt makes writable by itself.
     pub(crate) fn opened_by_srt(&self) -> &[PathBuf] {
         &self.opened_by_srt
@@ -333,7 +337,7 @@ fn remove_redundant(denied: &mut Vec<PathPattern>, allowed: &[&[PathPattern]]) {
     });
 }
 
-fn unique(list: &mut Vec<PathPattern>) {
+pub(super) fn unique(list: &mut Vec<PathPattern>) {
     let mut seen = BTreeSet::new();
     list.retain(|pattern| seen.insert(pattern.clone()));
 }

@@ -5,13 +5,13 @@
 
 use serde_json::{Map, Value};
 
-use super::Problem;
+use super::PolicyProblem;
 use crate::ground::text::{nearest, shortened};
 use crate::ground::web::AddressRange;
 use crate::kernels::sandbox::domain::DomainRule;
 
 /// The allowed form of a value.
-enum Shape {
+enum ValueShape {
     Flag,
     /// A flag that must not be set, and why.
     Unset(&'static str),
@@ -29,9 +29,9 @@ enum Shape {
     Host,
     Address,
     /// A list with at least so many entries.
-    List(usize, &'static Shape),
+    List(usize, &'static ValueShape),
     /// An object with any keys.
-    Table(&'static Shape),
+    Table(&'static ValueShape),
     Section(&'static [Key]),
     /// An object that srt checks.
     Foreign,
@@ -42,106 +42,111 @@ enum Shape {
 struct Key {
     name: &'static str,
     is_needed: bool,
-    shape: Shape,
+    shape: ValueShape,
 }
 
-const fn needed(name: &'static str, shape: Shape) -> Key {
+const fn needed(name: &'static str, shape: ValueShape) -> Key {
     Key { name, is_needed: true, shape }
 }
 
-const fn key(name: &'static str, shape: Shape) -> Key {
+const fn key(name: &'static str, shape: ValueShape) -> Key {
     Key { name, is_needed: false, shape }
 }
 
-const DOCUMENT: Shape = Shape::Section(KEYS);
+const DOCUMENT: ValueShape = ValueShape::Section(KEYS);
 
 static KEYS: &[Key] = &[
-    needed("network", Shape::Section(NETWORK)),
-    needed("filesystem", Shape::Section(FILESYSTEM)),
-    key("credentials", Shape::Section(CREDENTIALS)),
-    key("ignoreViolations", Shape::Table(&Shape::List(0, &Shape::Text))),
+    needed("network", ValueShape::Section(NETWORK)),
+    needed("filesystem", ValueShape::Section(FILESYSTEM)),
+    key("credentials", ValueShape::Section(CREDENTIALS)),
+    key("ignoreViolations", ValueShape::Table(&ValueShape::List(0, &ValueShape::Text))),
     key(
         "enableWeakerNestedSandbox",
-        Shape::Unset("it shows the processes of the host inside, and ipybox does not weaken its sandbox"),
+        ValueShape::Unset(
+            "it shows the processes of the host inside, and ipybox does not weaken its sandbox",
+        ),
     ),
-    key("enableWeakerNetworkIsolation", Shape::Flag),
-    key("allowAppleEvents", Shape::Flag),
-    key("ripgrep", Shape::Section(RIPGREP)),
-    key("mandatoryDenySearchDepth", Shape::Number(1, 10)),
-    key("allowPty", Shape::Flag),
-    key("seccomp", Shape::Section(SECCOMP)),
-    key("bwrapPath", Shape::AbsolutePath),
-    key("socatPath", Shape::AbsolutePath),
-    key("javaAgentJarPath", Shape::AbsolutePath),
-    key("windows", Shape::Section(WINDOWS)),
-    key("git", Shape::Section(GIT)),
+    key("enableWeakerNetworkIsolation", ValueShape::Flag),
+    key("allowAppleEvents", ValueShape::Flag),
+    key("ripgrep", ValueShape::Section(RIPGREP)),
+    key("mandatoryDenySearchDepth", ValueShape::Number(1, 10)),
+    key("allowPty", ValueShape::Flag),
+    key("seccomp", ValueShape::Section(SECCOMP)),
+    key("bwrapPath", ValueShape::AbsolutePath),
+    key("socatPath", ValueShape::AbsolutePath),
+    key("javaAgentJarPath", ValueShape::AbsolutePath),
+    key("windows", ValueShape::Section(WINDOWS)),
+    key("git", ValueShape::Section(GIT)),
 ];
 
 static NETWORK: &[Key] = &[
-    needed("allowedDomains", Shape::List(0, &Shape::Domain)),
-    needed("deniedDomains", Shape::List(0, &Shape::DeniedDomain)),
-    key("deniedDomainReasons", Shape::Table(&Shape::Words)),
-    key("strictAllowlist", Shape::Flag),
-    key("deniedResolvedAddresses", Shape::List(0, &Shape::Address)),
-    key("allowUnixSockets", Shape::List(0, &Shape::Text)),
-    key("allowAllUnixSockets", Shape::Flag),
-    key("allowLocalBinding", Shape::Flag),
-    key("allowMachLookup", Shape::List(0, &Shape::Text)),
-    key("httpProxyPort", Shape::Number(1, 65535)),
-    key("socksProxyPort", Shape::Number(1, 65535)),
-    key("mitmProxy", Shape::Section(MITM_PROXY)),
-    key("filterRequest", Shape::Refused("it is a function of a program that uses srt as a library")),
-    key("tlsTerminate", Shape::Section(TLS_TERMINATE)),
-    key("parentProxy", Shape::Section(PARENT_PROXY)),
+    needed("allowedDomains", ValueShape::List(0, &ValueShape::Domain)),
+    needed("deniedDomains", ValueShape::List(0, &ValueShape::DeniedDomain)),
+    key("deniedDomainReasons", ValueShape::Table(&ValueShape::Words)),
+    key("strictAllowlist", ValueShape::Flag),
+    key("deniedResolvedAddresses", ValueShape::List(0, &ValueShape::Address)),
+    key("allowUnixSockets", ValueShape::List(0, &ValueShape::Text)),
+    key("allowAllUnixSockets", ValueShape::Flag),
+    key("allowLocalBinding", ValueShape::Flag),
+    key("allowMachLookup", ValueShape::List(0, &ValueShape::Text)),
+    key("httpProxyPort", ValueShape::Number(1, 65535)),
+    key("socksProxyPort", ValueShape::Number(1, 65535)),
+    key("mitmProxy", ValueShape::Section(MITM_PROXY)),
+    key("filterRequest", ValueShape::Refused("it is a function of a program that uses srt as a library")),
+    key("tlsTerminate", ValueShape::Section(TLS_TERMINATE)),
+    key("parentProxy", ValueShape::Section(PARENT_PROXY)),
 ];
 
 static MITM_PROXY: &[Key] =
-    &[needed("socketPath", Shape::Words), needed("domains", Shape::List(1, &Shape::Host))];
+    &[needed("socketPath", ValueShape::Words), needed("domains", ValueShape::List(1, &ValueShape::Host))];
 
 static TLS_TERMINATE: &[Key] = &[
-    key("caCertPath", Shape::Words),
-    key("caKeyPath", Shape::Words),
-    key("excludeDomains", Shape::List(0, &Shape::Host)),
-    key("extraCaCertPaths", Shape::List(0, &Shape::Words)),
+    key("caCertPath", ValueShape::Words),
+    key("caKeyPath", ValueShape::Words),
+    key("excludeDomains", ValueShape::List(0, &ValueShape::Host)),
+    key("extraCaCertPaths", ValueShape::List(0, &ValueShape::Words)),
 ];
 
 static PARENT_PROXY: &[Key] =
-    &[key("http", Shape::Words), key("https", Shape::Words), key("noProxy", Shape::Text)];
+    &[key("http", ValueShape::Words), key("https", ValueShape::Words), key("noProxy", ValueShape::Text)];
 
 static FILESYSTEM: &[Key] = &[
-    key("disabled", Shape::Unset("without rules for files there is no sandbox")),
-    needed("denyRead", Shape::List(0, &Shape::DenyPath)),
-    key("allowRead", Shape::List(0, &Shape::Path)),
-    needed("allowWrite", Shape::List(0, &Shape::Path)),
-    needed("denyWrite", Shape::List(0, &Shape::DenyPath)),
-    key("allowGitConfig", Shape::Flag),
+    key("disabled", ValueShape::Unset("without rules for files there is no sandbox")),
+    needed("denyRead", ValueShape::List(0, &ValueShape::DenyPath)),
+    key("allowRead", ValueShape::List(0, &ValueShape::Path)),
+    needed("allowWrite", ValueShape::List(0, &ValueShape::Path)),
+    needed("denyWrite", ValueShape::List(0, &ValueShape::DenyPath)),
+    key("allowGitConfig", ValueShape::Flag),
 ];
 
 static CREDENTIALS: &[Key] = &[
-    key("files", Shape::List(0, &Shape::Foreign)),
-    key("envVars", Shape::List(0, &Shape::Foreign)),
-    key("allowPlaintextInject", Shape::Flag),
-    key("awsPairs", Shape::List(0, &Shape::Foreign)),
-    key("sigv4", Shape::Foreign),
+    key("files", ValueShape::List(0, &ValueShape::Foreign)),
+    key("envVars", ValueShape::List(0, &ValueShape::Foreign)),
+    key("allowPlaintextInject", ValueShape::Flag),
+    key("awsPairs", ValueShape::List(0, &ValueShape::Foreign)),
+    key("sigv4", ValueShape::Foreign),
 ];
 
-static RIPGREP: &[Key] =
-    &[needed("command", Shape::Words), key("args", Shape::List(0, &Shape::Text)), key("argv0", Shape::Text)];
+static RIPGREP: &[Key] = &[
+    needed("command", ValueShape::Words),
+    key("args", ValueShape::List(0, &ValueShape::Text)),
+    key("argv0", ValueShape::Text),
+];
 
-static SECCOMP: &[Key] = &[key("applyPath", Shape::Words), key("argv0", Shape::Text)];
+static SECCOMP: &[Key] = &[key("applyPath", ValueShape::Words), key("argv0", ValueShape::Text)];
 
 static WINDOWS: &[Key] = &[
-    key("sandboxUser", Shape::Words),
-    key("sublayerGuid", Shape::Words),
-    key("wfpSublayerGuid", Shape::Words),
-    key("proxyPortRange", Shape::List(2, &Shape::Number(1, 65535))),
-    key("srtWin", Shape::Foreign),
+    key("sandboxUser", ValueShape::Words),
+    key("sublayerGuid", ValueShape::Words),
+    key("wfpSublayerGuid", ValueShape::Words),
+    key("proxyPortRange", ValueShape::List(2, &ValueShape::Number(1, 65535))),
+    key("srtWin", ValueShape::Foreign),
 ];
 
-static GIT: &[Key] = &[key("safeDirectories", Shape::List(0, &Shape::Text))];
+static GIT: &[Key] = &[key("safeDirectories", ValueShape::List(0, &ValueShape::Text))];
 
 /// A key as errors show it, and what is wrong with it.
-pub(super) type PolicyFault = (String, Problem);
+pub(super) type PolicyFault = (String, PolicyProblem);
 
 /// The document, if all its keys are known and its values valid.
 pub(super) fn check(document: &Value) -> Result<&Map<String, Value>, PolicyFault> {
@@ -161,12 +166,12 @@ impl Position {
         Self(format!("{}[{index}]", self.0))
     }
 
-    fn fault(&self, problem: Problem) -> PolicyFault {
+    fn fault(&self, problem: PolicyProblem) -> PolicyFault {
         (if self.0.is_empty() { "the document".to_owned() } else { format!("`{}`", self.0) }, problem)
     }
 }
 
-impl Shape {
+impl ValueShape {
     fn check(&self, value: &Value, position: &Position) -> Result<(), PolicyFault> {
         match (self, value) {
             (Self::List(least, shape), Value::Array(list)) if list.len() >= *least => list
@@ -182,15 +187,15 @@ impl Shape {
     }
 
     /// A value without others in it, or of another type than it should have.
-    fn check_plain(&self, value: &Value) -> Result<(), Problem> {
+    fn check_plain(&self, value: &Value) -> Result<(), PolicyProblem> {
         let text = value.as_str();
         let fits = match self {
             Self::Flag => value.is_boolean(),
             Self::Unset(reason) if value == &Value::Bool(true) => {
-                return Err(Problem::Refused { value: shown(value), reason });
+                return Err(PolicyProblem::Refused { value: shown(value), reason });
             }
             Self::Unset(_) => value.is_boolean(),
-            Self::Refused(reason) => return Err(Problem::Refused { value: shown(value), reason }),
+            Self::Refused(reason) => return Err(PolicyProblem::Refused { value: shown(value), reason }),
             Self::Text => text.is_some(),
             Self::Words | Self::Path => text.is_some_and(|text| !text.is_empty()),
             Self::DenyPath => text.is_some_and(|text| !text.is_empty() && !matches_nothing(text)),
@@ -208,7 +213,7 @@ impl Shape {
     }
 
     /// A name or address in the network.
-    fn check_name(&self, text: &str) -> Result<(), Problem> {
+    fn check_name(&self, text: &str) -> Result<(), PolicyProblem> {
         match self {
             Self::Address => AddressRange::parse(text).map(drop)?,
             Self::DeniedDomain => DomainRule::parse_denied(text).map(drop)?,
@@ -264,12 +269,14 @@ impl Shape {
 fn check_section(section: &Map<String, Value>, keys: &[Key], position: &Position) -> Result<(), PolicyFault> {
     for (name, value) in section {
         let Some(key) = keys.iter().find(|key| key.name == name) else {
-            return Err(position.key(name).fault(Problem::Unknown { hint: hint(name, keys) }));
+            return Err(position.key(name).fault(PolicyProblem::Unknown { hint: hint(name, keys) }));
         };
         key.shape.check(value, &position.key(name))?;
     }
     match keys.iter().find(|key| key.is_needed && !section.contains_key(key.name)) {
-        Some(key) => Err(position.key(key.name).fault(Problem::Missing { allowed: key.shape.allowed() })),
+        Some(key) => {
+            Err(position.key(key.name).fault(PolicyProblem::Missing { allowed: key.shape.allowed() }))
+        }
         None => Ok(()),
     }
 }
@@ -280,7 +287,7 @@ fn hint(name: &str, keys: &[Key]) -> String {
         return format!("did you mean `{near}`?");
     }
     let sections = KEYS.iter().filter_map(|key| match key.shape {
-        Shape::Section(inner) => Some((key.name, inner)),
+        ValueShape::Section(inner) => Some((key.name, inner)),
         _ => None,
     });
     for (section, inner) in sections {
@@ -295,8 +302,8 @@ fn hint(name: &str, keys: &[Key]) -> String {
     format!("known are {}", names.join(", "))
 }
 
-fn not_allowed(value: &Value, shape: &Shape) -> Problem {
-    Problem::Value { value: shown(value), allowed: shape.allowed() }
+fn not_allowed(value: &Value, shape: &ValueShape) -> PolicyProblem {
+    PolicyProblem::Value { value: shown(value), allowed: shape.allowed() }
 }
 
 /// The part of a value that errors show.

@@ -7,37 +7,37 @@ use serde_json::{Value, json};
 
 use super::closed::{NAMED_FILES, is_of_workspace};
 use super::paths::PathPattern;
-use super::rules::Rules;
+use super::rules::SandboxRules;
 use super::schema::shown;
 use crate::kernels::sandbox::domain::DomainRule;
 
 /// Keys that only srt implements on Linux, and whether their values may hold secrets.
-const ONLY_SRT: [(&str, Contents); 13] = [
-    ("network.deniedDomainReasons", Contents::Open),
-    ("network.httpProxyPort", Contents::Open),
-    ("network.socksProxyPort", Contents::Open),
-    ("network.mitmProxy", Contents::Open),
-    ("network.tlsTerminate", Contents::Open),
-    ("network.parentProxy", Contents::Secret),
-    ("credentials", Contents::Secret),
-    ("ignoreViolations", Contents::Open),
-    ("ripgrep", Contents::Open),
-    ("seccomp", Contents::Open),
-    ("socatPath", Contents::Open),
-    ("javaAgentJarPath", Contents::Open),
-    ("git", Contents::Open),
+const ONLY_SRT: [(&str, PathContents); 13] = [
+    ("network.deniedDomainReasons", PathContents::Open),
+    ("network.httpProxyPort", PathContents::Open),
+    ("network.socksProxyPort", PathContents::Open),
+    ("network.mitmProxy", PathContents::Open),
+    ("network.tlsTerminate", PathContents::Open),
+    ("network.parentProxy", PathContents::Secret),
+    ("credentials", PathContents::Secret),
+    ("ignoreViolations", PathContents::Open),
+    ("ripgrep", PathContents::Open),
+    ("seccomp", PathContents::Open),
+    ("socatPath", PathContents::Open),
+    ("javaAgentJarPath", PathContents::Open),
+    ("git", PathContents::Open),
 ];
 
 /// Its presence switches it on, even if empty.
 const SWITCH: &str = "network.tlsTerminate";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Contents {
+enum PathContents {
     Open,
     Secret,
 }
 
-impl Rules {
+impl SandboxRules {
     /// The settings for srt: the user's document, with these rules instead of its own. Domains are in their
     /// normal form: srt compares `BÜCHER.example` with no host that a program asks for.
     pub(crate) fn srt_settings(&self) -> Value {
@@ -117,7 +117,7 @@ impl Rules {
                 Value::Object(object) => *key != SWITCH && object.values().all(is_empty),
                 value => value == &Value::Bool(false),
             };
-            let shown = if *contents == Contents::Secret { "`{…}`".to_owned() } else { shown(value) };
+            let shown = if *contents == PathContents::Secret { "`{…}`".to_owned() } else { shown(value) };
             (!is_idle).then(|| format!("`{key}` ({shown})"))
         });
         used.collect()

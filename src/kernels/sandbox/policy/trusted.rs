@@ -4,6 +4,7 @@
 //! Ordinary source (`package.json`, `Makefile`) is not among them: programs run it only on command.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::paths::real;
@@ -97,6 +98,11 @@ const SUBMODULE_DEPTH: u32 = 4;
 /// Directories that are not searched: they are large, and installed.
 const NOT_SEARCHED: [&str; 2] = ["node_modules", "site-packages"];
 
+/// Whether a file in a workspace may configure programs that start there, or further down.
+pub(crate) fn configures_programs(path: &Path) -> bool {
+    path.iter().map(OsStr::to_string_lossy).any(|name| name == MODULES || takes_permission(&name))
+}
+
 /// The paths that must not be written.
 pub(super) struct TrustedPaths {
     /// At the top of the workspace, existing or not.
@@ -129,7 +135,7 @@ pub(super) fn trusted(
         top.push(git.join("hooks"));
         hooks_of_submodules(&git.join("modules"), SUBMODULE_DEPTH, &mut top);
     }
-    let mut search = Search {
+    let mut search = TrustedSearch {
         found: BTreeSet::new(),
         repositories: usize::MAX,
         others: usize::MAX,
@@ -195,7 +201,7 @@ pub(in crate::kernels::sandbox) fn is_directory(name: &str) -> bool {
         || OWN_PACKAGES.iter().any(|path| path.rsplit('/').next() == Some(name))
 }
 
-struct Search {
+struct TrustedSearch {
     found: BTreeSet<PathBuf>,
     /// The number of repositories that may still be found.
     repositories: usize,
@@ -207,7 +213,7 @@ struct Search {
     is_git_open: bool,
 }
 
-impl Search {
+impl TrustedSearch {
     /// Searches the subdirectories of `directory`, the nearest first. Follows no links.
     fn below(&mut self, directory: &Path, depth: u64) {
         let mut directories = VecDeque::from([(directory.to_owned(), depth)]);

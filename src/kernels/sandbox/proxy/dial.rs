@@ -26,10 +26,11 @@ const CONNECT: Duration = Duration::from_secs(5);
 const MOST_ATTEMPTS: usize = 4;
 
 /// Looks up the addresses of a name.
-pub(crate) type Resolver = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
+pub(crate) type NameResolver =
+    Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
 
 /// The resolver of the operating system, with its hosts file.
-pub(crate) fn system_resolver() -> Resolver {
+pub(crate) fn system_resolver() -> NameResolver {
     Arc::new(|name| {
         Box::pin(async move {
             let addresses = tokio::net::lookup_host((name, 0)).await?;
@@ -41,7 +42,7 @@ pub(crate) fn system_resolver() -> Resolver {
 /// Makes the connections of a proxy.
 pub(super) struct ProxyDialer {
     filter: HostFilter,
-    resolver: Resolver,
+    resolver: NameResolver,
 }
 
 /// Why there is no connection.
@@ -58,7 +59,7 @@ pub(super) enum DialFailure {
 }
 
 impl ProxyDialer {
-    pub(super) fn new(filter: HostFilter, resolver: Resolver) -> Self {
+    pub(super) fn new(filter: HostFilter, resolver: NameResolver) -> Self {
         Self { filter, resolver }
     }
 

@@ -21,7 +21,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
-use super::Server;
+use super::ProxyServer;
 use super::dial::DialFailure;
 use super::idle::ProxyClient;
 use crate::kernels::sandbox::domain::DomainHost;
@@ -45,14 +45,14 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-type Body = Either<Incoming, Full<Bytes>>;
+type ProxyBody = Either<Incoming, Full<Bytes>>;
 
 /// A tunnel that has been confirmed to its client.
 type Tunnel = (OnUpgrade, TcpStream);
 
 /// Why a request is answered by us.
 #[derive(Debug, thiserror::Error)]
-enum Error {
+enum ProxyRefusal {
     #[error("this is the sandbox's proxy, and no server: send the full URL, or `CONNECT host:port`")]
     NoTarget,
     #[error("the sandbox's proxy tunnels to `https` hosts by `CONNECT`, and sends on `http` only")]
@@ -70,7 +70,7 @@ enum Error {
 /// # Errors
 ///
 /// If the client goes away or does not speak HTTP.
-pub(super) async fn serve(client: impl ProxyClient, server: &Arc<Server>) -> io::Result<()> {
+pub(super) async fn serve(client: impl ProxyClient, server: &Arc<ProxyServer>) -> io::Result<()> {
     let tunnel = Arc::new(Mutex::new(None));
     let service = service_fn(|request| answer(request, server, &tunnel));
     server::Builder::new()
@@ -92,9 +92,9 @@ pub(super) async fn serve(client: impl ProxyClient, server: &Arc<Server>) -> io:
 
 async fn answer(
     request: Request<Incoming>,
-    server: &Arc<Server>,
+    server: &Arc<ProxyServer>,
     tunnel: &Mutex<Option<Tunnel>>,
-) -> Result<Response<Body>, hyper::Error> {
+) -> Result<Response<ProxyBody>, hyper::Error> {
     let answered = if request.method() == Method::CONNECT {
         connect(request, server, tunnel).await
     } else {
@@ -106,11 +106,11 @@ async fn answer(
 /// Opens a tunnel, to be used when the client has its answer.
 async fn connect(
     mut request: Request<Incoming>,
-    server: &Server,
+    server: &ProxyServer,
     tunnel: &Mutex<Option<Tunnel>>,
-) -> Result<Response<Body>, Error> {
-    let authority = request.uri().authority().ok_or(Error::NoTarget)?;
-    let port = authority.port_u16().ok_or(Error::NoTarget)?;
+) -> Result<Response<ProxyBody>, ProxyRefusal> {
+    let authority = request.uri().authority().ok_or(ProxyRefusal::NoTarget)?;
+    let port = authority.port_u16().ok_or(ProxyRefusal::NoTarget)?;
     let (host, port) = target(authority, port)?;
     let stream = server.dialer.dial(&host, port).await?;
     let upgrade = hyper::upgrade::on(&mut request);
@@ -119,16 +119,19 @@ async fn connect(
 }
 
 /// Sends a plain request on.
-async fn forward(mut request: Request<Incoming>, server: &Server) -> Result<Response<Body>, Error> {
-    let authority = request.uri().authority().ok_or(Error::NoTarget)?;
+async fn forward(
+    mut request: Request<Incoming>,
+    server: &ProxyServer,
+) -> Result<Response<ProxyBody>, ProxyRefusal> {
+    let authority = request.uri().authority().ok_or(ProxyRefusal::NoTarget)?;
     if request.uri().scheme() != Some(&Scheme::HTTP) {
-        return Err(Error::Scheme);
+        return Err(ProxyRefusal::Scheme);
     }
     let (host, port) = target(authority, authority.port_u16().unwrap_or(80))?;
     let named = if port == 80 { host.to_string() } else { format!("{host}:{port}") };
     let stream = server.dialer.dial(&host, port).await?;
 
-    let no_answer = |source| Error::NoAnswer { host: host.clone(), source };
+    let no_answer = |source| ProxyRefusal::NoAnswer { host: host.clone(), source };
     let builder = client::Builder::new().max_buf_size(LONGEST_HEAD).preserve_header_case(true).clone();
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(no_answer)?;
     let stop = server.stop.clone();
@@ -140,20 +143,20 @@ async fn forward(mut request: Request<Incoming>, server: &Server) -> Result<Resp
     });
 
     keep_end_to_end(request.headers_mut());
-    let host_header = HeaderValue::try_from(&named).map_err(|_| Error::NoHost(named.clone()))?;
+    let host_header = HeaderValue::try_from(&named).map_err(|_| ProxyRefusal::NoHost(named.clone()))?;
     request.headers_mut().insert(header::HOST, host_header);
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    *request.uri_mut() = path.parse::<Uri>().map_err(|_| Error::NoTarget)?;
+    *request.uri_mut() = path.parse::<Uri>().map_err(|_| ProxyRefusal::NoTarget)?;
     *request.version_mut() = Version::HTTP_11;
     let mut response = sender.send_request(request).await.map_err(no_answer)?;
     keep_end_to_end(response.headers_mut());
     Ok(response.map(Either::Left))
 }
 
-fn target(authority: &Authority, port: u16) -> Result<(DomainHost, u16), Error> {
-    let host =
-        DomainHost::parse(authority.host()).ok_or_else(|| Error::NoHost(authority.host().to_owned()))?;
-    if port == 0 { Err(Error::NoTarget) } else { Ok((host, port)) }
+fn target(authority: &Authority, port: u16) -> Result<(DomainHost, u16), ProxyRefusal> {
+    let host = DomainHost::parse(authority.host())
+        .ok_or_else(|| ProxyRefusal::NoHost(authority.host().to_owned()))?;
+    if port == 0 { Err(ProxyRefusal::NoTarget) } else { Ok((host, port)) }
 }
 
 fn keep_end_to_end(headers: &mut HeaderMap) {
@@ -169,8 +172,8 @@ fn keep_end_to_end(headers: &mut HeaderMap) {
     }
 }
 
-impl Error {
-    fn into_response(self) -> Response<Body> {
+impl ProxyRefusal {
+    fn into_response(self) -> Response<ProxyBody> {
         let (status, kind) = match &self {
             Self::NoTarget | Self::Scheme | Self::NoHost(_) => (StatusCode::BAD_REQUEST, "bad-request"),
             Self::Dial(DialFailure::Refused(_)) => (StatusCode::FORBIDDEN, "blocked-by-ipybox-sandbox"),

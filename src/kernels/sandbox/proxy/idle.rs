@@ -14,21 +14,21 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> ProxyClient for T {}
 
 /// The time for which no byte has moved on a connection, in either direction.
 #[derive(Debug, Clone)]
-pub(super) struct Silence {
+pub(super) struct ConnectionSilence {
     start: Instant,
     /// Milliseconds from `start` to the last byte.
     last: Arc<AtomicU64>,
 }
 
 /// `client`, whose reads and writes end the silence.
-pub(super) fn watched(client: impl ProxyClient) -> (impl ProxyClient, Silence) {
-    let silence = Silence { start: Instant::now(), last: Arc::default() };
+pub(super) fn watched(client: impl ProxyClient) -> (impl ProxyClient, ConnectionSilence) {
+    let silence = ConnectionSilence { start: Instant::now(), last: Arc::default() };
     let [read, written] = [silence.clone(), silence.clone()];
     let client = InspectReader::new(client, move |_: &[u8]| read.end());
     (InspectWriter::new(client, move |_: &[u8]| written.end()), silence)
 }
 
-impl Silence {
+impl ConnectionSilence {
     /// Waits until the silence has lasted for `limit`.
     pub(super) async fn lasts(&self, limit: Duration) {
         loop {

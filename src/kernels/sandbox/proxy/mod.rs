@@ -34,7 +34,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use self::dial::ProxyDialer;
-pub(crate) use self::dial::{Resolver, system_resolver};
+pub(crate) use self::dial::{NameResolver, system_resolver};
 pub(crate) use self::filter::HostFilter;
 use self::idle::watched;
 
@@ -65,14 +65,19 @@ impl Proxy {
     /// still has it there could make it block, and a thread of this runtime with it.
     ///
     /// Names are looked up by `resolver`, which is [`system_resolver`] outside of tests.
-    pub(crate) fn start(listener: TcpListener, filter: HostFilter, resolver: Resolver) -> Self {
+    pub(crate) fn start(listener: TcpListener, filter: HostFilter, resolver: NameResolver) -> Self {
         Self::with_limits(listener, filter, resolver, Limits::default())
     }
 
-    fn with_limits(listener: TcpListener, filter: HostFilter, resolver: Resolver, limits: Limits) -> Self {
+    fn with_limits(
+        listener: TcpListener,
+        filter: HostFilter,
+        resolver: NameResolver,
+        limits: Limits,
+    ) -> Self {
         let tasks = TaskTracker::new();
         let stop = CancellationToken::new();
-        let server = Arc::new(Server {
+        let server = Arc::new(ProxyServer {
             dialer: ProxyDialer::new(filter, resolver),
             limits,
             tasks: tasks.clone(),
@@ -105,14 +110,14 @@ impl Default for Limits {
 
 /// The common state of all connections.
 #[derive(Debug)]
-struct Server {
+struct ProxyServer {
     dialer: ProxyDialer,
     limits: Limits,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-impl Server {
+impl ProxyServer {
     async fn accept(self: &Arc<Self>, listener: TcpListener) {
         let permits = Arc::new(Semaphore::new(self.limits.connections));
         let mut is_failing = false;

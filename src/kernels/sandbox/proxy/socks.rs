@@ -21,7 +21,7 @@ const IPV6: u8 = 4;
 
 /// The codes of replies.
 #[derive(Debug, Clone, Copy)]
-enum Reply {
+enum SocksReply {
     Succeeded = 0,
     NotAllowed = 2,
     HostUnreachable = 4,
@@ -48,12 +48,12 @@ pub(super) async fn serve(
         Ok(server) => server,
         Err(failure) => return answer(&mut client, reply_to(&failure)).await,
     };
-    answer(&mut client, Reply::Succeeded).await?;
+    answer(&mut client, SocksReply::Succeeded).await?;
     tokio::io::copy_bidirectional(&mut client, &mut server).await.map(drop)
 }
 
 /// Reads greeting and request: what to connect to, or how to refuse.
-async fn request(client: &mut impl ProxyClient) -> io::Result<Result<(DomainHost, u16), Reply>> {
+async fn request(client: &mut impl ProxyClient) -> io::Result<Result<(DomainHost, u16), SocksReply>> {
     let [version, count] = bytes(client).await?;
     let mut methods = vec![0; count.into()];
     client.read_exact(&mut methods).await?;
@@ -73,14 +73,14 @@ async fn request(client: &mut impl ProxyClient) -> io::Result<Result<(DomainHost
             client.read_exact(&mut name).await?;
             std::str::from_utf8(&name).ok().and_then(DomainHost::parse)
         }
-        _ => return Ok(Err(Reply::AddressTypeNotSupported)),
+        _ => return Ok(Err(SocksReply::AddressTypeNotSupported)),
     };
     let port = u16::from_be_bytes(bytes(client).await?);
     if command != CONNECT {
-        return Ok(Err(Reply::CommandNotSupported));
+        return Ok(Err(SocksReply::CommandNotSupported));
     }
     // What no host can be called is not allowed.
-    Ok(host.filter(|_| port != 0).map(|host| (host, port)).ok_or(Reply::NotAllowed))
+    Ok(host.filter(|_| port != 0).map(|host| (host, port)).ok_or(SocksReply::NotAllowed))
 }
 
 async fn bytes<const N: usize>(client: &mut impl ProxyClient) -> io::Result<[u8; N]> {
@@ -89,19 +89,19 @@ async fn bytes<const N: usize>(client: &mut impl ProxyClient) -> io::Result<[u8;
     Ok(bytes)
 }
 
-fn reply_to(failure: &DialFailure) -> Reply {
+fn reply_to(failure: &DialFailure) -> SocksReply {
     match failure {
-        DialFailure::Refused(_) => Reply::NotAllowed,
+        DialFailure::Refused(_) => SocksReply::NotAllowed,
         DialFailure::Unreachable { source, .. } if source.kind() == io::ErrorKind::ConnectionRefused => {
-            Reply::ConnectionRefused
+            SocksReply::ConnectionRefused
         }
         DialFailure::Unreachable { .. } | DialFailure::Unknown { .. } | DialFailure::OwnAddresses(_) => {
-            Reply::HostUnreachable
+            SocksReply::HostUnreachable
         }
     }
 }
 
 /// The address that the connection has on this side is nobody's business: it is given as zeros.
-async fn answer(client: &mut impl ProxyClient, reply: Reply) -> io::Result<()> {
+async fn answer(client: &mut impl ProxyClient, reply: SocksReply) -> io::Result<()> {
     client.write_all(&[SOCKS_VERSION, reply as u8, 0, IPV4, 0, 0, 0, 0, 0, 0]).await
 }

@@ -14,7 +14,7 @@ struct Network {
 }
 
 /// All names are `addresses`.
-fn resolver(addresses: &[&str]) -> Resolver {
+fn resolver(addresses: &[&str]) -> NameResolver {
     let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
     Arc::new(move |_| {
         let addresses = addresses.clone();
@@ -253,7 +253,7 @@ async fn of_many_addresses_only_those_that_are_open_are_dialled() {
 async fn a_name_is_resolved_once() {
     let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let seen = Arc::clone(&count);
-    let resolver: Resolver = Arc::new(move |_| {
+    let resolver: NameResolver = Arc::new(move |_| {
         let first = seen.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
         let address: IpAddr = if first { "127.0.0.1" } else { "127.0.0.9" }.parse().unwrap();
         Box::pin(async move { Ok(vec![address]) })
@@ -293,7 +293,7 @@ async fn a_name_that_is_rebound_leads_only_to_what_is_open() {
     let next = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let turn = Arc::clone(&next);
     // First to a place that is open, then to all others, as if each answer held for a moment.
-    let resolver: Resolver = Arc::new(move |_| {
+    let resolver: NameResolver = Arc::new(move |_| {
         let turn = turn.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let address = if turn == 0 { "127.0.0.1" } else { CLOSED[(turn - 1) % CLOSED.len()] };
         Box::pin(async move { Ok(vec![address.parse().unwrap()]) })

@@ -33,12 +33,12 @@ pub(super) enum EntryKey {
     /// Options of requests, of which we know the headers.
     Nested,
     /// It has no meaning here.
-    Ignored(Ignored),
+    Ignored(IgnoredKey),
 }
 
 /// Why a key is left out.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ignored {
+pub(super) enum IgnoredKey {
     NoMeaning,
     Approval,
     Filter,
@@ -47,7 +47,7 @@ pub(super) enum Ignored {
     Helper,
 }
 
-impl Ignored {
+impl IgnoredKey {
     pub(super) const ALL: [Self; 6] =
         [Self::NoMeaning, Self::Approval, Self::Filter, Self::Disabled, Self::EnvFile, Self::Helper];
 
@@ -97,7 +97,7 @@ pub(super) fn is_empty(value: &Value) -> bool {
 /// The meaning of `key`; `None` for a key that no known client has.
 pub(super) fn meaning(key: &str) -> Option<EntryKey> {
     Some(match key {
-        _ if is_comment(key) => EntryKey::Ignored(Ignored::NoMeaning),
+        _ if is_comment(key) => EntryKey::Ignored(IgnoredKey::NoMeaning),
         "command" | "cmd" => EntryKey::Text("command"),
         "args" | "arguments" => EntryKey::Text("args"),
         "cwd" | "workingDirectory" | "working_directory" | "workingDir" | "workdir" => EntryKey::Text("cwd"),
@@ -131,17 +131,17 @@ pub(super) fn meaning(key: &str) -> Option<EntryKey> {
         | "permissions"
         | "default_tools_approval_mode"
         | "approval"
-        | "require_approval" => EntryKey::Ignored(Ignored::Approval),
+        | "require_approval" => EntryKey::Ignored(IgnoredKey::Approval),
         "includeTools" | "excludeTools" | "enabledTools" | "disabledTools" | "enabled_tools"
         | "disabled_tools" | "allowedTools" | "allowed_tools" | "available_tools" | "tools" => {
-            EntryKey::Ignored(Ignored::Filter)
+            EntryKey::Ignored(IgnoredKey::Filter)
         }
-        _ if DISABLED.contains(&key) || ENABLED.contains(&key) => EntryKey::Ignored(Ignored::Disabled),
-        "envFile" | "env_file" => EntryKey::Ignored(Ignored::EnvFile),
+        _ if DISABLED.contains(&key) || ENABLED.contains(&key) => EntryKey::Ignored(IgnoredKey::Disabled),
+        "envFile" | "env_file" => EntryKey::Ignored(IgnoredKey::EnvFile),
         "oauth" | "auth" => EntryKey::Login,
         "oauth_scopes" | "scopes" => EntryKey::Scopes,
-        "headersHelper" | "authProviderType" => EntryKey::Ignored(Ignored::Helper),
-        _ if KNOWN_WITHOUT_MEANING.contains(&key) => EntryKey::Ignored(Ignored::NoMeaning),
+        "headersHelper" | "authProviderType" => EntryKey::Ignored(IgnoredKey::Helper),
+        _ if KNOWN_WITHOUT_MEANING.contains(&key) => EntryKey::Ignored(IgnoredKey::NoMeaning),
         _ => return None,
     })
 }

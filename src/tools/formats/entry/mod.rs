@@ -10,7 +10,7 @@ mod wrapped;
 use serde_json::{Map, Value, json};
 
 pub(super) use self::keys::{DISABLED, ENABLED, is_comment_entry};
-use self::keys::{EntryKey, Ignored};
+use self::keys::{EntryKey, IgnoredKey};
 pub(super) use self::wrapped::all as servers_in;
 use crate::connections::mcp_client::{
     HttpTransport, ParametersError, ServerParameters, WORKSPACE, wrong_type,
@@ -50,7 +50,7 @@ struct Adopting {
     object: Map<String, Value>,
     /// The client's key for each of ours.
     origins: Map<String, Value>,
-    ignored: Vec<(String, Ignored)>,
+    ignored: Vec<(String, IgnoredKey)>,
     notes: Vec<String>,
     /// Whether the transport is named by a word that means all of them.
     has_any_transport: bool,
@@ -194,7 +194,7 @@ impl Adopting {
         let has_own = |key: &String| matches!(keys::meaning(key), Some(EntryKey::Start { .. }));
         match value.as_f64() {
             _ if entry.keys().any(has_own) => {
-                self.ignored.push(("timeout".to_owned(), Ignored::NoMeaning));
+                self.ignored.push(("timeout".to_owned(), IgnoredKey::NoMeaning));
                 Ok(())
             }
             Some(number) if number > keys::MOST_SECONDS => {
@@ -225,7 +225,8 @@ impl Adopting {
                 let Some(own) = own.as_object_mut() else { return Ok(()) };
                 for (name, value) in login {
                     if own.get(&name).is_some_and(|before| *before != value) {
-                        let (first, second) = (format!("oauth.{name}"), format!("{key}.{name}"));
+                        let first = format!("oauth.{name}");
+                        let second = format!("{key}.{name}");
                         return Err(ParametersError::Contradiction { first, second });
                     }
                     own.insert(name, value);
@@ -233,7 +234,7 @@ impl Adopting {
             }
             other => self.put("oauth", key, other)?,
         }
-        self.ignored.extend(ignored.into_iter().map(|key| (key, Ignored::NoMeaning)));
+        self.ignored.extend(ignored.into_iter().map(|key| (key, IgnoredKey::NoMeaning)));
         Ok(())
     }
 
@@ -250,13 +251,13 @@ impl Adopting {
 
     fn take_nested(&mut self, key: &str, value: &Value) -> Result<(), ParametersError> {
         let Value::Object(inner) = value else {
-            self.ignored.push((key.to_owned(), Ignored::NoMeaning));
+            self.ignored.push((key.to_owned(), IgnoredKey::NoMeaning));
             return Ok(());
         };
         for (name, value) in inner {
             match name.as_str() {
                 "headers" => self.merge("headers", key, value.clone())?,
-                _ => self.ignored.push((format!("{key}.{name}"), Ignored::NoMeaning)),
+                _ => self.ignored.push((format!("{key}.{name}"), IgnoredKey::NoMeaning)),
             }
         }
         Ok(())
@@ -268,7 +269,7 @@ impl Adopting {
         match nearest(key, keys::OWN.iter().copied()).first() {
             Some(known) => Err(ParametersError::Misspelt { key: key.to_owned(), known: (*known).to_owned() }),
             None => {
-                self.ignored.push((key.to_owned(), Ignored::NoMeaning));
+                self.ignored.push((key.to_owned(), IgnoredKey::NoMeaning));
                 Ok(())
             }
         }
@@ -300,7 +301,7 @@ impl Adopting {
     }
 
     fn note_ignored(&mut self) {
-        for why in Ignored::ALL {
+        for why in IgnoredKey::ALL {
             let keys = self.ignored.iter().filter(|(_, reason)| *reason == why);
             let keys = backticked(keys.map(|(key, _)| key));
             if !keys.is_empty() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::keys::{self, EntryKey, Ignored};
+use super::keys::{self, EntryKey, IgnoredKey};
 use crate::connections::mcp_client::{ParametersError, wrong_type};
 
 /// The keys under which clients have their servers by name.
@@ -13,7 +13,7 @@ const WRAPPERS: &[&str] =
 pub(super) fn find<'a>(
     name: &str,
     object: &'a Map<String, Value>,
-    ignored: &mut Vec<(String, Ignored)>,
+    ignored: &mut Vec<(String, IgnoredKey)>,
 ) -> Result<&'a Map<String, Value>, ParametersError> {
     if is_server(object) {
         return Ok(object);
@@ -22,7 +22,7 @@ pub(super) fn find<'a>(
         WRAPPERS.iter().find(|key| matches!(object.get(**key), Some(Value::Object(_) | Value::Array(_))))
     {
         let beside = object.keys().filter(|key| key != wrapper);
-        ignored.extend(beside.map(|key| (key.clone(), Ignored::NoMeaning)));
+        ignored.extend(beside.map(|key| (key.clone(), IgnoredKey::NoMeaning)));
         return match &object[*wrapper] {
             // `{"mcp": {"servers": {…}}}`, as in the settings of an editor.
             Value::Object(inner) if WRAPPERS.iter().any(|key| inner.contains_key(*key)) => {

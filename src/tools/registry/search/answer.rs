@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use super::SearchQuery;
 use super::entry::IndexEntry;
-use super::{SearchDetail, SearchQuery};
-use crate::ground::text::one_line;
+use crate::ground::text::{backticked, one_line};
 use crate::tools::servers::query::LIMIT;
 
 /// The longest answer, in bytes, if it has no more tools than by default: below 600 tokens. More tools may have more.
@@ -12,21 +12,72 @@ const ANSWER_BYTES: usize = 1800;
 /// The part of that which is left for the names of tools that do not fit.
 const NAMES_BYTES: usize = 240;
 
-/// The answer with these tools, the best first, of which at most `limit` were asked for.
-pub(super) fn of_hits(hits: &[&IndexEntry], detail: SearchDetail, limit: usize) -> String {
+/// The number of a query's words without a tool that are named, and how much of each, in characters.
+const UNKNOWN: usize = 6;
+const UNKNOWN_CHARS: usize = 30;
+
+/// The amount that an answer says of each tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EntryDetail {
+    /// Its name, and what it does.
+    Names,
+    /// The call in one line, with types and defaults.
+    Signature,
+    /// The text of `print(module)`: parameters with explanations, and the result's fields.
+    Module,
+}
+
+/// The tools that fit a query.
+pub(super) struct SearchMatches<'i> {
+    /// The best ones, in order.
+    pub(super) best: Vec<&'i IndexEntry>,
+    /// The number of all of them.
+    pub(super) matched: usize,
+    /// The number of tools that were searched.
+    pub(super) searched: usize,
+    /// The words of the query that no tool has.
+    pub(super) unknown: Vec<&'i str>,
+}
+
+/// The answer with the tools that fit, of which at most `limit` were asked for. One alone is explained.
+pub(super) fn of_matches(matches: &SearchMatches<'_>, limit: usize) -> String {
+    let detail = if limit == 1 { EntryDetail::Module } else { EntryDetail::Signature };
     let most = ANSWER_BYTES * limit.max(LIMIT) / LIMIT;
-    text(hits, detail, most)
+    let count = count(matches);
+    text(&matches.best, detail, most - count.len() - 1) + "\n" + &count
+}
+
+/// The last line: how many tools fit of how many, and which words of the query had no part in it. Another search for the
+/// same would find nothing else.
+fn count(matches: &SearchMatches<'_>) -> String {
+    let SearchMatches { best, matched, searched, unknown } = matches;
+    let mut line = format!("# {matched} of {searched} tools fit");
+    if best.len() < *matched {
+        let _infallible = write!(line, ", the best {}", best.len());
+    }
+    let mut named: Vec<String> = Vec::new();
+    for word in unknown {
+        let word: String = word.chars().take(UNKNOWN_CHARS).collect();
+        if !named.contains(&word) {
+            named.push(word);
+        }
+    }
+    named.truncate(UNKNOWN);
+    if !named.is_empty() {
+        let _infallible = write!(line, "; none has {}", backticked(&named));
+    }
+    line
 }
 
 /// The tools in at most `most` bytes: those that do not fit by their names. The first is always there.
-pub(super) fn text(tools: &[&IndexEntry], detail: SearchDetail, most: usize) -> String {
+pub(super) fn text(tools: &[&IndexEntry], detail: EntryDetail, most: usize) -> String {
     let mut servers: Vec<&str> = Vec::new();
     let mut text = String::new();
     let mut left_out: Vec<String> = Vec::new();
     for entry in tools {
         let shown = shown(entry, detail);
         let room = most.saturating_sub(NAMES_BYTES + text.len() + imports(&servers).len());
-        if shown.len() > room && (detail == SearchDetail::Names || !text.is_empty()) {
+        if shown.len() > room && (detail == EntryDetail::Names || !text.is_empty()) {
             left_out.push(entry.path());
             continue;
         }
@@ -37,7 +88,7 @@ pub(super) fn text(tools: &[&IndexEntry], detail: SearchDetail, most: usize) -> 
             servers.push(&entry.server);
         }
     }
-    if detail != SearchDetail::Names {
+    if detail != EntryDetail::Names {
         text.insert_str(0, &imports(&servers));
     }
     append_names(&mut text, "also", &left_out, most);
@@ -48,12 +99,13 @@ fn imports(servers: &[&str]) -> String {
     format!("from mcptools import {}\n", servers.join(", "))
 }
 
-fn shown(entry: &IndexEntry, detail: SearchDetail) -> String {
-    let (path, call) = (entry.path(), &entry.call);
+fn shown(entry: &IndexEntry, detail: EntryDetail) -> String {
+    let path = entry.path();
+    let call = &entry.call;
     match detail {
-        SearchDetail::Names if call.summary.is_empty() => path,
-        SearchDetail::Names => format!("{path}: {}", call.summary),
-        SearchDetail::Signature => {
+        EntryDetail::Names if call.summary.is_empty() => path,
+        EntryDetail::Names => format!("{path}: {}", call.summary),
+        EntryDetail::Signature => {
             let mut line = format!("{path}.run{}", call.signature);
             if !call.summary.is_empty() {
                 let _infallible = write!(line, "  # {}", call.summary);
@@ -63,7 +115,7 @@ fn shown(entry: &IndexEntry, detail: SearchDetail) -> String {
             }
             line
         }
-        SearchDetail::Module => format!("{path}: {}\n", call.overview),
+        EntryDetail::Module => format!("{path}: {}\n", call.overview),
     }
 }
 
@@ -94,7 +146,7 @@ pub(super) fn of_nothing(query: &SearchQuery, near: &[&IndexEntry], searched: us
         text.push_str("; try other words, or an empty query to see what there is");
     } else {
         text.push_str("; the nearest:\n");
-        text.push_str(&self::text(near, SearchDetail::Names, ANSWER_BYTES));
+        text.push_str(&self::text(near, EntryDetail::Names, ANSWER_BYTES));
     }
     text
 }

@@ -1,11 +1,12 @@
 //! The index's entry of a tool: the words by which it is found, and the texts that answers show.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::words::words;
-use crate::tools::codegen::{self, Tool};
+use super::intent::SearchIntent;
+use super::words::{spelled, words};
+use ipybox_codegen::{self as codegen, Tool};
 
 /// The part of a description that counts, in bytes. What matters comes first.
 const DESCRIPTION_BYTES: usize = 4 * 1024;
@@ -17,13 +18,13 @@ const DEPTH: usize = 4;
 const PROPERTY_BYTES: usize = 200;
 const VALUES: usize = 20;
 
-/// The weight of a word by its place. Chosen, and not fitted to anything; `benches/search.rs` measures the result.
-const NAME: f32 = 4.0;
+/// The weight of a word by its place; `benches/search.rs` measures the result.
+const NAME: f32 = 3.0;
 const TITLE: f32 = 1.5;
-const SERVER: f32 = 2.0;
-const SUMMARY: f32 = 2.0;
+const SERVER: f32 = 3.0;
+pub(super) const SUMMARY: f32 = 2.0;
 const DESCRIPTION: f32 = 1.0;
-const PROPERTY: f32 = 0.8;
+const PROPERTY: f32 = 0.5;
 const PROPERTY_TEXT: f32 = 0.25;
 
 /// A tool in the index.
@@ -34,14 +35,15 @@ pub(super) struct IndexEntry {
     /// The tool, by the name of its module.
     pub(super) module: String,
     pub(super) call: codegen::CallOverview,
-    /// The words of its name.
-    pub(super) name: Vec<String>,
+    /// The words of its name, each with how rare it is.
+    pub(super) name: Vec<(String, f32)>,
+    pub(super) intent: SearchIntent,
 }
 
 impl IndexEntry {
     /// The entry of a tool, and the words by which it is found, each with its weight.
     pub(super) fn new(server: &str, tool: &Tool, module: String) -> (Self, BTreeMap<String, f32>) {
-        let call = codegen::call(tool);
+        let call = codegen::call_overview(tool);
         let description = tool.description.as_deref().unwrap_or_default();
         let (first, rest) = description.split_at(description.floor_char_boundary(call.summary.len()));
         let mut weights = Weights::default();
@@ -51,7 +53,16 @@ impl IndexEntry {
         weights.add(SUMMARY, first);
         weights.add(DESCRIPTION, &rest[..rest.floor_char_boundary(DESCRIPTION_BYTES)]);
         weights.add_properties(&tool.input_schema, DEPTH, &mut PROPERTIES.clone());
-        (Self { server: server.to_owned(), module, call, name: words(&tool.name) }, weights.0)
+        let name = words(&tool.name).into_iter().map(|word| (word, 0.0)).collect();
+        let intent = SearchIntent::of(&spelled(&tool.name));
+        (Self { server: server.to_owned(), module, call, name, intent }, weights.0)
+    }
+
+    /// The part of its name that `words` cover, in which rare words count more.
+    pub(super) fn covered(&self, words: &HashSet<&str>) -> f32 {
+        let all: f32 = self.name.iter().map(|(_, rarity)| rarity).sum();
+        let have = self.name.iter().filter(|(word, _)| words.contains(word.as_str()));
+        if all > 0.0 { have.map(|(_, rarity)| rarity).sum::<f32>() / all } else { 0.0 }
     }
 
     /// The path by which code calls it.

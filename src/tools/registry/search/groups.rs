@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use super::answer::{self, EntryDetail};
 use super::entry::IndexEntry;
-use super::{SearchDetail, answer};
-use crate::tools::codegen::{self, Tool};
+use ipybox_codegen::{self as codegen, Tool};
 
 /// The number of tools of a server that are all shown when it is registered.
 const SHOWN: usize = 20;
@@ -36,7 +36,7 @@ pub(crate) fn calls_of(server: &str, tools: &[Tool]) -> String {
     let entries: Vec<IndexEntry> =
         tools.iter().zip(modules).map(|(tool, module)| IndexEntry::new(server, tool, module).0).collect();
     let entries: Vec<&IndexEntry> = entries.iter().collect();
-    let mut text = answer::text(&entries, SearchDetail::Signature, SHOWN_BYTES);
+    let mut text = answer::text(&entries, EntryDetail::Signature, SHOWN_BYTES);
     if tools.iter().any(|tool| tool.output_schema.is_none()) {
         text.push_str(NO_TYPE);
     }

@@ -2,22 +2,37 @@
 //!
 //! A word counts the more, the fewer tools have it, and the higher its weight in a tool; the second with diminishing
 //! returns, and less in a tool with many words. See Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25
-//! and Beyond" (2009), section 3.5: weights of fields are added before they saturate.
+//! and Beyond" (2009), section 3.5: weights of fields are added before they saturate. A synonym of a query's word counts
+//! less than the word itself, however rare it is. Then a tool gains by what the other tools of its server have of the query,
+//! and by the part of its own name that the query covers; it loses by words that it lacks, and if it does something else.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-use super::entry::IndexEntry;
-use super::words::words;
-use super::{Error, SearchQuery, answer, groups};
+use super::answer::SearchMatches;
+use super::entry::{IndexEntry, SUMMARY};
+use super::intent::SearchIntent;
+use super::words::{AskedWord, asked, spelled, stem, words};
+use super::{Error, SearchQuery, answer, groups, synonyms};
 use crate::ground::text::{listed, nearest, one_line};
-use crate::tools::codegen::{self, Tool};
+use ipybox_codegen::{self as codegen, Tool};
 
 /// The saturation by more of the same word, and the discount of long texts.
 const K1: f32 = 2.0;
-const B: f32 = 0.4;
-/// The gain of a tool if all words of its name are in the query.
-const NAMED: f32 = 0.25;
+const B: f32 = 0.6;
+/// The part of a word's count that its synonyms have, those words of names that begin with it, and the parts of a word that
+/// is made of two.
+const SYNONYM: f32 = 0.6;
+const LONGER: f32 = 0.8;
+const PART: f32 = 0.5;
+/// The part of the average score of a server's other tools that a tool gains.
+const SHARED: f32 = 0.5;
+/// The gain of a tool whose whole name is in the query, and in proportion if some of it is.
+const COVERED: f32 = 0.6;
+/// The part of a score that a tool loses if it has none of the query's words, and in proportion if it lacks some.
+const LACKING: f32 = 0.35;
+/// The part of a score that a tool loses which changes something where a query asks to read, and the like.
+const CONTRARY: f32 = 0.2;
 /// Hits below this part of the best one are left out: they share a common word with the query, and no more.
 const FAR: f32 = 0.3;
 /// The number of tools that are suggested if none has a word of the query.
@@ -25,18 +40,59 @@ const SUGGESTED: usize = 5;
 /// The most words of a query that count, and of those without a tool that are compared with the words of tools.
 const WORDS: usize = 64;
 const COMPARED: usize = 8;
+/// The shortest word that asks for longer ones too: `elastic` for `elasticsearch`.
+const LONGER_BYTES: usize = 6;
+/// Words that are made of two have this length, their parts this one, and each part is in the names or summaries of as
+/// many tools.
+const COMPOUND_BYTES: usize = 7;
+const PART_BYTES: usize = 3;
+const PART_TOOLS: usize = 3;
 
 /// The tools of all servers.
 #[derive(Debug, Default)]
-pub struct Index {
+pub struct SearchIndex {
     entries: Vec<IndexEntry>,
     /// The range of each server's entries among them.
     servers: BTreeMap<String, Range<usize>>,
-    /// The tools that have a word, and what it counts there.
-    postings: HashMap<String, Vec<(u32, f32)>>,
+    postings: HashMap<String, Posting>,
+    /// The words of all names, in order.
+    names: Vec<String>,
 }
 
-impl Index {
+/// The tools that have a word.
+#[derive(Debug, Default)]
+struct Posting {
+    /// The count of the word, which is the higher, the fewer tools have it.
+    rarity: f32,
+    /// The tools, each with the word's weight, and later with its count there.
+    tools: Vec<(u32, f32)>,
+}
+
+/// A word of a query, with the words of tools that it asks for: itself, its synonyms and longer ones.
+struct Term<'q> {
+    word: &'q AskedWord,
+    found: Vec<MatchedWord<'q>>,
+}
+
+/// A word of tools that a word of a query asks for.
+struct MatchedWord<'q> {
+    word: &'q str,
+    posting: &'q Posting,
+    /// The part of the posting's counts that counts.
+    part: f32,
+}
+
+/// The counts of a query's terms for a tool.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    own: f32,
+    /// The part of its server's other tools.
+    shared: f32,
+    /// The number of terms that the tool has.
+    terms: u16,
+}
+
+impl SearchIndex {
     /// An index of the tools of `servers`, which are in order.
     pub fn new<'t>(servers: impl IntoIterator<Item = (&'t str, &'t [Tool])>) -> Self {
         let mut index = Self::default();
@@ -49,26 +105,70 @@ impl Index {
                 index.entries.push(entry);
                 lengths.push(words.values().sum::<f32>());
                 for (word, weight) in words {
-                    index.postings.entry(word).or_default().push((number, weight));
+                    index.postings.entry(word).or_default().tools.push((number, weight));
                 }
             }
             index.servers.insert(server.to_owned(), begin..index.entries.len());
         }
+        index.names = index.words_of_names();
+        index.split_compounds();
         index.weigh(&lengths);
         index
+    }
+
+    fn words_of_names(&self) -> Vec<String> {
+        let tools = self.entries.iter().flat_map(|entry| &entry.name).map(|(word, _)| word.clone());
+        let servers = self.servers.keys().flat_map(|name| words(name));
+        let mut names: Vec<String> =
+            tools.chain(servers).filter(|word| self.postings.contains_key(word)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Lets tools be found by the parts of words in their names that are made of two: `worklog` by `work` and `log`.
+    fn split_compounds(&mut self) {
+        let is_part = |word: &str| {
+            let tools = self.postings.get(word).into_iter().flat_map(|posting| &posting.tools);
+            tools.filter(|(_, weight)| *weight >= SUMMARY).take(PART_TOOLS).count() == PART_TOOLS
+        };
+        let parts = |word: &str| {
+            let last = word.len().saturating_sub(PART_BYTES);
+            let cuts = (PART_BYTES..=last).filter(|at| word.is_char_boundary(*at));
+            let mut pairs = cuts.map(|at| [stem(word[..at].to_owned()), stem(word[at..].to_owned())]);
+            pairs.find(|pair| pair.iter().all(|part| is_part(part)))
+        };
+        let long = self.names.iter().filter(|word| word.len() >= COMPOUND_BYTES);
+        let compounds: Vec<_> = long.filter_map(|word| Some((word.clone(), parts(word)?))).collect();
+        for (word, parts) in compounds {
+            let tools = self.postings[&word].tools.clone();
+            for part in parts {
+                let posting = self.postings.entry(part).or_default();
+                posting.tools.extend(tools.iter().map(|(number, weight)| (*number, weight * PART)));
+                posting.tools.sort_by_key(|(number, _)| *number);
+                posting.tools.dedup_by(|next, kept| {
+                    let is_same = next.0 == kept.0;
+                    kept.1 += if is_same { next.1 } else { 0.0 };
+                    is_same
+                });
+            }
+        }
     }
 
     /// Makes what a word counts of its weights, for tools whose words have these weights together.
     fn weigh(&mut self, lengths: &[f32]) {
         let count = lengths.len() as f32;
         let average = lengths.iter().sum::<f32>() / count.max(1.0);
-        for tools in self.postings.values_mut() {
+        for Posting { rarity, tools } in self.postings.values_mut() {
             let have = tools.len() as f32;
-            let rarity = (1.0 + (count - have + 0.5) / (have + 0.5)).ln();
+            *rarity = (1.0 + (count - have + 0.5) / (have + 0.5)).ln();
             for (number, weight) in tools {
                 let length = 1.0 - B + B * lengths[*number as usize] / average;
-                *weight = rarity * *weight * (K1 + 1.0) / (*weight + K1 * length);
+                *weight = *rarity * *weight * (K1 + 1.0) / (*weight + K1 * length);
             }
+        }
+        for (word, rarity) in self.entries.iter_mut().flat_map(|entry| &mut entry.name) {
+            *rarity = self.postings.get(word).map_or(0.0, |posting| posting.rarity);
         }
     }
 
@@ -82,39 +182,104 @@ impl Index {
             Some(name) => self.servers.get(name).cloned().ok_or_else(|| self.unknown(name))?,
             None => 0..self.entries.len(),
         };
-        let asked = words(&query.query);
-        if asked.is_empty() {
+        let intent = SearchIntent::of(&spelled(&query.query));
+        let mut asked = asked(&query.query);
+        asked.truncate(WORDS);
+        let terms = self.terms(&asked);
+        if terms.is_empty() {
             return Ok(match &query.server {
                 Some(name) => groups::of_server(name, &self.entries[within]),
                 None => groups::of_all(&self.servers),
             });
         }
-        let hits = self.hits(&asked, &within);
-        if !hits.is_empty() {
-            return Ok(answer::of_hits(&self.best(hits, query.limit), query.detail, query.limit));
+        let hits = self.hits(&terms, intent, &within);
+        if hits.is_empty() {
+            let near = self.best(self.hits(&self.near(&asked), intent, &within), SUGGESTED);
+            return Ok(answer::of_nothing(query, &near, within.len()));
         }
-        let near = self.best(self.hits(&self.near(&asked), &within), SUGGESTED);
-        Ok(answer::of_nothing(query, &near, within.len()))
+        let matched = hits.len();
+        let unknown = self.unmatched(&terms, &within);
+        let matches =
+            SearchMatches { best: self.best(hits, query.limit), matched, searched: within.len(), unknown };
+        Ok(answer::of_matches(&matches, query.limit))
+    }
+
+    /// The words that count, with the words of tools that they ask for.
+    fn terms<'q>(&'q self, asked: &'q [AskedWord]) -> Vec<Term<'q>> {
+        let terms = asked.iter().map(|word| Term { word, found: self.found(&word.stem) });
+        terms.filter(|term| !term.word.is_joined || !term.found.is_empty()).collect()
+    }
+
+    fn found<'q>(&'q self, stem: &'q str) -> Vec<MatchedWord<'q>> {
+        let found = |word: &'q str, part| Some(MatchedWord { word, posting: self.postings.get(word)?, part });
+        let own = found(stem, 1.0);
+        let most = own.as_ref().map_or(f32::INFINITY, |own| own.posting.rarity);
+        let synonyms = synonyms::of(stem).iter().filter_map(|word| found(word, SYNONYM));
+        let synonyms = synonyms
+            .map(|other| MatchedWord { part: other.part * (most / other.posting.rarity).min(1.0), ..other });
+        let longer = self.longer(stem).filter_map(|word| found(word, LONGER));
+        own.into_iter().chain(synonyms).chain(longer).collect()
+    }
+
+    /// Words of names that begin with another.
+    fn longer(&self, stem: &str) -> impl Iterator<Item = &str> {
+        let begin = self.names.partition_point(|word| word.as_str() <= stem);
+        let names = if stem.len() < LONGER_BYTES { &[] } else { &self.names[begin..] };
+        names.iter().map(String::as_str).take_while(move |word| word.starts_with(stem))
     }
 
     /// The tools `within` that have words of the query, with their scores.
-    fn hits(&self, asked: &[String], within: &Range<usize>) -> Vec<(f32, u32)> {
-        let mut scores = vec![0.0_f32; self.entries.len()];
-        for word in &asked[..asked.len().min(WORDS)] {
-            for (number, weight) in self.postings.get(word).into_iter().flatten() {
-                scores[*number as usize] += weight;
+    fn hits(&self, terms: &[Term<'_>], intent: SearchIntent, within: &Range<usize>) -> Vec<(f32, u32)> {
+        let sums = self.sums(terms);
+        let matched: HashSet<&str> =
+            terms.iter().flat_map(|term| &term.found).map(|found| found.word).collect();
+        let weighed = |(number, sum): (u32, &Sum)| {
+            let entry = &self.entries[number as usize];
+            let had = 1.0 - LACKING * (1.0 - f32::from(sum.terms) / terms.len() as f32);
+            let contrary = if intent.contradicts(entry.intent) { CONTRARY } else { 0.0 };
+            let factor = had * (1.0 - contrary) * (1.0 + COVERED * entry.covered(&matched));
+            (sum.own * had, (sum.own + sum.shared) * factor, number)
+        };
+        let having = (0..).zip(&sums).skip(within.start).take(within.len()).filter(|(_, sum)| sum.terms > 0);
+        let weighed: Vec<_> = having.map(weighed).collect();
+        let best = weighed.iter().map(|(own, ..)| *own).fold(0.0, f32::max);
+        let near = weighed.into_iter().filter(|(own, ..)| *own >= FAR * best);
+        near.map(|(_, score, number)| (score, number)).collect()
+    }
+
+    /// The sums of the terms' counts for each tool.
+    fn sums(&self, terms: &[Term<'_>]) -> Vec<Sum> {
+        let mut sums = vec![Sum::default(); self.entries.len()];
+        let mut of_term = vec![0.0_f32; self.entries.len()];
+        for term in terms {
+            of_term.fill(0.0);
+            for MatchedWord { posting, part, .. } in &term.found {
+                for (number, weight) in &posting.tools {
+                    let best = &mut of_term[*number as usize];
+                    *best = best.max(part * weight);
+                }
+            }
+            for tools in self.servers.values() {
+                let all = of_term[tools.clone()].iter().sum::<f32>();
+                let others = tools.len().saturating_sub(1).max(1) as f32;
+                for number in tools.clone().filter(|_| all > 0.0) {
+                    let own = of_term[number];
+                    let sum = &mut sums[number];
+                    sum.own += own;
+                    sum.shared += SHARED * (all - own) / others;
+                    sum.terms += u16::from(own > 0.0);
+                }
             }
         }
-        let mut best = 0.0_f32;
-        for (score, entry) in scores[within.clone()].iter_mut().zip(&self.entries[within.clone()]) {
-            if *score > 0.0 && entry.name.iter().all(|word| asked.contains(word)) {
-                *score *= 1.0 + NAMED;
-            }
-            best = best.max(*score);
-        }
-        let scored = (0..).zip(scores).skip(within.start).take(within.len());
-        let near = scored.filter(|(_, score)| *score > 0.0 && *score >= FAR * best);
-        near.map(|(number, score)| (score, number)).collect()
+        sums
+    }
+
+    /// The words of the query that no tool `within` has, nor a synonym of them.
+    fn unmatched<'q>(&self, terms: &[Term<'q>], within: &Range<usize>) -> Vec<&'q str> {
+        let is_within = |(number, _): &(u32, f32)| within.contains(&(*number as usize));
+        let has_none =
+            |term: &&Term<'q>| !term.found.iter().any(|found| found.posting.tools.iter().any(is_within));
+        terms.iter().filter(has_none).map(|term| term.word.spelled.as_str()).collect()
     }
 
     /// The best of the hits, in order; of equals the first.
@@ -130,16 +295,19 @@ impl Index {
     }
 
     /// The words of tools that are most like those of the query, and those that begin like them.
-    fn near(&self, asked: &[String]) -> Vec<String> {
+    fn near<'q>(&'q self, asked: &'q [AskedWord]) -> Vec<Term<'q>> {
         let mut known: Vec<&str> = self.postings.keys().map(String::as_str).collect();
         known.sort_unstable();
-        let near = asked.iter().take(COMPARED).flat_map(|word| {
+        let near = |word: &'q AskedWord| {
             let begins = known.iter().filter(|known| {
-                known.len() > 2 && (known.starts_with(word.as_str()) || word.starts_with(**known))
+                known.len() > 2 && (known.starts_with(&word.stem) || word.stem.starts_with(**known))
             });
-            nearest(word, known.iter().copied()).into_iter().chain(begins.copied()).collect::<Vec<_>>()
-        });
-        near.take(WORDS).map(str::to_owned).collect()
+            let words = nearest(&word.stem, known.iter().copied()).into_iter().chain(begins.copied());
+            let found =
+                words.map(|near| MatchedWord { word: near, posting: &self.postings[near], part: 1.0 });
+            found.map(|found| Term { word, found: vec![found] }).collect::<Vec<_>>()
+        };
+        asked.iter().filter(|word| !word.is_joined).take(COMPARED).flat_map(near).take(WORDS).collect()
     }
 
     fn unknown(&self, name: &str) -> Error {

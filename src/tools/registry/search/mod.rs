@@ -5,19 +5,24 @@
 //! query → index → the best entries → answer: a text within bounds
 //! ```
 //!
-//! `words` splits texts, and `groups` says in few words which tools there are.
+//! `words` splits texts, `synonyms` knows which words mean the same, `intent` whether a request asks to read or to change
+//! something, and `groups` says in few words which tools there are.
+//!
+//! Reasons: `docs/decisions/search.md`.
 
 mod answer;
 mod entry;
 mod groups;
 mod index;
+mod intent;
+mod synonyms;
 #[cfg(test)]
 mod tests;
 mod words;
 
 pub(crate) use self::groups::calls_of;
-pub use self::index::Index;
-use crate::tools::servers::query::{SearchDetail, SearchQuery};
+pub use self::index::SearchIndex;
+use crate::tools::servers::query::SearchQuery;
 
 /// The longest query, in bytes: it is a few words.
 const QUERY_BYTES: usize = 1024;

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tools::codegen::Tool;
+use ipybox_codegen::Tool;
 
 fn tool(name: &str, description: &str, properties: Value) -> Tool {
     let schema = json!({"type": "object", "properties": properties});
     serde_json::from_value(json!({"name": name, "description": description, "input_schema": schema})).unwrap()
 }
 
-fn index() -> Index {
+fn index() -> SearchIndex {
     let path = json!({"path": {"type": "string"}});
     let files = [
         tool("read_file", "Reads a text file. Fails for directories.", path.clone()),
@@ -29,21 +29,18 @@ fn index() -> Index {
         ),
         tool("git_commit", "Records changes in the repository.", json!({"message": {"type": "string"}})),
     ];
-    Index::new([("files", &files[..]), ("git", &git[..])])
+    SearchIndex::new([("files", &files[..]), ("git", &git[..])])
 }
 
 fn found(query: &SearchQuery) -> String {
     index().search(query).unwrap()
 }
 
-fn names(words: &str) -> SearchQuery {
-    SearchQuery { detail: SearchDetail::Names, ..SearchQuery::new(words) }
-}
-
 #[track_caller]
 fn check_first(words: &str, expected: &str) {
-    let found = found(&names(words));
-    assert!(found.starts_with(&format!("{expected}:")), "{words}: {found}");
+    let found = found(&SearchQuery::new(words));
+    let first = found.lines().nth(1).unwrap_or_default();
+    assert!(first.starts_with(&format!("{expected}.run(")), "{words}: {found}");
 }
 
 #[test]
@@ -64,51 +61,101 @@ fn an_answer_has_as_much_as_was_asked_for() {
     insta::assert_snapshot!(found(&SearchQuery::new("write file")), @r#"
     from mcptools import files
     files.writefile.run(path: str = None, mode: "append" | "replace" = None) -> ToolResult  # Writes text to a file.
+    files.read_file.run(path: str = None) -> ToolResult  # Reads a text file. Fails for directories.
+    files.list_directory.run(path: str = None) -> ToolResult  # Lists the entries of a directory.
+    # 3 of 5 tools fit
     "#);
-    insta::assert_snapshot!(found(&names("write file")), @r"
-    files.writefile: Writes text to a file.
-    ");
-    let query =
-        SearchQuery { limit: 1, detail: SearchDetail::Module, ..SearchQuery::new("max count of commits") };
+    let query = SearchQuery { limit: 1, ..SearchQuery::new("max count of commits") };
     insta::assert_snapshot!(found(&query), @r"
     from mcptools import git
     git.git_log: Shows the commits of a branch.
 
     run(max_count: int = 10) -> ToolResult
+    # 2 of 5 tools fit, the best 1
     ");
 }
 
 #[test]
+fn an_answer_says_what_it_left_out() {
+    let last = |query: &SearchQuery| found(query).lines().last().unwrap_or_default().to_owned();
+    assert_eq!(
+        last(&SearchQuery::new("commits of the weather in Paris")),
+        "# 2 of 5 tools fit; none has `weather`, `paris`"
+    );
+    let query = SearchQuery { limit: 1, ..SearchQuery::new("files") };
+    assert_eq!(last(&query), "# 3 of 5 tools fit, the best 1");
+    let query = SearchQuery { server: Some("files".to_owned()), ..SearchQuery::new("read commit") };
+    assert_eq!(last(&query), "# 1 of 3 tools fit; none has `commit`");
+    let many = (0..40).map(|number| format!("unknown{number}")).collect::<Vec<_>>().join(" ");
+    let line = last(&SearchQuery::new(format!("commit {many}")));
+    assert!(line.ends_with("`unknown4`, `unknown5`"), "{line}");
+}
+
+#[test]
+fn requests_may_use_other_words_than_tools() {
+    check_first("show a folder", "files.list_directory");
+    check_first("save a document", "files.writefile");
+    check_first("what happened in the past", "git.git_log");
+    check_first("repo", "git.git_commit");
+    // A word that is made of two is found by each of them, and by both.
+    let log = [
+        tool("add_worklog", "Adds an entry.", json!({})),
+        tool("a", "Work of a log.", json!({})),
+        tool("b", "Work of a log.", json!({})),
+        tool("c", "The work, in a log.", json!({})),
+        tool("todo", "x", json!({})),
+    ];
+    let index = SearchIndex::new([("s", &log[..])]);
+    for (words, name) in
+        [("log my work, add it", "add_worklog"), ("add work-log", "add_worklog"), ("to do", "todo")]
+    {
+        let found = index.search(&SearchQuery::new(words)).unwrap();
+        assert!(found.lines().nth(1).unwrap().starts_with(&format!("s.{name}.run(")), "{words}: {found}");
+    }
+}
+
+#[test]
 fn one_server_can_be_searched() {
-    let of = |server: &str| SearchQuery { server: Some(server.to_owned()), ..names("file repository") };
-    assert!(found(&of("git")).starts_with("git.git_commit"), "{}", found(&of("git")));
+    let of =
+        |server: &str| SearchQuery { server: Some(server.to_owned()), ..SearchQuery::new("file repository") };
+    assert!(found(&of("git")).contains("\ngit.git_commit.run("), "{}", found(&of("git")));
     let error = index().search(&of("gitt")).unwrap_err().to_string();
     assert_eq!(error, "search tools: no MCP server is registered as `gitt`; did you mean `git`?");
 }
 
 #[test]
 fn a_query_without_words_says_what_there_is() {
-    insta::assert_snapshot!(found(&names("")), @r#"
+    insta::assert_snapshot!(found(&SearchQuery::new("")), @r#"
     5 tools: files 3, git 2
     `search("what to do")` finds some of them
     "#);
-    assert_eq!(found(&names("")), found(&names("how do I use these tools?")));
-    assert!(Index::default().search(&names("")).unwrap().starts_with("no MCP server is registered"));
-    assert!(Index::default().search(&names("x")).unwrap().starts_with("no MCP server is registered"));
+    assert_eq!(found(&SearchQuery::new("")), found(&SearchQuery::new("how do I use these tools?")));
+    assert!(
+        SearchIndex::default()
+            .search(&SearchQuery::new(""))
+            .unwrap()
+            .starts_with("no MCP server is registered")
+    );
+    assert!(
+        SearchIndex::default()
+            .search(&SearchQuery::new("x"))
+            .unwrap()
+            .starts_with("no MCP server is registered")
+    );
 }
 
 #[test]
 fn the_nearest_names_are_shown_if_nothing_fits() {
-    insta::assert_snapshot!(found(&names("direktory")), @r"
+    insta::assert_snapshot!(found(&SearchQuery::new("direktory")), @r"
     none of the 5 registered tools fits `direktory`; the nearest:
     files.list_directory: Lists the entries of a directory.
     files.read_file: Reads a text file. Fails for directories.
     ");
-    insta::assert_snapshot!(found(&names("repo")), @r"
-    none of the 5 registered tools fits `repo`; the nearest:
+    insta::assert_snapshot!(found(&SearchQuery::new("reposit")), @r"
+    none of the 5 registered tools fits `reposit`; the nearest:
     git.git_commit: Records changes in the repository.
     ");
-    insta::assert_snapshot!(found(&names("weather\u{1b}[2J")), @"none of the 5 registered tools fits `weather`; try other words, or an empty query to see what there is");
+    insta::assert_snapshot!(found(&SearchQuery::new("weather\u{1b}[2J")), @"none of the 5 registered tools fits `weather`; try other words, or an empty query to see what there is");
 }
 
 #[test]
@@ -130,13 +177,10 @@ fn answers_are_bounded_whatever_a_server_says() {
         tool(&format!("tool_{number}_{}", "x".repeat(200)), &"word ".repeat(9000), properties.collect())
     };
     let tools: Vec<Tool> = (0..300).map(long).collect();
-    let index = Index::new([("s", tools.as_slice())]);
-    for detail in [SearchDetail::Names, SearchDetail::Signature, SearchDetail::Module] {
-        let query = |limit| SearchQuery { detail, limit, ..SearchQuery::new("word") };
-        for (limit, most) in [(1, 2_000), (8, 2_000), (50, 12_000)] {
-            let answer = index.search(&query(limit)).unwrap();
-            assert!(answer.contains("tool_0") && answer.len() < most, "{detail:?}: {}", answer.len());
-        }
+    let index = SearchIndex::new([("s", tools.as_slice())]);
+    for (limit, most) in [(1, 2_000), (8, 2_000), (50, 12_000)] {
+        let answer = index.search(&SearchQuery { limit, ..SearchQuery::new("word") }).unwrap();
+        assert!(answer.contains("tool_0") && answer.len() < most, "{limit}: {}", answer.len());
     }
     assert!(calls_of("s", &tools[..20]).len() < 6_000);
     assert!(calls_of("s", &tools).len() < 600);
@@ -146,7 +190,7 @@ fn answers_are_bounded_whatever_a_server_says() {
 fn long_parameters_are_counted() {
     let properties = (0..40).map(|at| (format!("parameter_{at}"), json!({"type": "string"})));
     let tools = [tool("t", "Does it.", properties.collect())];
-    let answer = Index::new([("s", &tools[..])]).search(&SearchQuery::new("does it t")).unwrap();
+    let answer = SearchIndex::new([("s", &tools[..])]).search(&SearchQuery::new("does it t")).unwrap();
     assert!(
         answer.contains("parameter_9: str = None, …") && answer.contains(" more) -> ToolResult"),
         "{answer}"
@@ -186,7 +230,7 @@ fn what_a_query_cannot_have_is_refused() {
     for text in [
         r#"{"query": "x", "workspace": "/"}"#,
         r#"{"query": "x", "limit": -1}"#,
-        r#"{"query": "x", "detail": "all"}"#,
+        r#"{"query": "x", "detail": "names"}"#,
         "{}",
     ] {
         read(text).unwrap_err();

@@ -2,6 +2,9 @@
 
 /// The longest word that counts, in bytes: longer ones are data.
 const WORD_BYTES: usize = 40;
+/// The shortest word that is made of two.
+const JOINED_BYTES: usize = 4;
+const ARTICLES: [&str; 4] = ["a", "an", "i", "the"];
 
 /// Words that say nothing about a tool.
 const FILLERS: [&str; 65] = [
@@ -12,18 +15,41 @@ const FILLERS: [&str; 65] = [
     "we", "what", "when", "which", "will", "with", "you", "your",
 ];
 
+/// A word of a query.
+pub(super) struct AskedWord {
+    /// As the query has it, in lower case.
+    pub(super) spelled: String,
+    pub(super) stem: String,
+    /// Two words of the query written as one: `to-do` asks for `todo` too. It counts only if a tool has it.
+    pub(super) is_joined: bool,
+}
+
 /// The words of a text or a name. Names are split: `listPullRequests` and `list_pull_requests` are three words.
 pub(super) fn words(text: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    for run in text.split(|character: char| !character.is_alphanumeric()) {
-        for part in parts(run) {
-            let word = part.to_lowercase();
-            if FILLERS.binary_search(&word.as_str()).is_err() && part.len() <= WORD_BYTES {
-                words.push(stem(word));
-            }
-        }
-    }
-    words
+    spelled(text).into_iter().filter(|word| says_something(word)).map(stem).collect()
+}
+
+/// The words of a query, and the pairs of words that may be one.
+pub(super) fn asked(query: &str) -> Vec<AskedWord> {
+    let spelled = spelled(query);
+    let joined: Vec<String> = spelled
+        .windows(2)
+        .filter(|pair| !ARTICLES.contains(&pair[0].as_str()))
+        .map(|pair| pair.concat())
+        .filter(|word| (JOINED_BYTES..=WORD_BYTES).contains(&word.len()))
+        .collect();
+    let single = spelled.into_iter().filter(|word| says_something(word)).map(|word| (word, false));
+    let all = single.chain(joined.into_iter().map(|word| (word, true)));
+    all.map(|(word, is_joined)| AskedWord { stem: stem(word.clone()), spelled: word, is_joined }).collect()
+}
+
+pub(super) fn spelled(text: &str) -> Vec<String> {
+    let runs = text.split(|character: char| !character.is_alphanumeric());
+    runs.flat_map(parts).map(|part| part.to_lowercase()).collect()
+}
+
+fn says_something(word: &str) -> bool {
+    FILLERS.binary_search(&word).is_err() && word.len() <= WORD_BYTES
 }
 
 /// Splits a run of letters and digits where a capital begins a word, and text without spaces into pairs of characters.
@@ -57,7 +83,7 @@ fn has_no_spaces(character: char) -> bool {
 }
 
 /// A word without the endings of plurals and verbs. What remains need not be a word, only the same for all of its forms.
-fn stem(mut word: String) -> String {
+pub(super) fn stem(mut word: String) -> String {
     if !word.is_ascii() || word.len() < 3 {
         return word;
     }
@@ -149,6 +175,15 @@ mod tests {
         check("搜索文件", &["搜索", "索文", "文件"]);
         check("東", &["東"]);
         check("naïve Über", &["naïve", "über"]);
+    }
+
+    #[test]
+    fn two_words_of_a_query_may_be_one() {
+        let joined = |query: &str| -> Vec<String> {
+            asked(query).into_iter().filter(|word| word.is_joined).map(|word| word.stem).collect()
+        };
+        assert_eq!(joined("my to-do"), ["myto", "todo"]);
+        assert_eq!(joined("a time zone"), ["timezon"]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::wire::{self, ServerMessage};
 use super::authority;
-use crate::approval::{Answer, ApprovalRequest, Reply};
+use crate::approval::{ApprovalRequest, UserAnswer, UserReply};
 use crate::ground::text::describe;
 
 /// The time that connecting may take. The server itself waits up to 5 s for another client to leave.
@@ -218,7 +218,7 @@ fn refused(response: &Response<Option<Vec<u8>>>) -> ApprovalClientError {
 struct Attendant {
     socket: WebSocketStream<TcpStream>,
     /// Open requests by id.
-    open: HashMap<String, oneshot::Receiver<Reply>>,
+    open: HashMap<String, oneshot::Receiver<UserReply>>,
     requests: mpsc::Sender<Result<ApprovalRequest, ApprovalClientError>>,
 }
 
@@ -306,10 +306,10 @@ impl Attendant {
 }
 
 /// The next answer and its request's id. A dropped request is rejected.
-async fn answered(open: &mut HashMap<String, oneshot::Receiver<Reply>>) -> (String, Reply) {
+async fn answered(open: &mut HashMap<String, oneshot::Receiver<UserReply>>) -> (String, UserReply) {
     std::future::poll_fn(|context| {
         let answered = open.iter_mut().find_map(|(id, answer)| match answer.poll_unpin(context) {
-            Poll::Ready(answer) => Some((id.clone(), answer.unwrap_or(Answer::No.into()))),
+            Poll::Ready(answer) => Some((id.clone(), answer.unwrap_or(UserAnswer::No.into()))),
             Poll::Pending => None,
         });
         answered.map_or(Poll::Pending, Poll::Ready)

@@ -81,16 +81,16 @@ pub struct ToolResult {
 
 /// The answer to `POST /run`: `error`, or else what the tool has returned.
 #[derive(Deserialize)]
-struct Answer {
+struct RunAnswer {
     #[serde(default)]
     result: Value,
     /// Left out where `result` is all that there is.
     content: Option<Vec<Value>>,
-    error: Option<Failure>,
+    error: Option<RunFailure>,
 }
 
 #[derive(Deserialize)]
-struct Failure {
+struct RunFailure {
     kind: String,
     message: String,
 }
@@ -157,8 +157,8 @@ impl ToolRunner {
         let call = json!({"server_name": self.server_name, "tool_name": tool_name, "tool_args": tool_args});
         let request = self.request(Method::POST, "run", &self.token)?;
         let body = self.send(with_json(request, &call)).await?;
-        let answer: Answer = serde_json::from_slice(&body).map_err(|error| self.unreachable(&error))?;
-        if let Some(Failure { kind, message }) = answer.error {
+        let answer: RunAnswer = serde_json::from_slice(&body).map_err(|error| self.unreachable(&error))?;
+        if let Some(RunFailure { kind, message }) = answer.error {
             return Err(match kind.as_str() {
                 "rejected" => ToolRunnerError::Rejected(message),
                 "timeout" => ToolRunnerError::Timeout(message),

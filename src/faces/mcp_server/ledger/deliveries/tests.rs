@@ -25,7 +25,7 @@ impl Play {
 
     fn begin_in(&mut self, session: &str, id: i64) {
         let under_way = UnderWay {
-            arrival: Arrival { number: id as u64, at: self.now },
+            arrival: CallArrival { number: id as u64, at: self.now },
             queue: SessionQueue::of_session(Some(session)),
             cancelled: CancellationToken::new(),
             must_cancel: self.must_cancel,
@@ -50,9 +50,9 @@ impl Play {
     }
 
     fn send(&mut self, why: UndeliveredReason, id: i64, after: Duration) -> Vec<String> {
-        let own = Earlier::new(&format!("`tool {id}`"), &format!("answer {id}"), why, after);
+        let own = RepeatedAnswer::new(&format!("`tool {id}`"), &format!("answer {id}"), why, after);
         let (id, at, is_recall) = (call(id), self.now, self.is_recall);
-        self.state.send(why, Sent { id, at, own, carried: Vec::new(), is_recall })
+        self.state.send(why, SentAnswer { id, at, own, carried: Vec::new(), is_recall })
     }
 
     /// Begins a call that takes `seconds` and is answered, without another one meanwhile.

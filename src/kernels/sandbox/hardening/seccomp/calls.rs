@@ -2,7 +2,7 @@
 
 use libc as c;
 
-use super::{Case, Condition};
+use super::{ArgumentCondition, Case};
 
 /// The first number that was not given to a call when this list was made (after `file_setattr` of Linux 6.17).
 ///
@@ -71,11 +71,17 @@ pub(super) fn denied_cases(allow_unix_sockets: bool) -> Vec<(i64, Vec<Case>)> {
         (c::SYS_socketpair, socket_pairs(allow_unix_sockets)),
         (c::SYS_clone, with_any(0, &[&[SIBLING], NEW_NAMESPACES.as_slice()].concat())),
         (c::SYS_unshare, with_any(0, &[&[NEW_TIME_NAMESPACE], NEW_NAMESPACES.as_slice()].concat())),
-        (c::SYS_ioctl, TERMINAL_REQUESTS.iter().map(|request| vec![Condition::Is(1, *request)]).collect()),
+        (
+            c::SYS_ioctl,
+            TERMINAL_REQUESTS.iter().map(|request| vec![ArgumentCondition::Is(1, *request)]).collect(),
+        ),
         // 0 is how Linux behaves, 0xffff_ffff asks; anything else makes memory easier to attack.
-        (c::SYS_personality, vec![vec![Condition::IsNot(0, 0), Condition::IsNot(0, u32::MAX)]]),
+        (
+            c::SYS_personality,
+            vec![vec![ArgumentCondition::IsNot(0, 0), ArgumentCondition::IsNot(0, u32::MAX)]],
+        ),
         // The limits of others: one of processor time is as good as a signal, and Landlock does not know it.
-        (c::SYS_prlimit64, vec![vec![Condition::IsNot(0, 0)]]),
+        (c::SYS_prlimit64, vec![vec![ArgumentCondition::IsNot(0, 0)]]),
     ];
     cases.extend(OPENING.iter().map(|(call, flags)| (*call, made_with(*flags))));
     cases
@@ -108,8 +114,8 @@ const OPENING: &[(i64, u8)] = &[
 
 fn made_with(flags: u8) -> Vec<Case> {
     let case = |making: i32, mode: u32| {
-        let making = Condition::Masked { argument: flags, mask: making as u32, is: making as u32 };
-        vec![making, Condition::Masked { argument: flags + 1, mask: mode, is: mode }]
+        let making = ArgumentCondition::Masked { argument: flags, mask: making as u32, is: making as u32 };
+        vec![making, ArgumentCondition::Masked { argument: flags + 1, mask: mode, is: mode }]
     };
     [c::O_CREAT, c::O_TMPFILE]
         .into_iter()
@@ -154,16 +160,16 @@ fn sockets(allow_unix: bool) -> Vec<Case> {
     let known: &[u32] = if allow_unix { &[inet, inet6, netlink, unix] } else { &[inet, inet6, netlink] };
     let mut cases = vec![is_none_of(0, known)];
     // Which interfaces there are: name resolution asks. The other protocols reach deep into the system's kernel.
-    cases.push(vec![Condition::Is(0, netlink), Condition::IsNot(2, c::NETLINK_ROUTE as u32)]);
+    cases.push(vec![ArgumentCondition::Is(0, netlink), ArgumentCondition::IsNot(2, c::NETLINK_ROUTE as u32)]);
     for family in [inet, inet6] {
         for kind in [c::SOCK_RAW, c::SOCK_RDM, c::SOCK_SEQPACKET, c::SOCK_DCCP, SOCK_PACKET] {
-            let is_kind = Condition::Masked { argument: 1, mask: SOCKET_TYPE, is: kind as u32 };
-            cases.push(vec![Condition::Is(0, family), is_kind]);
+            let is_kind = ArgumentCondition::Masked { argument: 1, mask: SOCKET_TYPE, is: kind as u32 };
+            cases.push(vec![ArgumentCondition::Is(0, family), is_kind]);
         }
         let protocols = [c::IPPROTO_IP, c::IPPROTO_TCP, c::IPPROTO_UDP, c::IPPROTO_ICMP, c::IPPROTO_ICMPV6]
             .map(|p| p as u32);
         let mut other_protocol = is_none_of(2, &protocols);
-        other_protocol.push(Condition::Is(0, family));
+        other_protocol.push(ArgumentCondition::Is(0, family));
         cases.push(other_protocol);
     }
     cases
@@ -172,19 +178,19 @@ fn sockets(allow_unix: bool) -> Vec<Case> {
 /// A pair's ends are connected to each other for good, unless they are of the datagram type: that sends to any address.
 /// The raw type becomes the datagram type.
 fn socket_pairs(allow_unix: bool) -> Vec<Case> {
-    let mut cases = vec![vec![Condition::IsNot(0, c::AF_UNIX as u32)]];
+    let mut cases = vec![vec![ArgumentCondition::IsNot(0, c::AF_UNIX as u32)]];
     if !allow_unix {
         for kind in [c::SOCK_DGRAM, c::SOCK_RAW] {
-            cases.push(vec![Condition::Masked { argument: 1, mask: SOCKET_TYPE, is: kind as u32 }]);
+            cases.push(vec![ArgumentCondition::Masked { argument: 1, mask: SOCKET_TYPE, is: kind as u32 }]);
         }
     }
     cases
 }
 
 fn is_none_of(argument: u8, values: &[u32]) -> Case {
-    values.iter().map(|value| Condition::IsNot(argument, *value)).collect()
+    values.iter().map(|value| ArgumentCondition::IsNot(argument, *value)).collect()
 }
 
 fn with_any(argument: u8, flags: &[u32]) -> Vec<Case> {
-    flags.iter().map(|flag| vec![Condition::Masked { argument, mask: *flag, is: *flag }]).collect()
+    flags.iter().map(|flag| vec![ArgumentCondition::Masked { argument, mask: *flag, is: *flag }]).collect()
 }

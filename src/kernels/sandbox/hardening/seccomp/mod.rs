@@ -76,11 +76,11 @@ fn hidden_calls() -> Vec<sock_filter> {
 }
 
 /// A case of a call: all of these must hold for it to be denied.
-type Case = Vec<Condition>;
+type Case = Vec<ArgumentCondition>;
 
 /// A comparison with an argument. All checked arguments are 32 bits wide for the system, whatever is in the
 /// upper half.
-enum Condition {
+enum ArgumentCondition {
     Is(u8, u32),
     IsNot(u8, u32),
     Masked { argument: u8, mask: u32, is: u32 },
@@ -89,9 +89,11 @@ enum Condition {
 fn rule(case: Case) -> Result<SeccompRule, seccompiler::BackendError> {
     let conditions = case.into_iter().map(|condition| {
         let (argument, operator, value) = match condition {
-            Condition::Is(argument, value) => (argument, SeccompCmpOp::Eq, value),
-            Condition::IsNot(argument, value) => (argument, SeccompCmpOp::Ne, value),
-            Condition::Masked { argument, mask, is } => (argument, SeccompCmpOp::MaskedEq(mask.into()), is),
+            ArgumentCondition::Is(argument, value) => (argument, SeccompCmpOp::Eq, value),
+            ArgumentCondition::IsNot(argument, value) => (argument, SeccompCmpOp::Ne, value),
+            ArgumentCondition::Masked { argument, mask, is } => {
+                (argument, SeccompCmpOp::MaskedEq(mask.into()), is)
+            }
         };
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value.into())
     });

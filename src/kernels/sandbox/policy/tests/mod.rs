@@ -2,6 +2,7 @@
 
 mod documents;
 mod homes;
+mod meet;
 mod of_workspace;
 mod programs;
 mod sessions;
@@ -55,7 +56,7 @@ impl Host {
     }
 
     /// The rules of a policy with this in `filesystem`.
-    pub(super) fn rules(&self, filesystem: &str) -> Result<Rules, SandboxPolicyError> {
+    pub(super) fn rules(&self, filesystem: &str) -> Result<SandboxRules, SandboxPolicyError> {
         let lists =
             [r#""denyRead": []"#, r#""allowRead": []"#, r#""allowWrite": ["."]"#, r#""denyWrite": []"#];
         let kept =
@@ -70,7 +71,7 @@ impl Host {
     }
 
     /// A list of srt's settings, one text per line.
-    pub(super) fn settings(&self, rules: &Rules, key: &str) -> Vec<String> {
+    pub(super) fn settings(&self, rules: &SandboxRules, key: &str) -> Vec<String> {
         let settings = rules.srt_settings();
         let list = settings["filesystem"][key].as_array().unwrap().clone();
         list.iter().map(|path| path.as_str().unwrap().replace(self.root.to_str().unwrap(), "ROOT")).collect()

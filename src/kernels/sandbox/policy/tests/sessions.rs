@@ -223,7 +223,7 @@ fn what_is_writable_exists() {
 #[test]
 fn what_configures_other_programs_is_closed_at_the_top() {
     let host = Host::new();
-    let is_closed = |rules: &Rules, name: &str| {
+    let is_closed = |rules: &SandboxRules, name: &str| {
         host.settings(rules, "denyWrite").contains(&format!("ROOT/home/ws/{name}"))
     };
     let rules = host.rules("").unwrap();

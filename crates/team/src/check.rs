@@ -1,0 +1,69 @@
+//! Tries everything that a server needs, without serving: for `ipybox doctor --team`.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::config::TeamConfig;
+use crate::describe;
+use crate::front::tls_problem;
+use crate::login::UserAuthenticator;
+use crate::users::{MakeGroups, SessionStarter, UserAccounts};
+
+/// The result of trying one thing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TeamFinding {
+    /// The thing.
+    pub name: String,
+    /// The reason why it does not work; `None` if it does.
+    pub problem: Option<String>,
+}
+
+impl TeamFinding {
+    fn new(name: impl Into<String>, result: Result<(), String>) -> Self {
+        Self { name: name.into(), problem: result.err() }
+    }
+}
+
+impl TeamConfig {
+    /// Tries what the server would need: files of TLS, places for users, control groups, a sandbox, and identity providers.
+    ///
+    /// The arguments are those of [`TeamServer::open`](crate::TeamServer::open). Makes the directory of the state.
+    pub async fn check(
+        &self,
+        program: PathBuf,
+        client: reqwest::Client,
+        groups: MakeGroups,
+    ) -> Vec<TeamFinding> {
+        let mut findings = Vec::new();
+        if let Some(files) = &self.server.tls {
+            findings.push(TeamFinding::new("server.tls", tls_problem(files).map_or(Ok(()), Err)));
+        }
+        match UserAccounts::open(&self.server.state_dir, &self.users, groups) {
+            Err(error) => findings.push(TeamFinding::new("server.state_dir", Err(describe(&error)))),
+            Ok(accounts) => {
+                findings.push(TeamFinding::new("server.state_dir", Ok(())));
+                // With control groups, if they are needed.
+                match accounts.probe() {
+                    Err(error) => findings.push(TeamFinding::new("users", Err(describe(&error)))),
+                    Ok(place) => {
+                        let starter = SessionStarter::new(program, self.sessions.clone());
+                        findings.push(TeamFinding::new("sandbox", starter.check(&place).await));
+                    }
+                }
+            }
+        }
+        match UserAuthenticator::new(self.login.clone(), client, |name| std::env::var(name).ok()) {
+            Err(error) => findings.push(TeamFinding::new("login", Err(describe(&error)))),
+            Ok(authenticator) => {
+                for check in authenticator.check().await {
+                    let result = check.result.map_err(|error| describe(&error));
+                    findings.push(TeamFinding::new(format!("login.issuer {}", check.issuer), result));
+                }
+                findings.push(TeamFinding::new("login", Ok(())));
+            }
+        }
+        findings
+    }
+}

@@ -1,0 +1,35 @@
+#![doc = include_str!("../README.md")]
+
+mod admin;
+mod check;
+mod config;
+mod front;
+pub mod login;
+mod server;
+mod sessions;
+mod storage;
+mod users;
+
+use std::error::Error;
+
+pub use self::admin::{AdminError, TeamAdmin};
+pub use self::check::TeamFinding;
+pub use self::config::{
+    ConfigError, ServerSettings, SessionSettings, TeamApproval, TeamConfig, TeamSandbox, TlsFiles,
+    UserSettings,
+};
+pub use self::front::ListenError;
+pub use self::server::{ServeError, TeamServer};
+pub use self::users::{AccountError, MakeGroups, TeamAccount, UserLimits, become_user};
+
+/// An error with its causes, in one line.
+pub(crate) fn describe(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,129 @@
+//! A server from its start to its end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{ConfigError, TeamConfig};
+use crate::front::{FrontListener, FrontParts, ListenError, metrics_routes, routes, serve};
+use crate::login::{LoginSetupError, UserAuthenticator};
+use crate::sessions::{SessionDirectory, SessionRecords};
+use crate::users::{AccountError, MakeGroups, SessionStarter, UserAccounts};
+
+/// The interval of looks at calls that a server waits for which is ending.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Why a server cannot serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The configuration is of no use.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Users could not log in.
+    #[error(transparent)]
+    Login(#[from] LoginSetupError),
+    /// There is no place for users.
+    #[error(transparent)]
+    Accounts(#[from] AccountError),
+    /// It cannot listen.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Code would run without a sandbox.
+    #[error("run code in a sandbox, without which no team is served: {0}")]
+    Sandbox(String),
+    /// The system does not help.
+    #[error("serve a team")]
+    System(#[from] std::io::Error),
+}
+
+/// A server that is about to serve.
+pub struct TeamServer {
+    listener: FrontListener,
+    metrics: Option<FrontListener>,
+    config: TeamConfig,
+    parts: FrontParts,
+}
+
+impl TeamServer {
+    /// Prepares a server. Sessions are served by `program`, which is `ipybox`; `client` speaks to identity providers
+    /// ([`configure_client`](crate::login::configure_client)); `groups` makes control groups.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub async fn open(
+        config: TeamConfig,
+        program: PathBuf,
+        client: reqwest::Client,
+        groups: MakeGroups,
+    ) -> Result<Self, ServeError> {
+        let authenticator =
+            UserAuthenticator::new(config.login.clone(), client, |name| std::env::var(name).ok())?;
+        let accounts = Arc::new(UserAccounts::open(&config.server.state_dir, &config.users, groups)?);
+        let records = Arc::new(SessionRecords::open(accounts.sessions(), config.users.max_sessions)?);
+        let starter = Arc::new(SessionStarter::new(program, config.sessions.clone()));
+        starter.check(&accounts.probe()?).await.map_err(ServeError::Sandbox)?;
+        let directory = Arc::new(SessionDirectory::new(starter, Arc::clone(&records)));
+        let listener = FrontListener::bind(&config.server).await?;
+        let metrics = match config.server.metrics {
+            Some(address) => Some(FrontListener::plain(address).await?),
+            None => None,
+        };
+        let parts = FrontParts { authenticator, accounts, records, directory };
+        Ok(Self { listener, metrics, config, parts })
+    }
+
+    /// The address that it listens on.
+    ///
+    /// # Errors
+    /// The system does not say it.
+    pub fn address(&self) -> std::io::Result<std::net::SocketAddr> {
+        self.listener.address()
+    }
+
+    /// Serves until SIGTERM, SIGINT or SIGHUP. Calls that run then get the time of `server.drain`; sessions go on.
+    ///
+    /// # Errors
+    /// The system's signals cannot be heard.
+    pub async fn serve(self) -> Result<(), ServeError> {
+        let Self { listener, metrics, config, parts } = self;
+        let draining = CancellationToken::new();
+        let ending = CancellationToken::new();
+        end_on_signals(&draining)?;
+        let directory = Arc::clone(&parts.directory);
+        let (router, state) = routes(&config, parts, draining.clone(), ending.clone());
+        let metrics = metrics.map(|listener| {
+            tokio::spawn(serve(listener, metrics_routes(Arc::clone(&state)), ending.clone()))
+        });
+        let serving = tokio::spawn(serve(listener, router, ending.clone()));
+        draining.cancelled().await;
+        let deadline = tokio::time::Instant::now() + config.server.drain;
+        while directory.is_busy() && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(DRAIN_INTERVAL).await;
+        }
+        directory.close().await;
+        ending.cancel();
+        for task in metrics.into_iter().chain([serving]) {
+            task.await.map_err(std::io::Error::other)?;
+        }
+        Ok(())
+    }
+}
+
+/// Cancels `draining` on the signals that ask a program to end.
+fn end_on_signals(draining: &CancellationToken) -> std::io::Result<()> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        let mut signals = signal(kind)?;
+        let draining = draining.clone();
+        // Ends with the runtime: it is a listener of the whole process.
+        tokio::spawn(async move {
+            signals.recv().await;
+            tracing::info!(signal = kind.as_raw_value(), "ending");
+            draining.cancel();
+        });
+    }
+    Ok(())
+}

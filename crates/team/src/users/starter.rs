@@ -1,0 +1,204 @@
+//! The process of a session: `ipybox`, as a client would start it, in the name of a user.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
+
+use super::account::UserPlace;
+use crate::config::{SessionSettings, TeamApproval, TeamSandbox};
+
+/// The variables that each process has from the server.
+const INHERITED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"];
+/// The time that the last words of a process may take.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Starts the processes of sessions.
+pub(crate) struct SessionStarter {
+    program: PathBuf,
+    settings: SessionSettings,
+}
+
+/// A process that has been started.
+pub(crate) struct SessionProcess {
+    pub(crate) output: ChildStdout,
+    pub(crate) input: ChildStdin,
+    pub(crate) words: StartWords,
+}
+
+impl SessionStarter {
+    /// Starts this program.
+    pub(crate) fn new(program: PathBuf, settings: SessionSettings) -> Self {
+        Self { program, settings }
+    }
+
+    /// The time after which a process ends that nobody needs.
+    pub(crate) fn idle(&self) -> Duration {
+        self.settings.idle
+    }
+
+    /// Starts a process for a session of a user; `wish` says which.
+    pub(crate) async fn start(&self, place: &Arc<UserPlace>, wish: &str) -> io::Result<SessionProcess> {
+        let mut command = self.command(place);
+        command.args(self.arguments(place)).arg("--front").arg(wish);
+        let mut child = command.spawn()?;
+        let (Some(output), Some(input), Some(errors)) =
+            (child.stdout.take(), child.stdin.take(), child.stderr.take())
+        else {
+            return Err(io::Error::other("it has no pipes"));
+        };
+        let words = StartWords::of(errors, place.key.clone());
+        // Reaped when it ends, which it does when its input ends.
+        tokio::spawn(async move { child.wait().await });
+        Ok(SessionProcess { output, input, words })
+    }
+
+    /// Checks that the kernel of a user would run in a sandbox.
+    ///
+    /// # Errors
+    /// It would not: the words of `ipybox doctor`.
+    pub(crate) async fn check(&self, place: &UserPlace) -> Result<(), String> {
+        let mut command = self.command(place);
+        command.args(["doctor", "--sandbox-backend", self.backend()]);
+        command.arg("--workspace").arg(place.workspace()).arg("--state-dir").arg(place.state());
+        if let Some(python) = &self.settings.python {
+            command.arg("--python").arg(python);
+        }
+        command.stdin(Stdio::null());
+        let program = self.program.display();
+        let output = command.output().await.map_err(|error| {
+            format!("`{program}` cannot be run for users ({error}); they need to read it, and to pass through its directories")
+        })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let [out, errors] =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        Err(format!("`ipybox doctor` says\n{out}{errors}"))
+    }
+
+    /// A command of the program in the name of a user.
+    pub(crate) fn admin_command(&self, place: &UserPlace, action: &[&str]) -> Command {
+        let mut command = self.command(place);
+        command.arg("sessions").args(action).arg("--state-dir").arg(place.state());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn backend(&self) -> &'static str {
+        match self.settings.sandbox_backend {
+            TeamSandbox::Bwrap => "bwrap",
+            TeamSandbox::Srt => "srt",
+        }
+    }
+
+    /// The program, in the name of a user and in nothing of the server's.
+    fn command(&self, place: &UserPlace) -> Command {
+        let mut command = Command::new(&self.program);
+        if place.id.is_some() || !place.groups.is_empty() {
+            command.args(["team", "become"]);
+            command.args(place.groups.iter().flat_map(|group| [OsStr::new("--group"), group.as_os_str()]));
+            command.args(place.id.map(|id| format!("--id={id}")));
+            command.arg("--").arg(&self.program);
+        }
+        command.env_clear();
+        let passed = INHERITED.into_iter().chain(self.settings.environment.iter().map(String::as_str));
+        command.envs(passed.filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.env("HOME", place.home()).current_dir(place.home());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn arguments(&self, place: &UserPlace) -> Vec<OsString> {
+        let settings = &self.settings;
+        let mut arguments = FlagList::default();
+        arguments.flag("--workspace", place.workspace());
+        arguments.flag("--state-dir", place.state());
+        arguments.flag("--keep-session", format!("{}s", settings.keep.as_secs().max(1)));
+        arguments.flag("--audit-log", place.audit_log());
+        arguments.flags("--audit-contents", settings.audit_contents);
+        arguments.flags("--checkpoint", true);
+        arguments.flags("--long-cells", settings.long_cells);
+        arguments.flags("--sandbox", true);
+        arguments.flag("--sandbox-backend", self.backend());
+        arguments.option("--sandbox-config", settings.sandbox_config.as_ref());
+        settings.install_domains.iter().for_each(|domain| arguments.flag("--sandbox-install-domain", domain));
+        arguments.option("--python", settings.python.as_ref());
+        settings.mcp_config.iter().for_each(|file| arguments.flag("--mcp-config", file));
+        let approval = settings.approval.map(|mode| match mode {
+            TeamApproval::Auto => "auto",
+            TeamApproval::Ask => "ask",
+            TeamApproval::Deny => "deny",
+            TeamApproval::Policy => "policy",
+        });
+        arguments.option("--approval", approval.as_ref());
+        arguments.option("--approval-policy", settings.approval_policy.as_ref());
+        arguments.option("--limit-memory", settings.limit_memory.as_ref());
+        arguments.option("--limit-cpu", settings.limit_cpu.map(|cpu| cpu.to_string()).as_ref());
+        arguments.option("--limit-processes", settings.limit_processes.map(|most| most.to_string()).as_ref());
+        arguments.option("--limit-disk", settings.limit_disk.as_ref());
+        arguments.0
+    }
+}
+
+/// The arguments of a command.
+#[derive(Default)]
+struct FlagList(Vec<OsString>);
+
+impl FlagList {
+    fn flag(&mut self, name: &str, value: impl AsRef<OsStr>) {
+        self.0.extend([OsString::from(name), value.as_ref().to_owned()]);
+    }
+
+    fn flags(&mut self, name: &str, is_set: bool) {
+        self.0.extend(is_set.then(|| OsString::from(name)));
+    }
+
+    fn option(&mut self, name: &str, value: Option<&impl AsRef<OsStr>>) {
+        if let Some(value) = value {
+            self.flag(name, value);
+        }
+    }
+}
+
+/// The end of what a process says on stderr.
+pub(crate) struct StartWords(watch::Receiver<LastStartWords>);
+
+#[derive(Default)]
+struct LastStartWords {
+    text: String,
+    has_ended: bool,
+}
+
+impl StartWords {
+    fn of(errors: ChildStderr, key: String) -> Self {
+        let (sender, receiver) = watch::channel(LastStartWords::default());
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(errors).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                tracing::debug!(user = %key, "{line}");
+                if let Some(words) = line.strip_prefix("ipybox: ") {
+                    sender.send_modify(|last| words.clone_into(&mut last.text));
+                }
+            }
+            sender.send_modify(|last| last.has_ended = true);
+        });
+        Self(receiver)
+    }
+
+    /// Why the process has ended, in its first words about it; empty if it has not said it.
+    pub(crate) async fn last(mut self) -> String {
+        // At worst what it has said so far.
+        tokio::time::timeout(LAST_WORDS, self.0.wait_for(|last| last.has_ended)).await.ok();
+        self.0.borrow().text.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! A fork that a process of ours makes, and the host greets: of a kernel for a branch or a template, of a template for a kernel.
+//!
+//! The host makes both ends of the fork's socket and pipe and passes the process one of each, so that no descriptor comes
+//! from there. Which process the fork is says the system: it adds the id of the sender to what comes over the fork's socket.
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg, sockopt};
+use rustix::process::Pid;
+use serde_json::{Value, json};
+use tokio::io::{AsyncWriteExt as _, Interest};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::time::{Instant, timeout_at};
+
+use super::branch_error::{BranchError, RenewOrigin};
+use super::endpoints::KernelEndpoints;
+use super::holder::{AdoptedKernel, KernelHolder};
+use super::message::BranchReply;
+use super::output::new_mark;
+use super::own::OwnKernel;
+use super::{Error, KernelEvent, KernelLimits, KernelMessage, MessageContent};
+use crate::ground::process::{AdoptedLeader, HeldLimits};
+use crate::ground::text::visible::line;
+
+/// The number of reasons and notes that are taken, and the length that one may have, in bytes.
+const SENTENCES: usize = 20;
+const SENTENCE_BYTES: usize = 400;
+
+/// A request to fork.
+pub(super) struct ForkRequest {
+    pub(super) kind: &'static str,
+    /// An object; the mark of the fork's output is added.
+    pub(super) content: Value,
+    /// The pipe by which its parent reports its end, if that does.
+    pub(super) report: Option<OwnedFd>,
+    /// The tokens of the origin, which the fork knows.
+    pub(super) renew_origin: Option<RenewOrigin>,
+    /// The time until the fork runs.
+    pub(super) timeout: Duration,
+    /// Whether the origin shows which process it is.
+    pub(super) shows_origin: bool,
+}
+
+/// A fork that has been greeted.
+pub(super) struct KernelFork {
+    pub(super) leader: AdoptedLeader,
+    /// The differences between it and its origin.
+    pub(super) notes: Vec<String>,
+    /// The process of the origin, if it was to be shown.
+    pub(super) origin: Option<u32>,
+    socket: UnixStream,
+    pipe: pipe::Receiver,
+    mark: String,
+    deadline: Instant,
+}
+
+impl ForkRequest {
+    /// Has the origin fork. What else it says meanwhile is put to the `others`.
+    pub(super) async fn send(
+        mut self,
+        origin: &mut OwnKernel,
+        others: &mut Vec<Result<KernelEvent, Error>>,
+    ) -> Result<KernelFork, BranchError> {
+        let deadline = Instant::now() + self.timeout;
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let mark = new_mark();
+        self.content["mark"] = json!(mark);
+        let asked = timeout_at(deadline, self.ask(origin, &id)).await;
+        let (mut socket, pipe) = asked.map_err(|_| BranchError::Unanswered)?.map_err(BranchError::Kernel)?;
+        // The origin has it.
+        drop(self.report);
+        let replied = timeout_at(deadline, reply(origin, &id, others)).await;
+        let notes = replied.unwrap_or(Err(BranchError::Unanswered)).and_then(notes_of);
+        if !matches!(notes, Err(BranchError::Refused(_))) {
+            // It waits for this after a fork, whatever has become of that.
+            let token = self.renew_origin.map(|renew| renew());
+            origin.request("renewed", &id, &json!({ "token": token })).map_err(BranchError::Kernel)?;
+        }
+        let notes = notes?;
+        let greeting = async {
+            let origin = if self.shows_origin { Some(sender(&socket).await?) } else { None };
+            io::Result::Ok((origin, greet(&mut socket).await?))
+        };
+        let greeted = timeout_at(deadline, greeting).await;
+        let (origin, leader) =
+            greeted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| {
+                tracing::debug!(%error, "a fork is not what it should be");
+                BranchError::Unanswered
+            })?;
+        let origin = origin.map(|origin| origin.as_raw_nonzero().get().unsigned_abs());
+        Ok(KernelFork { leader: leader.guarded(), notes, origin, socket, pipe, mark, deadline })
+    }
+
+    /// Sends it, and returns our ends of the fork's connection.
+    async fn ask(&self, origin: &mut OwnKernel, id: &str) -> Result<(UnixStream, pipe::Receiver), Error> {
+        let KernelEndpoints { socket, pipe, their_socket, their_pipe } =
+            KernelEndpoints::open().map_err(Error::Files)?;
+        sockopt::set_socket_passcred(&socket, true).map_err(|error| Error::Files(error.into()))?;
+        let mut descriptors = vec![their_socket.as_fd(), their_pipe.as_fd()];
+        descriptors.extend(self.report.as_ref().map(OwnedFd::as_fd));
+        origin.request_with(self.kind, id, &self.content, &descriptors).await?;
+        Ok((socket, pipe))
+    }
+}
+
+impl KernelFork {
+    /// The host's side of the kernel that the fork is, once it is ready.
+    pub(super) async fn welcomed(
+        self,
+        holder: impl FnOnce(AdoptedLeader) -> AdoptedKernel,
+        limits: KernelLimits,
+        held: Arc<HeldLimits>,
+    ) -> Result<OwnKernel, BranchError> {
+        let holder = KernelHolder::Adopted(Box::new(holder(self.leader)));
+        let mut kernel = OwnKernel::new(holder, limits, held, &self.mark, self.socket, self.pipe);
+        let welcomed = timeout_at(self.deadline, kernel.welcomed()).await;
+        welcomed.map_err(|_| BranchError::Unanswered)?.map_err(BranchError::Kernel)?;
+        Ok(kernel)
+    }
+}
+
+/// Waits for the kernel's answer; what else comes is put to the `others`.
+async fn reply(
+    origin: &mut OwnKernel,
+    id: &str,
+    others: &mut Vec<Result<KernelEvent, Error>>,
+) -> Result<BranchReply, BranchError> {
+    loop {
+        match origin.next().await {
+            Ok(KernelEvent::Message(KernelMessage {
+                content: MessageContent::BranchReply(reply),
+                parent: Some(parent),
+                ..
+            })) if parent == id => return Ok(reply),
+            Ok(event @ (KernelEvent::Message(_) | KernelEvent::Torn)) => others.push(Ok(event)),
+            ended => {
+                others.push(ended);
+                return Err(BranchError::Unanswered);
+            }
+        }
+    }
+}
+
+/// Finds out which process is at the other end. It says so twice: that it is still there the second time proves that the
+/// process we have taken in between is the one that has spoken, and none that has got its id since.
+async fn greet(socket: &mut UnixStream) -> io::Result<AdoptedLeader> {
+    let speaker = sender(socket).await?;
+    let leader = AdoptedLeader::open(speaker)?;
+    socket.write_all(b"1").await?;
+    let is_same = sender(socket).await? == speaker && !leader.has_ended();
+    // Signals go to its group: it must be its own.
+    let leads = rustix::process::getpgid(Some(speaker))? == speaker;
+    sockopt::set_socket_passcred(&*socket, false)?;
+    if is_same && leads { Ok(leader) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+/// The process that has sent the next byte.
+async fn sender(socket: &UnixStream) -> io::Result<Pid> {
+    let receive = || {
+        let mut byte = [0];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let parts = &mut [IoSliceMut::new(&mut byte)];
+        let received = recvmsg(socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        if received.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // Descriptors that come with it are closed.
+        control
+            .drain()
+            .find_map(|message| match message {
+                RecvAncillaryMessage::ScmCredentials(sender) => Some(sender.pid),
+                _ => None,
+            })
+            .ok_or_else(|| io::ErrorKind::InvalidData.into())
+    };
+    socket.async_io(Interest::READABLE, receive).await
+}
+
+/// The notes of an answer, or the reasons why there is no branch.
+fn notes_of(reply: BranchReply) -> Result<Vec<String>, BranchError> {
+    let sentences = |texts: Vec<String>| -> Vec<String> {
+        let short = |text: &String| line(&text[..text.floor_char_boundary(SENTENCE_BYTES)]);
+        texts.iter().take(SENTENCES).map(short).collect()
+    };
+    if reply.refusals.is_empty() {
+        Ok(sentences(reply.notes))
+    } else {
+        Err(BranchError::Refused(sentences(reply.refusals)))
+    }
+}

@@ -1,0 +1,126 @@
+//! Branches: sessions whose kernel begins as a copy of another session's.
+
+use std::sync::Arc;
+
+use super::audience::SessionAudience;
+use super::command::{BranchReceiver, QueuedCommand};
+use super::opening::{OpeningSession, closed_gate};
+use super::phase::StartPhase;
+use super::queue::CellQueue;
+use super::records::{notebook, open_audit};
+use super::site::{BranchFailure, BranchedSite};
+use super::worker::KernelWorker;
+use super::{Error, Session, SessionTools, StartError};
+use crate::kernels::kernel::RunningBranch;
+use crate::tools::tool_server::ToolEndpoint;
+
+/// Why there is no branch of a session, which goes on as before.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionBranchError {
+    /// The kernel cannot be copied.
+    #[error(transparent)]
+    Kernel(#[from] BranchFailure),
+    /// The branch cannot be opened.
+    #[error("copy the session")]
+    Open(#[from] StartError),
+    /// The session has no kernel, or has ended.
+    #[error(transparent)]
+    Session(#[from] Error),
+}
+
+impl Session {
+    /// Opens a session with the variables, imports and working directory that this one has after the cells that are queued.
+    /// Returns the differences that are worth a word, too.
+    ///
+    /// It decides by the same policy and answers, and has no more rights: see [`Gate::for_branch`](crate::approval::Gate).
+    ///
+    /// # Errors
+    /// See [`SessionBranchError`]; no process is left behind.
+    pub(crate) async fn branch(&self) -> Result<(Self, Vec<String>), SessionBranchError> {
+        let mut opened = self.opened.clone();
+        opened.config = Arc::new(opened.config.beside_another());
+        let config = &opened.config;
+        let (gate, tools) = match opened.face {
+            Some(face) => {
+                let audit = open_audit(config, face).map_err(StartError::from)?;
+                let gate = Arc::new(self.gate.for_branch(audit));
+                (Arc::clone(&gate), Some(SessionTools::open(config, opened.registry.clone(), gate).await?))
+            }
+            None => (Arc::new(closed_gate()), None),
+        };
+        let tool_server = tools.as_ref().map(|tools| Arc::clone(&tools.server));
+        let branched = self.queue.branch(tool_server).await;
+        let (RunningBranch { kernel, notes, .. }, kernels) = match branched {
+            Ok(branched) => branched,
+            Err(error) => {
+                gate.audit().close().await;
+                return Err(error);
+            }
+        };
+        gate.audit().branched_from(self.gate.audit());
+        let notebook = notebook(config, self.notebook());
+        let branch = OpeningSession {
+            audience: SessionAudience::of_branch(notebook, &self.audience),
+            installer: self.place.installer(),
+            limits: Arc::clone(&self.limits),
+            directory: self.directory.lock().clone(),
+            kernel: Some(kernel),
+            opened,
+            gate,
+            tools,
+            kernels,
+        };
+        Ok((branch.begin(), notes))
+    }
+}
+
+impl CellQueue {
+    /// Has the kernel copied after the cells that are queued.
+    async fn branch(
+        &self,
+        tool_server: Option<Arc<ToolEndpoint>>,
+    ) -> Result<BranchedSite, SessionBranchError> {
+        self.send(|reply| QueuedCommand::Branch { tool_server, reply })
+            .await
+            .outcome()
+            .await?
+            .map_err(SessionBranchError::from)
+    }
+}
+
+impl KernelWorker {
+    /// Copies the kernel; a fresh one if there is none.
+    pub(super) async fn branch(&mut self, tool_server: Option<Arc<ToolEndpoint>>, reply: BranchReceiver) {
+        if reply.is_closed() {
+            return;
+        }
+        if self.kernel.is_none()
+            && let Err(error) = self.start_kernel().await
+        {
+            // Fails only if the caller has given up.
+            reply.send(Err(error)).ok();
+            return;
+        }
+        let Some(kernel) = self.kernel.as_mut() else { return };
+        let mut said = Vec::new();
+        let branched = self.kernels.branch(kernel, tool_server, &mut said).await;
+        // A branch that nobody waits for any more is dropped, and ends.
+        reply.send(Ok(branched)).ok();
+        for event in said {
+            self.take_event(event).await;
+        }
+    }
+
+    /// Starts the first kernel, unless it runs already.
+    pub(super) async fn begin(&mut self) -> Result<(), Error> {
+        if self.kernel.is_none() {
+            return self.start_kernel().await;
+        }
+        if let Err(error) = self.keep_apart() {
+            self.give_up_kernel().await;
+            return Err(error);
+        }
+        self.phase.send_replace(StartPhase::Ready);
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! The states that are kept: within a budget of memory, and of time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{PastCell, UndoHistory};
+use crate::session::site::{ByteSize, SleepingKernel, memory_of_forks};
+
+/// The number of states that are kept. Each takes some 4 MB, and a process.
+const MOST_STATES: usize = 8;
+
+/// The part of a session's time that making states may take: 1/20.
+const TIME_PART: u32 = 20;
+/// The time that it may take at once, after a while without.
+const MOST_TIME: Duration = Duration::from_secs(2);
+
+/// The least time between two looks at the memory of states while a cell runs, and how many times as long as a look.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+const LOOK_PART: u32 = 50;
+
+/// The state of the kernel before a cell.
+pub(crate) enum StateBefore {
+    /// A fork of the kernel, which sleeps.
+    Kept(SleepingKernel),
+    /// That of a kernel that has run nothing.
+    Fresh,
+    /// There is none, for this reason.
+    Missing(String),
+}
+
+impl StateBefore {
+    pub(crate) fn into_state(self) -> Option<SleepingKernel> {
+        match self {
+            Self::Kept(state) => Some(state),
+            Self::Fresh | Self::Missing(_) => None,
+        }
+    }
+
+    fn state(&self) -> Option<&SleepingKernel> {
+        match self {
+            Self::Kept(state) => Some(state),
+            Self::Fresh | Self::Missing(_) => None,
+        }
+    }
+}
+
+/// The time that making states may still take.
+pub(super) struct StateAllowance {
+    left: Duration,
+    at: Instant,
+}
+
+impl Default for StateAllowance {
+    fn default() -> Self {
+        Self { left: MOST_TIME, at: Instant::now() }
+    }
+}
+
+impl StateAllowance {
+    fn is_left(&mut self) -> bool {
+        let passed = std::mem::replace(&mut self.at, Instant::now()).elapsed();
+        self.left = MOST_TIME.min(self.left + passed / TIME_PART);
+        !self.left.is_zero()
+    }
+
+    fn spend(&mut self, time: Duration) {
+        self.left = self.left.saturating_sub(time);
+    }
+}
+
+impl UndoHistory {
+    /// Whether the state of now is to be made. If not, an undo will say why.
+    pub(crate) fn is_due(&self) -> bool {
+        let mut past = self.past.lock();
+        past.is_running = false;
+        let is_fresh = matches!(past.now, StateBefore::Fresh);
+        if !self.is_on() || is_fresh || past.is_claimed || past.is_closed {
+            return false;
+        }
+        let is_due = past.allowance.is_left();
+        if !is_due {
+            let why = "cells came so fast that making states would have taken more than 5 % of the time";
+            past.now = StateBefore::Missing(why.to_owned());
+        }
+        is_due
+    }
+
+    /// An undo is over. If it has brought a state back, that of the kernel that has gone is to be ended.
+    pub(crate) fn claim_ends(&self, is_back: bool) -> Option<SleepingKernel> {
+        let mut past = self.past.lock();
+        past.is_claimed = false;
+        is_back.then(|| replaced(&mut past.now, "it was brought back just now".to_owned())).flatten()
+    }
+
+    /// Enters the state of now, or why there is none, which has taken this time.
+    pub(crate) fn enter(&self, state: Result<SleepingKernel, String>, took: Duration) {
+        let mut past = self.past.lock();
+        past.allowance.spend(took);
+        past.now = match state {
+            Ok(state) => StateBefore::Kept(state),
+            Err(why) => StateBefore::Missing(why),
+        };
+        drop(past);
+        self.changed.notify_one();
+    }
+
+    /// Ends the oldest states that are beyond the budget, until the history is closed.
+    pub(crate) async fn watch(self: Arc<Self>) {
+        let mut pause = LOOK_PAUSE;
+        loop {
+            let (is_running, is_closed) = {
+                let past = self.past.lock();
+                (past.is_running, past.is_closed)
+            };
+            if is_closed {
+                return;
+            }
+            if is_running {
+                // It is no error that the pause has passed.
+                tokio::time::timeout(pause, self.changed.notified()).await.ok();
+            } else {
+                self.changed.notified().await;
+            }
+            let begun = Instant::now();
+            self.keep_within_budget().await;
+            pause = LOOK_PAUSE.max(begun.elapsed() * LOOK_PART);
+        }
+    }
+
+    async fn keep_within_budget(&self) {
+        loop {
+            let (states, origin) = self.processes();
+            if states.is_empty() {
+                return;
+            }
+            let count = states.len();
+            let measured = tokio::task::spawn_blocking(move || memory_of_forks(&states, origin)).await;
+            let why = match measured.ok().flatten() {
+                None => "its memory could not be measured".to_owned(),
+                Some(bytes) if bytes > self.budget => {
+                    let taken = ByteSize(bytes);
+                    let most = ByteSize(self.budget);
+                    tracing::info!(%taken, %most, "states of the kernel take too much memory; the oldest ends");
+                    format!("states took {taken}, and `--undo-memory` is {most}")
+                }
+                Some(_) if count > MOST_STATES => format!("the newest {MOST_STATES} are kept"),
+                Some(_) => return,
+            };
+            match self.take_oldest(why) {
+                Some(oldest) => oldest.end().await,
+                None => return,
+            }
+        }
+    }
+
+    /// The processes of the states, and of the kernel that the newest one is of.
+    fn processes(&self) -> (Vec<u32>, Option<u32>) {
+        let past = self.past.lock();
+        let all = past.cells.iter().map(|cell| &cell.before).chain([&past.now]);
+        let states: Vec<&SleepingKernel> = all.filter_map(StateBefore::state).collect();
+        let origin = states.last().and_then(|state| state.origin());
+        (states.iter().filter_map(|state| state.process()).collect(), origin)
+    }
+
+    fn take_oldest(&self, why: String) -> Option<SleepingKernel> {
+        let mut past = self.past.lock();
+        let is_kept = |cell: &&mut PastCell| cell.before.state().is_some();
+        let place = match past.cells.iter_mut().find(is_kept) {
+            Some(cell) => &mut cell.before,
+            None => return past.now.state().is_some().then(|| replaced(&mut past.now, why)).flatten(),
+        };
+        replaced(place, why)
+    }
+}
+
+fn replaced(place: &mut StateBefore, why: String) -> Option<SleepingKernel> {
+    std::mem::replace(place, StateBefore::Missing(why)).into_state()
+}

@@ -1,0 +1,9 @@
+//! The team server: many users by HTTP, each with sessions of their own.
+
+mod admission;
+mod attacks;
+mod clients;
+mod conformance;
+mod lives;
+mod support;
+mod tenants;
