@@ -44,7 +44,8 @@ pub(crate) fn relay(args: ServeArgs) -> anyhow::Result<()> {
 
 /// Holds a session.
 pub(crate) fn keep(args: SessionKeeperArgs) -> anyhow::Result<()> {
-    let keep = KeepRules::new(args.serve.lasting.keep_session.unwrap_or(NOT_KEPT), args.entry);
+    let lasting = &args.serve.lasting;
+    let keep = KeepRules::new(lasting.keep_session.unwrap_or(NOT_KEPT), args.entry, lasting.front.clone());
     let runtime = multi_threaded()?;
     Ok(runtime.block_on(exporting(lasting::keep_session((*args.serve).into(), keep)))?)
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::{IPYBOX_CONTAINER, Variables};
 use crate::kernels::changes::COPIES;
+use crate::kernels::checkpoint::CheckpointOwner;
 use crate::kernels::kernel::ShellCommands;
 use crate::kernels::sandbox::{Confinement, ExposedPlaces, PolicyPaths};
 
@@ -111,6 +112,8 @@ pub struct Config {
     pub(crate) notebook: NotebookPlace,
     /// The id of the session, if it has one already.
     pub(crate) session: Option<String>,
+    /// The kernels that get saved variables back.
+    pub(crate) checkpoint_owner: CheckpointOwner,
     pub(crate) mcp_configs: Vec<PathBuf>,
     pub(crate) variables: Arc<Variables>,
 }
@@ -192,6 +195,7 @@ impl Config {
             audit: settings.audit,
             notebook,
             session: None,
+            checkpoint_owner: CheckpointOwner::Workspace,
             mcp_configs: settings.mcp_configs,
             variables,
         };

@@ -1,17 +1,27 @@
 //! The checkpoint of a session: where it saves its variables and for which later kernels, and when the worker does so.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
 
+use super::Error;
+use super::cell::{Cell, CellRequester};
+use super::end::CellEnding;
 use super::worker::KernelWorker;
 use crate::config::{Config, KernelSite};
 use crate::kernels::checkpoint::{Checkpoint, CheckpointConditions};
 
+/// The time that it may take to bring variables back, and the number of characters about it.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(120);
+const RESTORE_CHARS: usize = 2000;
+const RESTORE: &str = "__import__('ipybox_checkpoint').restore()";
+
 /// The checkpoint that the settings ask for.
 pub(super) fn of(config: &Config) -> Option<Arc<Checkpoint>> {
     let conditions = conditions(config).filter(|_| config.kernel.checkpoint)?;
-    Some(Arc::new(Checkpoint::new(&config.state_dir, conditions)))
+    Some(Arc::new(Checkpoint::new(&config.state_dir, conditions, &config.checkpoint_owner)))
 }
 
 /// The conditions under which kernels run; `None` on a Jupyter server, for which the settings exclude checkpoints.
@@ -36,6 +46,44 @@ impl KernelWorker {
     /// Saves the variables after each cell; `None` if they are not saved.
     pub(super) fn checkpoint(&self) -> Option<&Checkpoint> {
         self.tools.as_ref()?.checkpoint.as_deref()
+    }
+
+    /// Has the kernel have the variables of a session that had ended while nobody used it: once, before a cell. Returns notes
+    /// about it.
+    pub(super) async fn resume(
+        &mut self,
+        cell: &Cell,
+        generation: &CancellationToken,
+    ) -> Result<Vec<String>, Error> {
+        let may_be_due =
+            cell.author != CellRequester::Ourselves && self.checkpoint().is_some_and(Checkpoint::is_resuming);
+        if may_be_due && self.kernel.is_none() {
+            self.start_kernel().await?;
+        }
+        if !may_be_due || !self.checkpoint().is_some_and(Checkpoint::take_resuming) {
+            return Ok(Vec::new());
+        }
+        let why = "variables are restored, which calls no tools";
+        let ours = Cell::ours(RESTORE.to_owned(), RESTORE_TIMEOUT, RESTORE_CHARS, cell.cancel.clone(), why);
+        let ours = Cell { client: cell.client.clone(), ..ours };
+        let outcome = Box::pin(self.execute(&ours, generation, None)).await?;
+        self.history.variables_restored();
+        self.keep_state().await;
+        let mut notes = vec![match (&outcome.end, &outcome.error) {
+            (CellEnding::Finished, None) => {
+                let text = outcome.shown.text.excerpt.trim_end();
+                format!("Variables of this session's earlier kernel were loaded. {text}")
+            }
+            (CellEnding::Finished, Some(error)) => {
+                format!("The variables of this session could not be restored: {}", error.name)
+            }
+            (end, _) => format!("The variables of this session were not restored: {}", end.words()),
+        }];
+        if !matches!(outcome.end, CellEnding::Finished) || outcome.error.is_some() {
+            notes.extend(self.checkpoint().and_then(Checkpoint::offer));
+        }
+        notes.extend(outcome.notes);
+        Ok(notes)
     }
 
     /// Has the kernel save its variables, unless it is doing so: then it is asked again later.

@@ -172,7 +172,7 @@ impl KernelWorker {
         }
     }
 
-    async fn execute(
+    pub(super) async fn execute(
         &mut self,
         cell: &Cell,
         generation: &CancellationToken,
@@ -185,6 +185,7 @@ impl KernelWorker {
         }
         let mut notes = self.news_of_servers(cell).await;
         notes.extend(wider);
+        notes.extend(self.resume(cell, generation).await?);
         let mut spent = Duration::ZERO;
         let mut has_failed = false;
         let mut live = None;

@@ -2,6 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,6 +19,14 @@ const SOCKET_BYTES: usize = 103;
 
 /// The time that it may take to lock an entry that is new.
 const LOCK_TIME: Duration = Duration::from_secs(5);
+
+/// The number of hexadecimal digits of an id.
+const ID_DIGITS: usize = 8;
+
+/// Whether this can be the id of a session.
+pub(super) fn is_session_id(id: &str) -> bool {
+    id.len() == ID_DIGITS && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
 
 /// The entry of a session, which may have ended.
 #[derive(Debug, Clone)]
@@ -55,12 +64,22 @@ impl SessionEntry {
         Self { path }
     }
 
-    /// A new entry, without a description.
-    pub(super) fn create(states: &Path) -> Result<Self, Error> {
+    /// The entry of the session with this id, which may not exist.
+    pub(super) fn of(states: &Path, id: &str) -> Self {
+        Self { path: sessions_dir(states).join(id) }
+    }
+
+    /// A new entry, without a description: with this id, or with a new one.
+    ///
+    /// # Errors
+    /// There is one with this id, or it cannot be made.
+    pub(super) fn create(states: &Path, id: Option<&str>) -> Result<Self, Error> {
         let parent = sessions_dir(states);
-        let id = uuid::Uuid::new_v4().simple().to_string();
-        let path = parent.join(&id[..8]);
-        create_private_directory(&path).map_err(|source| Error::Directory { path: parent, source })?;
+        let fresh = uuid::Uuid::new_v4().simple().to_string();
+        let path = parent.join(id.unwrap_or(&fresh[..ID_DIGITS]));
+        let made = create_private_directory(&parent)
+            .and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&path));
+        made.map_err(|source| Error::Directory { path: parent, source })?;
         let entry = Self { path };
         let socket = entry.socket();
         if socket.as_os_str().len() > SOCKET_BYTES {
@@ -158,7 +177,7 @@ mod tests {
 
     /// An entry of a session whose process has ended.
     fn ended(states: &Path) -> SessionEntry {
-        let entry = SessionEntry::create(states).unwrap();
+        let entry = SessionEntry::create(states, None).unwrap();
         drop(entry.hold().unwrap());
         entry
     }

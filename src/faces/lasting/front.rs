@@ -1,7 +1,10 @@
 //! A front: a process that serves several clients of one user, each with a session of its own, and finds these again.
 
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
 use serde_json::json;
+
+use super::entry::is_session_id;
 
 /// The method of the notification that names the session.
 const METHOD: &str = "notifications/ipybox/session";
@@ -12,12 +15,18 @@ const METHOD: &str = "notifications/ipybox/session";
 #[non_exhaustive]
 pub struct FrontWish {
     /// The id of the client's session, which it has had before; `None` for any that nobody attends.
+    #[serde(deserialize_with = "session_id")]
     session: Option<String>,
     /// The ids of the sessions of its other clients.
     leave: Vec<String>,
 }
 
 impl FrontWish {
+    /// The id of the session that the client has had.
+    pub(super) fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
     /// Whether the client has had the session with this id.
     pub(super) fn had(&self, id: &str) -> bool {
         self.session.as_deref() == Some(id)
@@ -29,6 +38,17 @@ impl FrontWish {
             Some(_) => self.had(id),
             None => !self.leave.iter().any(|other| other == id),
         }
+    }
+}
+
+/// The id of a session, which names a directory.
+fn session_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let id = Option::<String>::deserialize(deserializer)?;
+    match id {
+        Some(id) if !is_session_id(&id) => {
+            Err(D::Error::custom(format!("`{id}` is no session's id: those have 8 hexadecimal digits")))
+        }
+        id => Ok(id),
     }
 }
 
@@ -46,10 +66,12 @@ mod tests {
     fn a_client_gets_its_own_session_or_one_that_is_nobodys() {
         let wish = |json: &str| serde_json::from_str::<FrontWish>(json).unwrap();
         assert!(wish("{}").allows("a"));
-        let own = wish(r#"{"session": "a", "leave": ["b"]}"#);
-        assert!(own.allows("a") && !own.allows("b") && !own.allows("c"));
+        let own = wish(r#"{"session": "0123abcd", "leave": ["b"]}"#);
+        assert!(own.allows("0123abcd") && !own.allows("b") && !own.allows("c"));
         let any = wish(r#"{"leave": ["b", "c"]}"#);
         assert!(any.allows("a") && !any.allows("b") && !any.allows("c"));
-        assert!(serde_json::from_str::<FrontWish>(r#"{"sessions": []}"#).is_err());
+        for wrong in [r#"{"sessions": []}"#, r#"{"session": "../../x"}"#, r#"{"session": "0123ABCD"}"#] {
+            assert!(serde_json::from_str::<FrontWish>(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -24,6 +24,7 @@ use crate::faces::mcp_server::{
 };
 use crate::ground::process::{descends_from, memory_of_family, memory_of_machine};
 use crate::ground::text::readable;
+use crate::kernels::checkpoint::CheckpointOwner;
 
 /// The time that the first client may take: the relay that has started us attends at once.
 const FIRST_CLIENT: Duration = Duration::from_secs(30);
@@ -88,6 +89,10 @@ pub async fn keep_session(settings: Settings, keep: KeepRules) -> Result<(), Err
     let likeness = SessionLikeness::of(&settings);
     let mut config = Config::new(settings)?;
     config.session = Some(entry.id());
+    if let Some(front) = keep.front {
+        let id = entry.id();
+        config.checkpoint_owner = CheckpointOwner::Session { is_resumed: front.had(&id), id };
+    }
     for problem in config.variables().problems() {
         tracing::warn!("{problem}");
     }

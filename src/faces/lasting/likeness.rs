@@ -50,6 +50,11 @@ impl SessionLikeness {
         }
     }
 
+    /// The same of another program.
+    pub(super) fn of_program(&self, program: String) -> Self {
+        Self { program, ..self.clone() }
+    }
+
     /// The reason why a client that would begin a session in this other way cannot have the one of a workspace with this
     /// state.
     pub(super) fn refusal(&self, other: &Self, state: &Path) -> Option<String> {

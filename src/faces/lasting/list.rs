@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Error;
 use super::entry::{SessionEntry, now};
+use super::front::FrontWish;
 use super::greeting::{KeeperAnswer, KeeperRequest, KeeperStatus, connect, greet};
 use super::likeness::SessionLikeness;
 use crate::config::states_dir;
@@ -26,10 +27,10 @@ const KEPT_AFTER_END: Duration = Duration::from_secs(7 * 24 * 3600);
 const OVERDUE: Duration = Duration::from_secs(300);
 
 /// The time that an entry may have no description: its session is starting.
-const STARTING: Duration = Duration::from_secs(120);
+pub(super) const STARTING: Duration = Duration::from_secs(120);
 
 /// The time that a session may take to end: the processes of MCP servers get time.
-const ENDING: Duration = Duration::from_secs(60);
+pub(super) const ENDING: Duration = Duration::from_secs(60);
 
 /// The kept sessions of a user, in one directory of states.
 #[derive(Debug)]
@@ -200,7 +201,7 @@ fn session_of(entry: &SessionEntry) -> Option<KeptSession> {
     })
 }
 
-fn status_of(entry: &SessionEntry) -> Option<KeeperStatus> {
+pub(super) fn status_of(entry: &SessionEntry) -> Option<KeeperStatus> {
     match ask(entry, &KeeperRequest::Status) {
         Ok(KeeperAnswer::Status(status)) => Some(status),
         Ok(_) => None,
@@ -212,7 +213,7 @@ fn status_of(entry: &SessionEntry) -> Option<KeeperStatus> {
 }
 
 /// Asks a keeper something that it answers by one line.
-fn ask(entry: &SessionEntry, wish: &KeeperRequest) -> std::io::Result<KeeperAnswer> {
+pub(super) fn ask(entry: &SessionEntry, wish: &KeeperRequest) -> std::io::Result<KeeperAnswer> {
     let mut stream = connect(entry)?;
     let mut lines = BufReader::new(stream.try_clone()?);
     greet(&mut stream, &mut lines, wish)?.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
@@ -270,12 +271,14 @@ pub(super) fn find(
     states: &Path,
     workspace: &Path,
     likeness: &SessionLikeness,
+    front: Option<&FrontWish>,
 ) -> Result<FoundSessions, Error> {
     let mut alike = Vec::new();
     let mut others = BTreeMap::<_, Vec<String>>::new();
     let mut ended = None;
     let workspace = readable(workspace);
-    for entry in entries(states)? {
+    let is_allowed = |entry: &SessionEntry| front.is_none_or(|front| front.allows(&entry.id()));
+    for entry in entries(states)?.into_iter().filter(is_allowed) {
         // Before its description is read: until it has ended, a session may still write why.
         let is_held = entry.is_held();
         let Some(description) = entry.read().filter(|description| description.workspace == workspace) else {
@@ -319,7 +322,7 @@ pub(super) fn find(
             seconds @ ..120 => format!("{seconds} s"),
             seconds => format!("{} min", seconds / 60),
         };
-        format!("which was left {ago} ago, has ended, because {why}. Its variables are gone.")
+        format!("which was left {ago} ago, has ended, because {why}.")
     });
     alike.sort_by_key(|(since, _)| std::cmp::Reverse(*since));
     Ok(FoundSessions { alike: alike.into_iter().map(|(_, entry)| entry).collect(), notes, ended })
@@ -360,7 +363,7 @@ mod tests {
 
     /// A client's findings about a session that ends at this moment.
     fn end_while_found(root: &Path, likeness: &SessionLikeness) -> String {
-        let entry = SessionEntry::create(root).unwrap();
+        let entry = SessionEntry::create(root, None).unwrap();
         let held = entry.hold().unwrap();
         let mut description = description(root, likeness);
         entry.describe(&description).unwrap();
@@ -374,7 +377,7 @@ mod tests {
             });
             begin.wait();
             loop {
-                if let Some(ended) = find(root, root, likeness).unwrap().ended {
+                if let Some(ended) = find(root, root, likeness, None).unwrap().ended {
                     return ended;
                 }
             }

@@ -18,6 +18,7 @@ mod list;
 mod notebooks;
 mod prompts;
 mod relay;
+mod resume;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -147,12 +148,14 @@ pub struct KeepRules {
     pub time: Duration,
     /// Its entry in the directory of sessions.
     pub entry: PathBuf,
+    /// The wish of the front that has begun it; `None` for an MCP client itself.
+    pub front: Option<FrontWish>,
 }
 
 impl KeepRules {
     /// A session that is kept for `time`, with the entry that the relay has made.
-    pub fn new(time: Duration, entry: PathBuf) -> Self {
-        Self { time, entry }
+    pub fn new(time: Duration, entry: PathBuf, front: Option<FrontWish>) -> Self {
+        Self { time, entry, front }
     }
 }
 

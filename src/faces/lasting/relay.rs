@@ -69,9 +69,20 @@ pub async fn relay(
     let swept = states.clone();
     // Beside the client's start: processes that do not answer cost seconds.
     std::thread::spawn(move || end_overdue(&swept));
-    let attended = match take_over(&states, &workspace, &likeness, keep, front.as_ref()).await? {
+    let wanted = WantedSession {
+        states: &states,
+        workspace: &workspace,
+        likeness: &likeness,
+        keep,
+        are_variables_saved: settings.kernel.checkpoint,
+    };
+    let attended = match front.as_ref().and_then(FrontWish::session) {
+        Some(id) => wanted.go_on(id).await?,
+        None => wanted.take_over(front.as_ref()).await?,
+    };
+    let attended = match attended {
         Ok(attended) => attended,
-        Err(notes) => begin(&states, &likeness, keep, notes, arguments).await?,
+        Err(new) => wanted.begin(new, arguments).await?,
     };
     tokio::select! {
         passed = attended.pass(front.is_some()) => passed,
@@ -80,30 +91,49 @@ pub async fn relay(
 }
 
 /// A connection to the process that holds the session.
-struct KeeperConnection {
+pub(super) struct KeeperConnection {
     entry: SessionEntry,
     input: BufReader<OwnedReadHalf>,
     output: OwnedWriteHalf,
-    log: SessionLog,
+    pub(super) log: SessionLog,
 }
 
-/// The newest session that can be taken over; else notes for the client of a new one.
-async fn take_over(
-    states: &Path,
-    workspace: &Path,
-    likeness: &SessionLikeness,
-    keep: Duration,
-    front: Option<&FrontWish>,
-) -> Result<Result<KeeperConnection, Vec<String>>, Error> {
-    let FoundSessions { mut alike, mut notes, ended } = find(states, workspace, likeness)?;
-    alike.retain(|entry| front.is_none_or(|front| front.allows(&entry.id())));
-    let mut failed = Vec::new();
-    for entry in alike {
-        let id = entry.id();
-        let entry_again = entry.clone();
-        let note = ended.as_ref().map(|ended| format!("[Another session of this workspace, {ended}]"));
-        let is_same_client = front.is_some_and(|front| front.had(&id));
-        match attend(entry, likeness, keep, note, is_same_client).await {
+/// The session that a client wants.
+pub(super) struct WantedSession<'a> {
+    /// The directory of all states.
+    pub(super) states: &'a Path,
+    pub(super) workspace: &'a Path,
+    pub(super) likeness: &'a SessionLikeness,
+    /// The time that it waits for the next client.
+    pub(super) keep: Duration,
+    pub(super) are_variables_saved: bool,
+}
+
+/// The beginning of a session that there is not yet.
+#[derive(Default)]
+pub(super) struct NewSession {
+    /// The id of an earlier one, whose variables it gets; `None` for a new id.
+    pub(super) id: Option<String>,
+    /// Notes for its client.
+    pub(super) notes: Vec<String>,
+}
+
+impl WantedSession<'_> {
+    /// The newest session that can be taken over; else what a new one begins with.
+    async fn take_over(
+        &self,
+        front: Option<&FrontWish>,
+    ) -> Result<Result<KeeperConnection, NewSession>, Error> {
+        let Self { states, workspace, likeness, keep, .. } = *self;
+        let FoundSessions { alike, mut notes, ended } = find(states, workspace, likeness, front)?;
+        let ended = ended.map(|ended| self.with_loss(ended));
+        let mut failed = Vec::new();
+        for entry in alike {
+            let id = entry.id();
+            let entry_again = entry.clone();
+            let note = ended.as_ref().map(|ended| format!("[Another session of this workspace, {ended}]"));
+            let is_same_client = front.is_some_and(|front| front.had(&id));
+            match attend(entry, likeness, keep, note, is_same_client).await {
             Ok(Ok(None)) => {}
             Ok(Ok(Some(mut attended))) => {
                 tracing::info!(session = %id, "taking over a kept session");
@@ -120,59 +150,63 @@ async fn take_over(
                 failed.push(entry_again);
             }
         }
-    }
-    notes.extend(ended.map(new_after));
-    if !failed.is_empty() {
-        // What has ended meanwhile says why.
-        let deadline = tokio::time::Instant::now() + ENDING;
-        while failed.iter().any(SessionEntry::is_held) && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(ENDING / 50).await;
         }
-        let FoundSessions { notes: later, ended, .. } = find(states, workspace, likeness)?;
-        let later = later.into_iter().chain(ended.map(new_after));
-        notes.extend(later.filter(|note| !notes.contains(note)).collect::<Vec<_>>());
-        notes.extend(failed.iter().filter(|entry| entry.is_held()).map(|entry| {
+        notes.extend(ended.map(new_after));
+        if !failed.is_empty() {
+            // What has ended meanwhile says why.
+            let deadline = tokio::time::Instant::now() + ENDING;
+            while failed.iter().any(SessionEntry::is_held) && tokio::time::Instant::now() < deadline {
+                tokio::time::sleep(ENDING / 50).await;
+            }
+            let FoundSessions { notes: later, ended, .. } = find(states, workspace, likeness, front)?;
+            let ended = ended.map(|ended| new_after(self.with_loss(ended)));
+            let later = later.into_iter().chain(ended);
+            notes.extend(later.filter(|note| !notes.contains(note)).collect::<Vec<_>>());
+            notes.extend(failed.iter().filter(|entry| entry.is_held()).map(|entry| {
             format!(
                 "A session of this workspace does not answer, and was not taken over. The user can end it: \
                  `ipybox sessions end {}`.",
                 entry.id()
             )
         }));
+        }
+        for note in &notes {
+            tracing::warn!("{note}");
+        }
+        let id = front.and_then(|front| self.saved_session(front));
+        Ok(Err(NewSession { id, notes }))
     }
-    for note in &notes {
-        tracing::warn!("{note}");
+
+    /// Words about a session that has ended, and about its variables.
+    fn with_loss(&self, ended: String) -> String {
+        if self.are_variables_saved { ended } else { ended + " Its variables are gone." }
     }
-    Ok(Err(notes))
+
+    /// Starts a process that holds a session, and attends it.
+    async fn begin(&self, new: NewSession, arguments: Vec<OsString>) -> Result<KeeperConnection, Error> {
+        let Self { states, likeness, keep, .. } = *self;
+        let NewSession { id, notes } = new;
+        let entry = SessionEntry::create(states, id.as_deref())?;
+        let begun = start(&entry, arguments).await;
+        if begun.is_err() {
+            SessionLog::open(&entry).show();
+            entry.remove();
+        }
+        begun?;
+        let note = (!notes.is_empty()).then(|| format!("[{}]", notes.join("\n")));
+        let id = entry.id();
+        let attended = attend(entry, likeness, keep, note, false).await;
+        match attended.map_err(|source| Error::Connection { id: id.clone(), source })? {
+            Ok(Some(attended)) => Ok(attended),
+            Ok(None) => Err(Error::Connection { id, source: io::Error::other("another client has it") }),
+            Err(why) => Err(Error::Connection { id, source: io::Error::other(why) }),
+        }
+    }
 }
 
 /// A new session's words about the one before.
 fn new_after(ended: String) -> String {
     format!("This is a new session: the one before, {ended}")
-}
-
-/// Starts a process that holds a session, and attends it.
-async fn begin(
-    states: &Path,
-    likeness: &SessionLikeness,
-    keep: Duration,
-    notes: Vec<String>,
-    arguments: Vec<OsString>,
-) -> Result<KeeperConnection, Error> {
-    let entry = SessionEntry::create(states)?;
-    let begun = start(&entry, arguments).await;
-    if begun.is_err() {
-        SessionLog::open(&entry).show();
-        entry.remove();
-    }
-    begun?;
-    let note = (!notes.is_empty()).then(|| format!("[{}]", notes.join("\n")));
-    let id = entry.id();
-    let attended = attend(entry, likeness, keep, note, false).await;
-    match attended.map_err(|source| Error::Connection { id: id.clone(), source })? {
-        Ok(Some(attended)) => Ok(attended),
-        Ok(None) => Err(Error::Connection { id, source: io::Error::other("another client has it") }),
-        Err(why) => Err(Error::Connection { id, source: io::Error::other(why) }),
-    }
 }
 
 async fn start(entry: &SessionEntry, arguments: Vec<OsString>) -> Result<(), Error> {
@@ -198,7 +232,7 @@ async fn start(entry: &SessionEntry, arguments: Vec<OsString>) -> Result<(), Err
 }
 
 /// Becomes the client of a session; `None` if there is one. The inner error says why it cannot.
-async fn attend(
+pub(super) async fn attend(
     entry: SessionEntry,
     likeness: &SessionLikeness,
     keep: Duration,
@@ -319,7 +353,7 @@ fn is_all_read() -> bool {
 }
 
 /// The log of a session, which is shown on stderr as it grows.
-struct SessionLog(Option<File>);
+pub(super) struct SessionLog(Option<File>);
 
 impl SessionLog {
     fn open(entry: &SessionEntry) -> Self {
@@ -327,7 +361,7 @@ impl SessionLog {
     }
 
     /// Passes over what was written before.
-    fn skip(&mut self) {
+    pub(super) fn skip(&mut self) {
         if let Some(file) = &mut self.0 {
             file.seek(SeekFrom::End(0)).ok();
         }

@@ -142,6 +142,55 @@ fn name(conditions: &CheckpointConditions, python: &str) -> String {
     digest[..NAME_CHARS].to_owned()
 }
 
+/// Removes the checkpoints below `base` that nobody has written for long, and `base` itself if nothing is left.
+pub(super) fn remove_old(base: &Path) {
+    others(base, &CheckpointConditions::default(), "");
+    match std::fs::remove_dir(base) {
+        Err(error) if error.kind() != io::ErrorKind::DirectoryNotEmpty => {
+            tracing::debug!(%error, "could not remove an old checkpoint");
+        }
+        _ => {}
+    }
+}
+
+/// Removes the checkpoints below `base` that no session has open, and `base` itself if nothing is left.
+pub(super) fn remove_all(base: &Path) {
+    for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
+        if let Ok(unused) = CheckpointDirectory::own(&entry.path())
+            && let Err(error) = unused.remove()
+        {
+            tracing::warn!(%error, "could not remove an old checkpoint");
+        }
+    }
+    remove_old(base);
+}
+
+/// The checkpoints of a session.
+pub(super) struct SavedContent {
+    /// When variables were last saved.
+    pub(super) saved: SystemTime,
+    /// Their size together, in bytes.
+    pub(super) bytes: u64,
+}
+
+/// The checkpoints below `base`; `None` if there is no variable in them.
+pub(super) fn saved_content(base: &Path) -> Option<SavedContent> {
+    let mut found: Option<SavedContent> = None;
+    for entry in std::fs::read_dir(base).ok()?.flatten() {
+        let file = entry.path().join(MANIFEST);
+        let Ok(Manifest { content, .. }) = StateFile::new(file.clone()).read::<Manifest>() else { continue };
+        let written = std::fs::metadata(file).and_then(|metadata| metadata.modified());
+        if let Ok(saved) = written
+            && !content.variables.is_empty()
+        {
+            let own = content.variables.iter().map(|variable| variable.bytes).sum::<u64>();
+            let (newest, bytes) = found.map_or((saved, 0), |found| (found.saved.max(saved), found.bytes));
+            found = Some(SavedContent { saved: newest, bytes: bytes + own });
+        }
+    }
+    found
+}
+
 /// The documents of other conditions below `base`. Those that nobody has written for long are removed.
 pub(super) fn others(base: &Path, conditions: &CheckpointConditions, python: &str) -> Vec<Manifest> {
     let own = name(conditions, python);

@@ -11,6 +11,7 @@
 mod directory;
 mod manifest;
 mod note;
+mod owner;
 mod receiving;
 
 use std::collections::BTreeSet;
@@ -27,6 +28,7 @@ use tokio::time::Instant;
 use self::directory::{CheckpointDirectory, NotOpened};
 pub(crate) use self::manifest::{CheckpointConditions, CheckpointReport};
 use self::manifest::{CheckpointContent, Manifest, TOTAL_BYTES};
+pub(crate) use self::owner::{CheckpointOwner, saved_sessions};
 pub(crate) use self::receiving::ArrivingValue;
 use crate::ground::text::describe;
 
@@ -87,6 +89,8 @@ struct CheckpointState {
     /// The last note about what does not work: it is added once.
     trouble: Option<String>,
     has_named_others: bool,
+    /// Whether the variables are to come back before the first cell, so that nobody is offered them.
+    is_resuming: bool,
 }
 
 #[derive(Debug)]
@@ -130,10 +134,11 @@ struct OfferedVariable {
 
 impl Checkpoint {
     /// Checkpoints in the state directory of a workspace.
-    pub(crate) fn new(state_dir: &Path, conditions: CheckpointConditions) -> Self {
+    pub(crate) fn new(state_dir: &Path, conditions: CheckpointConditions, owner: &CheckpointOwner) -> Self {
+        let state = CheckpointState { is_resuming: owner.is_resumed(), ..CheckpointState::under(conditions) };
         Self {
-            base: state_dir.join("checkpoints"),
-            state: Mutex::new(CheckpointState::under(conditions)),
+            base: owner.directory(state_dir),
+            state: Mutex::new(state),
             is_saving: watch::Sender::new(false),
         }
     }
@@ -142,7 +147,11 @@ impl Checkpoint {
     pub(crate) fn move_to(&self, conditions: CheckpointConditions) {
         let mut state = self.state.lock();
         self.give_up_saving(&mut state);
-        *state = CheckpointState { last_number: state.last_number, ..CheckpointState::under(conditions) };
+        *state = CheckpointState {
+            last_number: state.last_number,
+            is_resuming: state.is_resuming,
+            ..CheckpointState::under(conditions)
+        };
     }
 
     /// A fresh kernel has started, of this version of Python. What earlier ones have saved is offered to it.
@@ -156,7 +165,7 @@ impl Checkpoint {
             Some(open) if open.python == python => {
                 open.earlier = open.own.and(&open.earlier);
                 open.own = CheckpointContent::default();
-                let offer = note::offer(&open.earlier);
+                let offer = note::offer(&open.earlier).filter(|_| !state.is_resuming);
                 state.notes.extend(offer);
             }
             _ => self.open(&mut state, python),
@@ -188,7 +197,7 @@ impl Checkpoint {
         }
         state.has_named_others = true;
         let Manifest { tag, content: earlier, .. } = manifest;
-        state.notes.extend(note::offer(&earlier));
+        state.notes.extend(note::offer(&earlier).filter(|_| !state.is_resuming));
         state.open =
             Some(OpenCheckpoint { directory, python, tag, earlier, own: CheckpointContent::default() });
     }
@@ -205,6 +214,18 @@ impl Checkpoint {
         std::mem::take(&mut state.notes)
     }
 
+    /// Whether variables may have to come back before the first cell.
+    pub(crate) fn is_resuming(&self) -> bool {
+        self.state.lock().is_resuming
+    }
+
+    /// Whether there are variables that have to come back now. From then on they are offered as ever.
+    pub(crate) fn take_resuming(&self) -> bool {
+        let mut state = self.state.lock();
+        std::mem::take(&mut state.is_resuming)
+            && state.open.as_ref().is_some_and(|open| !open.earlier.variables.is_empty())
+    }
+
     /// The note about what the next kernel can have back; `None` if there is nothing.
     pub(crate) fn offer(&self) -> Option<String> {
         let state = self.state.lock();
@@ -217,6 +238,7 @@ impl Checkpoint {
         let mut state = self.state.lock();
         self.give_up_saving(&mut state);
         state.notes.clear();
+        state.is_resuming = false;
         let Some(open) = &mut state.open else { return };
         (open.earlier, open.own) = Default::default();
         if let Err(error) = open.directory.clear() {
@@ -379,6 +401,7 @@ impl CheckpointState {
             notes: Vec::new(),
             trouble: None,
             has_named_others: false,
+            is_resuming: false,
         }
     }
 

@@ -10,7 +10,7 @@ const PYTHON: (u32, u32) = (3, 12);
 
 fn checkpoint(state_dir: &Path) -> Arc<Checkpoint> {
     let conditions = CheckpointConditions { site: "without a sandbox".to_owned(), policy: String::new() };
-    Arc::new(Checkpoint::new(state_dir, conditions))
+    Arc::new(Checkpoint::new(state_dir, conditions, &CheckpointOwner::Workspace))
 }
 
 fn started(state_dir: &Path) -> Arc<Checkpoint> {
@@ -201,7 +201,7 @@ async fn a_reset_leaves_nothing() {
 async fn other_conditions_have_another_directory() {
     let state = tempfile::tempdir().unwrap();
     let conditions = CheckpointConditions { site: "in a sandbox (bwrap)".to_owned(), policy: "p".to_owned() };
-    let sandboxed = Arc::new(Checkpoint::new(state.path(), conditions));
+    let sandboxed = Arc::new(Checkpoint::new(state.path(), conditions, &CheckpointOwner::Workspace));
     sandboxed.kernel_started(PYTHON.0, PYTHON.1);
     save(&sandboxed, &["hostile"], &[]).await;
     let plain = started(state.path());

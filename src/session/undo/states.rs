@@ -92,6 +92,12 @@ impl UndoHistory {
         is_back.then(|| replaced(&mut past.now, "it was brought back just now".to_owned())).flatten()
     }
 
+    /// The kernel, which had run nothing, has variables of an earlier one.
+    pub(crate) fn variables_restored(&self) {
+        let mut past = self.past.lock();
+        past.now = StateBefore::Missing("variables were restored just now".to_owned());
+    }
+
     /// Enters the state of now, or why there is none, which has taken this time.
     pub(crate) fn enter(&self, state: Result<SleepingKernel, String>, took: Duration) {
         let mut past = self.past.lock();

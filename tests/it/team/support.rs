@@ -74,7 +74,11 @@ impl TeamPlace {
 
     /// `ipybox team` with these arguments.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ipybox"));
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_ipybox")), arguments)
+    }
+
+    fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.arg("team").args(arguments).arg("--config").arg(self.path("team.toml"));
         command.env_clear().envs(environment()).stdin(Stdio::null()).current_dir("/");
         command
@@ -101,9 +105,18 @@ impl TeamPlace {
         self.serve_and_log().0
     }
 
+    /// A server of another program that serves.
+    pub(super) fn serve_with(&self, program: &Path) -> TeamProcess {
+        Self::begin(self.command_of(program, &["serve"])).0
+    }
+
     /// A server that serves, and a thread with what it says until it ends.
     pub(super) fn serve_and_log(&self) -> (TeamProcess, JoinHandle<Vec<String>>) {
-        let mut child = self.command(&["serve"]).stderr(Stdio::piped()).spawn().unwrap();
+        Self::begin(self.command(&["serve"]))
+    }
+
+    fn begin(mut command: Command) -> (TeamProcess, JoinHandle<Vec<String>>) {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut said = String::new();
         loop {
