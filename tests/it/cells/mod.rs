@@ -10,6 +10,7 @@ pub(crate) mod exits;
 mod interrupts;
 pub(crate) mod kernel_deaths;
 mod kernel_limits;
+mod leaks;
 mod libraries;
 pub(crate) mod magics;
 #[cfg(target_os = "linux")]
