@@ -24,6 +24,14 @@ def read(path):
         return file.read()
 
 
+def owner(process):
+    try:
+        return os.stat(f"/proc/{process}").st_uid
+    except OSError:
+        # It has ended meanwhile.
+        return os.getuid()
+
+
 def leave(path):
     with open(path, "w") as file:
         file.write("x")
@@ -109,8 +117,7 @@ def attack(aims):
         lambda: [
             entry
             for entry in os.listdir("/proc")
-            if entry.isdigit()
-            and os.stat(f"/proc/{entry}").st_uid not in (os.getuid(), 65534)
+            if entry.isdigit() and owner(entry) not in (os.getuid(), 65534)
         ],
     )
     attempt(
