@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import re
 import shlex
 import shutil
@@ -52,10 +53,16 @@ def expect(condition, problem):
         raise Failed(problem)
 
 
+PORTS = iter(random.sample(range(12_000, 32_000), 20_000))
+"""Ports that the system gives to nobody by itself: some are used long after they were chosen."""
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    for port in PORTS:
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise Failed("no port is free")
 
 
 class Place:

@@ -6,9 +6,11 @@ service itself). What comes on standard input, `revoke`, ends `good`, and is ans
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
+import random
 import socket
 import sys
 import tempfile
@@ -43,9 +45,12 @@ class NoProxy(Proxy):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    # The hub listens much later: no port that the system gives to others by itself.
+    for port in random.sample(range(12_000, 32_000), 20_000):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")
 
 
 def configured(port):

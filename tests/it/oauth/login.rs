@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::{Place, eventually, is_running, probe};
+use crate::support::{Place, eventually, free_port, is_running, probe};
 
 #[tokio::test]
 async fn from_nothing_to_a_tool_call() {
@@ -150,7 +150,7 @@ fn open_server() -> Command {
 
 #[tokio::test]
 async fn a_registered_client_logs_in_with_its_secret_and_its_redirect_uri() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let redirect = format!("http://localhost:{port}/callback");
     let client = ["--client-id", "me", "--client-secret", "s3cret-of-mine", "--redirect-uri", &redirect];
     let behind = Behind::sdk(&[client.as_slice(), &["--fault", "no-dcr"]].concat());

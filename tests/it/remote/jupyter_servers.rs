@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::session::{start, with_tools};
 use crate::support::jupyter::{Authority, Jupyter, Server, TOKEN};
-use crate::support::{Place, eventually, is_running, probe, tool};
+use crate::support::{Place, eventually, is_running, probe, refusing, tool};
 
 #[tokio::test]
 async fn a_kernel_that_dies_is_replaced_and_its_death_reported() {
@@ -166,7 +166,7 @@ async fn settings_that_cannot_work_are_reported_with_what_would_help() {
         .spec("missing", &["/no/such/program", "{connection_file}"])
         .start()
         .await;
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_closed, nobody) = refusing();
     let wrong = format!("{}wrong/", jupyter.url());
     for (url, flags, expected) in [
         (

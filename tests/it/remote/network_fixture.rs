@@ -8,11 +8,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use crate::support::PATIENCE;
 use crate::support::jupyter::{Jupyter, Server};
 #[cfg(target_os = "linux")]
 use crate::support::namespace::Namespace;
 use crate::support::relay::Relay;
+use crate::support::{PATIENCE, refusing};
 
 /// Long enough for what is to arrive on loopback.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -175,9 +175,7 @@ async fn until(echo: &Echo, is_so: impl Fn(&std::io::Result<TcpStream>) -> bool)
 
 #[tokio::test]
 async fn a_target_that_refuses_resets_what_the_relay_has_taken() {
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let nobody = free.local_addr().unwrap();
-    drop(free);
+    let (_closed, nobody) = refusing();
     let relay = Relay::start(nobody).await;
     let mut stream = TcpStream::connect(relay.address()).await.unwrap();
     is_reset(&mut stream).await;

@@ -13,6 +13,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
+use super::free_port;
+
 /// How many pieces are under way in one direction before the sender has to wait, as in a real network's buffers.
 const PIECES: usize = 256;
 
@@ -50,7 +52,8 @@ pub(crate) struct Relay {
 
 impl Relay {
     pub(crate) async fn start(target: SocketAddr) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        // It listens there again after it has refused.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (weather, seen) = watch::channel(Weather::default());
         let connections = Arc::default();

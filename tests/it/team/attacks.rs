@@ -9,8 +9,8 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::json;
 
-use super::support::{LEGACY, TeamPlace, free_port, user_directory};
-use crate::support::eventually;
+use super::support::{LEGACY, TeamPlace, user_directory};
+use crate::support::{eventually, free_port};
 
 /// Tries everything that one user's code may reach of another one's; prints what it has reached.
 const NEIGHBOUR: &str = include_str!("neighbour.py");

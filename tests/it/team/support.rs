@@ -1,7 +1,6 @@
 //! A team server of a test's own, and clients that speak plain HTTP to it.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -12,7 +11,7 @@ use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::attacks::host::python_for_others;
-use crate::support::{PATIENCE, environment, eventually, is_running};
+use crate::support::{PATIENCE, environment, eventually, free_port, is_running};
 
 /// The version of requests with a session.
 pub(super) const LEGACY: &str = "2025-11-25";
@@ -327,11 +326,6 @@ pub(super) fn answer_in(body: &str) -> Value {
         .filter(|event: &Value| event.get("result").is_some() || event.get("error").is_some())
         .collect();
     answers.last().unwrap_or_else(|| panic!("there is no answer in: {body}")).clone()
-}
-
-/// A port on which nothing listens.
-pub(super) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// The directory of a user's files.

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
-use crate::support::{environment, eventually, tool};
+use crate::support::{environment, eventually, free_port, tool};
 
 /// A span.
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ impl Collector {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let behind = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, routes).await });
-        let (grpc, http) = (free_port().await, free_port().await);
+        let [grpc, http] = [(); 2].map(|()| SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())));
         let process = Command::new(program())
             .arg("start")
             .args(["--otlp-grpc-endpoint", &grpc.to_string()])
@@ -160,10 +160,6 @@ fn program() -> std::path::PathBuf {
     let library = tool("telemetry/lib");
     let python = std::fs::read_dir(library).unwrap().next().unwrap().unwrap().path();
     python.join("site-packages/rotel/rotel-agent")
-}
-
-async fn free_port() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap()
 }
 
 fn plain(headers: &HeaderMap, body: &Bytes) -> Vec<u8> {

@@ -5,7 +5,7 @@ use tokio::net::TcpListener;
 
 use super::collector::Collector;
 use super::{log_of_end, server, start, start_with};
-use crate::support::{Place, eventually, kernel_python};
+use crate::support::{Place, eventually, kernel_python, refusing};
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
@@ -40,7 +40,7 @@ async fn nothing_is_sent_unless_it_is_asked_for() {
 #[tokio::test]
 async fn a_collector_that_is_away_costs_one_warning_of_each_kind() {
     let place = Place::new();
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let (_closed, nobody) = refusing();
     let url = format!("http://{nobody}");
     let variables =
         [(ENDPOINT, url.as_str()), ("OTEL_BSP_SCHEDULE_DELAY", "10"), ("OTEL_METRIC_EXPORT_INTERVAL", "10")];
