@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::Place;
+use crate::support::{Place, free_port};
 
 const ECHO: &str = "from mcptools.notes import echo\n";
+/// The seconds that a token lives that is not renewed: long enough to register the server with it on a busy machine.
+const LIFETIME: &str = "6";
 
 async fn registered(place: &Place, behind: &Behind) -> Ipybox {
     log_in(place, &behind.url).await;
@@ -52,10 +54,10 @@ async fn a_refused_refresh_fails_the_call_and_names_the_login_command() {
         "invalid_request",
     ] {
         let fault = format!("refresh:{error}");
-        let behind = Behind::sdk(&["--token-lifetime", "2", "--fault", &fault]);
+        let behind = Behind::sdk(&["--token-lifetime", LIFETIME, "--fault", &fault]);
         let place = Place::new();
         let mut ipybox = registered(&place, &behind).await;
-        let code = format!("{ECHO}import time\ntime.sleep(2.5)\necho.run(text='x')");
+        let code = format!("{ECHO}import time\ntime.sleep(6.5)\necho.run(text='x')");
         let failed = ipybox.cell(&code).await.error();
         assert!(failed.contains("`ipybox login notes "), "{error}: {failed}");
         assert!(failed.contains(error), "{error}: {failed}");
@@ -66,12 +68,12 @@ async fn a_refused_refresh_fails_the_call_and_names_the_login_command() {
 
 #[tokio::test]
 async fn an_authorization_server_that_repeats_a_request_shows_no_secret() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let redirect = format!("http://localhost:{port}/callback");
     let client = ["--client-id", "me", "--client-secret", "s3cret-of-mine", "--redirect-uri", &redirect];
     let oauth = json!({"client_id": "me", "client_secret": "s3cret-of-mine", "redirect_uri": redirect});
     for at in ["code", "refresh"] {
-        let fault = ["--token-lifetime", "2", "--fault", "repeated-request", at];
+        let fault = ["--token-lifetime", LIFETIME, "--fault", "repeated-request", at];
         let behind = Behind::sdk(&[client.as_slice(), &fault].concat());
         let place = Place::new();
         let audit = place.temporary().join("audit.jsonl");
@@ -84,7 +86,7 @@ async fn an_authorization_server_that_repeats_a_request_shows_no_secret() {
         } else {
             log_in(&place, "notes").await;
             ipybox.register("notes", parameters).await.ok();
-            let code = format!("{ECHO}import time\ntime.sleep(2.5)\necho.run(text='x')");
+            let code = format!("{ECHO}import time\ntime.sleep(6.5)\necho.run(text='x')");
             ipybox.cell(&code).await.error()
         };
         assert!(shown.contains("temporarily_unavailable"), "{at}: {shown}");
