@@ -1,10 +1,9 @@
 //! `tests/run`, with stand-ins for all that its steps run: which of them run, and what it says at the end.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::repository;
+use crate::support::{repository, write_program};
 
 /// Prints its command line, and fails if that has the words that are to fail.
 const STAND_IN: &str = r#"#!/bin/sh
@@ -32,8 +31,7 @@ fn run(failing: &str, arguments: &[&str]) -> Output {
     for name in PROGRAMS {
         let program = place.path().join(name);
         std::fs::create_dir_all(program.parent().unwrap()).unwrap();
-        std::fs::write(&program, STAND_IN).unwrap();
-        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&program, STAND_IN);
     }
     std::fs::copy(repository().join("tests/run"), place.path().join("tests/run")).unwrap();
     let mut runner = Command::new("/bin/sh");

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Kept;
 use crate::support::terminal::Terminal;
-use crate::support::{environment, eventually, kernel_python, probe};
+use crate::support::{copy_program, environment, eventually, kernel_python, probe};
 
 const ASKS: [&str; 3] = ["--approval", "ask", "--approve-shell-cmds"];
 
@@ -450,7 +450,7 @@ async fn another_ipybox_is_refused() {
     let mut client = kept.client(&[]).await;
     client.cell("x = 1").await.ok();
     let copy = kept.temporary().join("ipybox");
-    std::fs::copy(IPYBOX, &copy).unwrap();
+    copy_program(IPYBOX, &copy);
     let refused = kept.pipe(copy.to_str().unwrap(), &[], "x");
     assert!(text(&refused.stderr).contains("begun by another ipybox"), "{refused:?}");
     assert_eq!(refused.status.code(), Some(1));

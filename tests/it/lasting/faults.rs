@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill as send};
 use nix::unistd::Pid;
 
 use super::{Kept, kill};
-use crate::support::{descendants, eventually, is_running, kernel_python};
+use crate::support::{copy_program, descendants, eventually, is_running, kernel_python};
 
 #[tokio::test]
 async fn a_keeper_that_is_killed_leaves_nothing() {
@@ -106,7 +106,7 @@ async fn another_program_never_speaks_to_an_older_session() {
     client.stop().await;
     let session = kept.left_session().await;
     let newer = kept.temporary().join("ipybox");
-    std::fs::copy(env!("CARGO_BIN_EXE_ipybox"), &newer).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_ipybox"), &newer);
     let python = crate::support::kernel_python();
     let flags = ["--python", python.to_str().unwrap(), "--keep-session", "120s"];
     let launcher = ["sh", "-c", "shift; exec \"$0\" \"$@\"", newer.to_str().unwrap()];

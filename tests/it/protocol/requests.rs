@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Place, eventually, kernel_python};
+use crate::support::{Place, eventually, kernel_python, write_program};
 
 #[tokio::test]
 async fn every_revision_by_initialize_is_served() {
@@ -114,9 +114,8 @@ async fn what_comes_before_the_session_begins_does_not_end_it() {
 #[tokio::test]
 async fn initialize_does_not_wait_for_python() {
     let place = Place::new();
-    place.write("stuck", "#!/bin/sh\nexec sleep 600\n");
     let stuck = place.workspace().join("stuck");
-    std::fs::set_permissions(&stuck, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&stuck, "#!/bin/sh\nexec sleep 600\n");
     // A program that is no interpreter, and never answers what an interpreter is asked.
     let mut ipybox = place.start(&["--python", stuck.to_str().unwrap()]).await;
     let result = ipybox.initialize().await;

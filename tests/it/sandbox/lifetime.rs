@@ -5,7 +5,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::session::{BACKENDS, document, names, policy, start, temporary_files, uninitialized};
-use crate::support::{Ipybox, Place, descendants, equipped, eventually, is_running, probe};
+use crate::support::{Ipybox, Place, descendants, equipped, eventually, is_running, probe, write_program};
 
 /// The process that makes the sandbox, and all that is in it.
 fn sandbox_processes(ipybox: &Ipybox, backend: &str) -> (i32, Vec<i32>) {
@@ -88,8 +88,7 @@ async fn a_sandbox_that_cannot_be_made_is_reported_with_the_reason_and_nothing_r
     let path = format!("{}:{}", programs.workspace().display(), equipped());
     for backend in BACKENDS {
         let program = programs.workspace().join(backend);
-        std::fs::write(&program, "#!/bin/sh\necho out of order >&2; exit 3\n").unwrap();
-        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&program, "#!/bin/sh\necho out of order >&2; exit 3\n");
         let place = Place::new();
         let mut ipybox = uninitialized(&place, backend, &[], &[("PATH", &path)]).await;
         ipybox.initialize().await;
@@ -115,8 +114,7 @@ async fn srt_is_started_again_when_its_own_helpers_were_too_slow() {
         directory.display(),
         equipped()
     );
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&program, &script);
     let place = Place::new();
     let path = format!("{}:{}", directory.display(), equipped());
     let mut ipybox = uninitialized(&place, "srt", &[], &[("PATH", &path)]).await;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::session::{self, BACKENDS, document, names, start, uninitialized};
-use crate::support::{Place, environment, equipped, kernel_python, tool};
+use crate::support::{Place, copy_program, environment, equipped, kernel_python, tool};
 
 /// It does not start, and says why.
 #[track_caller]
@@ -335,7 +335,7 @@ fn no_sandbox_starts_whose_code_could_replace_ipybox_itself() {
     let place = Place::new();
     place.write("node_modules/@ipybox-rs/linux-x64/bin/README", "");
     let program = place.workspace().join("node_modules/@ipybox-rs/linux-x64/bin/ipybox");
-    std::fs::copy(env!("CARGO_BIN_EXE_ipybox"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_ipybox"), &program);
     let run = |flags: &[&str]| {
         let mut command = std::process::Command::new(&program);
         command.args(flags).arg("--state-dir").arg(place.states()).env_clear().envs(environment());

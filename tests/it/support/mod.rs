@@ -11,6 +11,7 @@ pub(crate) mod jupyter;
 #[cfg(target_os = "linux")]
 pub(crate) mod namespace;
 mod ports;
+mod programs;
 pub(crate) mod relay;
 pub(crate) mod standalone;
 pub(crate) mod terminal;
@@ -29,6 +30,7 @@ pub(crate) use self::browser::Browser;
 pub(crate) use self::client::{Answer, Ipybox, Reply};
 pub(crate) use self::environment::{environment, equipped};
 pub(crate) use self::ports::{free_port, refusing};
+pub(crate) use self::programs::{copy_program, write_program};
 pub(crate) use self::tools::{kernel_python, repository, tool};
 
 /// How long anything may take before a test gives up on it. Long, because machines are slow at times; longer than a cell
