@@ -26,6 +26,13 @@ async fn last_words(ipybox: &mut Ipybox, code: &str) -> String {
     text
 }
 
+/// Whether a signal waits for a process that is stopped.
+fn has_pending(process: Pid, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:\t")).unwrap();
+    u64::from_str_radix(pending, 16).unwrap() & (1 << (signal as u32 - 1)) != 0
+}
+
 #[tokio::test]
 async fn a_cell_that_has_not_begun_runs_in_the_next_kernel() {
     let place = Place::new();
@@ -47,7 +54,7 @@ async fn a_cell_that_has_not_begun_runs_in_the_next_kernel() {
     kill(kernel, Signal::SIGSTOP).unwrap();
     let arguments = json!({"code": "open('ran', 'w').close()", "timeout": 0.5});
     let late = ipybox.start_call("execute_ipython_cell", arguments).await;
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    eventually("the kernel is interrupted", || has_pending(kernel, Signal::SIGINT)).await;
     kill(kernel, Signal::SIGKILL).unwrap();
     assert!(late.answer().await.is_error);
     assert!(
@@ -163,9 +170,10 @@ import signal, sys
 def fail(*_):
     open('failed', 'w').close()
     raise TimeoutError('too late')
-previous = signal.signal(signal.SIGALRM, fail), signal.setitimer(signal.ITIMER_REAL, 1)
+previous = signal.signal(signal.SIGALRM, fail), signal.setitimer(signal.ITIMER_REAL, 10)
 x = 5
 'asyncio' in sys.modules";
+    // The cell has long ended when the time is over.
     assert_eq!(ipybox.cell(code).await.ok(), "False");
     eventually("the handler has run", || place.workspace().join("failed").exists()).await;
     let text = ipybox.cell("x").await.ok();
