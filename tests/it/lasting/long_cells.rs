@@ -144,14 +144,14 @@ async fn wrong_arguments_are_named() {
 #[tokio::test]
 async fn the_user_is_asked_by_whichever_request_waits() {
     let place = Place::new();
-    let flags = ["--approval", "ask", "--approve-shell-cmds", "--approval-timeout", "2"];
+    let flags = ["--approval", "ask", "--approve-shell-cmds", "--approval-timeout", "10"];
     let mut ipybox = start(&place, &flags, json!({"elicitation": {}})).await;
-    let asking = ipybox.start_call("execute_ipython_cell", json!({"code": "!echo asked", "wait": 0.5})).await;
+    let asking = ipybox.start_call("execute_ipython_cell", json!({"code": "!echo asked", "wait": 4})).await;
     ipybox.question().await;
     let text = asking.answer().await.ok();
     assert!(text.contains("`cell-1` waits for approval"), "{text}");
     // Longer than the user has to answer a question that is shown.
-    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(11)).await;
     let waiting = ipybox.start_call("wait_for_cell", json!({"cell": "cell-1"})).await;
     assert!(ipybox.decide("allow once").await.contains("echo asked"));
     assert_eq!(waiting.answer().await.ok(), "asked");

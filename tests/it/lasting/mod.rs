@@ -10,7 +10,6 @@ mod tasks;
 
 use std::ops::Deref;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -93,15 +92,14 @@ impl Kept {
 
     /// The session that lives, once it has no client.
     async fn left_session(&self) -> Value {
-        for _ in 0..2_000 {
-            if let [session] = self.sessions().as_slice()
-                && session["is_attended"] == false
-            {
-                return session.clone();
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        panic!("no session was left: {:?}", self.sessions());
+        let mut left = None;
+        eventually("the session is left", || {
+            left = self.sessions().into_iter().next().filter(|session| session["is_attended"] == false);
+            left.is_some()
+        })
+        .await;
+        assert_eq!(self.sessions().len(), 1, "{:?}", self.sessions());
+        left.unwrap()
     }
 
     /// The process that holds the one session.

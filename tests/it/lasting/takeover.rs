@@ -188,14 +188,14 @@ async fn connections_to_servers_go_on_too() {
 async fn a_question_waits_for_the_next_client() {
     let kept = Kept::new();
     let capable = json!({"elicitation": {}});
-    let flags = ["--approval", "ask", "--approve-shell-cmds", "--approval-timeout", "2"];
+    let flags = ["--approval", "ask", "--approve-shell-cmds", "--approval-timeout", "10"];
     let mut client = kept.client_with(&flags, capable.clone()).await;
     let running = client.start_cell("!echo asked").await;
     client.question().await;
     kill(client).await;
     drop(running);
     // Longer than the user has to answer a question that is shown.
-    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(11)).await;
     let mut client = kept.client_with(&flags, capable).await;
     let next = client.start_cell("print('own')").await;
     let question = client.decide("allow once").await;
@@ -276,7 +276,8 @@ async fn nothing_is_left_of_a_session_that_nobody_takes_over() {
         eventually("the processes end", || !is_running(id)).await;
     }
     assert!(kept.sessions().is_empty());
-    assert_eq!(std::fs::read_dir(kept.temporary()).unwrap().count(), 0);
+    let files = || std::fs::read_dir(kept.temporary()).unwrap().count();
+    eventually("its temporary files are removed", || files() == 0).await;
     let mut client = kept.start(&flags).await;
     client.initialize().await;
     let text = client.cell("1").await.ok();
@@ -310,7 +311,8 @@ async fn a_client_that_only_looks_leaves_no_session() {
     client.stop().await;
     eventually("the session ends", || !is_running(keeper)).await;
     assert!(kept.sessions().is_empty());
-    assert_eq!(std::fs::read_dir(kept.states().join("sessions")).unwrap().count(), 0);
+    let descriptions = || std::fs::read_dir(kept.states().join("sessions")).unwrap().count();
+    eventually("its description is removed", || descriptions() == 0).await;
 }
 
 /// Whoever comes in the moment in which the session of such a client ends gets another one.
