@@ -1,7 +1,8 @@
 """A small MCP server on stdio, without an SDK, that has as many tools as one asks for.
 
-`catalog.py NAME COUNT [--secret VARIABLE] [--slow SECONDS]`; the tool `NAME_0` returns whether VARIABLE is set, and its
-length. With `--slow` it answers nothing before these seconds have passed.
+`catalog.py NAME COUNT [--secret VARIABLE] [--slow SECONDS] [--until FILE]`; the tool `NAME_0` returns whether VARIABLE is
+set, and its length. With `--slow` it answers nothing before these seconds have passed, with `--until` not before the file
+exists.
 """
 
 import argparse
@@ -15,6 +16,7 @@ arguments.add_argument("name")
 arguments.add_argument("count", type=int)
 arguments.add_argument("--secret", default="")
 arguments.add_argument("--slow", type=float, default=0)
+arguments.add_argument("--until", default="/")
 arguments = arguments.parse_args()
 
 TOOLS = [
@@ -55,6 +57,8 @@ def answer(request):
 
 
 time.sleep(arguments.slow)
+while not os.path.exists(arguments.until):
+    time.sleep(0.02)
 for line in sys.stdin:
     request = json.loads(line)
     if "id" in request:

@@ -76,7 +76,7 @@ const CELL: &str = "execute_ipython_cell";
 #[tokio::test]
 async fn a_client_that_never_comes_back_does_not_block_the_kernel() {
     let place = Place::new();
-    let mut ipybox = start(&place, "1").await;
+    let mut ipybox = start(&place, "5").await;
     // More than one question: those behind the first are not even seen by anybody.
     let code = "
 from mcptools.probe import echo
@@ -143,7 +143,7 @@ async fn a_state_is_for_its_own_call_and_for_once() {
 #[tokio::test]
 async fn a_client_that_comes_back_too_late_gets_the_end() {
     let place = Place::new();
-    let mut ipybox = start(&place, "1").await;
+    let mut ipybox = start(&place, "5").await;
     let arguments = json!({"code": ECHO});
     let asked = call(&mut ipybox, CELL, &arguments).await;
     // The next cell runs when the question has expired and its cell is done.
@@ -157,7 +157,7 @@ async fn a_client_that_comes_back_too_late_gets_the_end() {
 #[tokio::test]
 async fn clients_that_never_come_back_do_not_fill_memory() {
     let place = Place::new();
-    let mut ipybox = start(&place, "1").await;
+    let mut ipybox = start(&place, "5").await;
     for _ in 0..200 {
         let package = json!({"package_name": "nothing-of-this-name"});
         questions(&call(&mut ipybox, "install_package", &package).await);

@@ -168,7 +168,7 @@ async fn waiting_for_approval_can_be_interrupted() {
     let stall = "import time\ndo_POST = Approver.do_POST\ndef stall(self):\n    do_POST_began.set()\n    time.sleep(60)\ndo_POST_began = threading.Event()\nApprover.do_POST = stall";
     ipybox.cell(stall).await.ok();
     for cell in ["!touch touched", "x = !touch touched", "%%bash\ntouch touched"] {
-        let timeout = serde_json::json!({"code": cell, "timeout": 1});
+        let timeout = serde_json::json!({"code": cell, "timeout": 4});
         let text = ipybox.call("execute_ipython_cell", timeout).await.error();
         assert!(text.contains("KeyboardInterrupt"), "{cell}: {text}");
         assert_eq!(ipybox.cell("do_POST_began.is_set()").await.ok(), "True");

@@ -51,7 +51,8 @@ async fn three_hundred_tools_of_twelve_servers_are_used_in_the_first_cell() {
 async fn the_first_answer_says_what_failed_and_why() {
     let place = Place::new();
     let home = Home(&place);
-    let mut slow = catalog("slow", 2, &["--slow", "4"]);
+    let ready = home.path("ready");
+    let mut slow = catalog("slow", 2, &["--until", ready.to_str().unwrap()]);
     slow["timeout"] = json!(1);
     let mut token = catalog("token", 1, &["--secret", "A_TOKEN"]);
     token["env"] = json!({"A_TOKEN": "not-to-be-seen"});
@@ -71,6 +72,7 @@ async fn the_first_answer_says_what_failed_and_why() {
         assert!(answer.contains(words), "{words}: {answer}");
     }
     assert!(!answer.contains("not-to-be-seen") && !answer.contains("`ipybox`"), "{answer}");
+    home.write("ready", "");
     let mut later = String::new();
     while !later.contains("`slow` (2 tools)") {
         later = ipybox.cell("import time; time.sleep(0.2)").await.ok();
