@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::canaries::Canaries;
 use crate::support::{
-    Ipybox, Place, environment, equipped, is_running, kernel_python, probe, repository, tool,
+    Ipybox, Place, environment, equipped, eventually, is_running, kernel_python, probe, repository, tool,
 };
 
 /// What another session keeps.
@@ -360,20 +360,22 @@ impl Host {
         })
     }
 
-    /// What is left when the server has ended.
-    pub(super) fn end(self) -> Vec<String> {
-        let mut left = self.changes();
-        left.extend(self.private_directories().into_iter().map(|path| format!("left {}", path.display())));
+    /// What has changed when the server has ended. Waits until nothing of it is left.
+    pub(super) async fn end(self) -> Vec<String> {
+        let changes = self.changes();
+        eventually("no private directory is left", || self.private_directories().is_empty()).await;
+        eventually("no process of the session is left", || self.processes().is_empty()).await;
+        changes
+    }
+
+    /// The processes that know this place.
+    fn processes(&self) -> Vec<i32> {
         let name = self.root().file_name().unwrap().to_owned();
-        for id in processes() {
+        let is_ours = |id: &i32| {
             let words = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
-            let is_ours = words.windows(name.len()).any(|part| part == name.as_encoded_bytes());
-            // A guardian removes the session's files.
-            if is_ours && is_running(id) && !words.starts_with(b"rm\0") {
-                left.push(format!("left process {id}: {}", String::from_utf8_lossy(&words)));
-            }
-        }
-        left
+            words.windows(name.len()).any(|part| part == name.as_encoded_bytes()) && is_running(*id)
+        };
+        processes().filter(is_ours).collect()
     }
 }
 

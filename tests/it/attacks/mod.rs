@@ -99,7 +99,7 @@ async fn everything(backend: Backend, user: User) -> String {
     if !ipybox.ended().await.success() {
         through.push(format!("it ended badly: {}", ipybox.log()));
     }
-    through.extend(host.end());
+    through.extend(host.end().await);
     if through.is_empty() { String::new() } else { format!("{backend:?} {user:?}:\n{}", through.join("\n")) }
 }
 

@@ -191,9 +191,10 @@ impl Place {
     }
 }
 
+/// What goes while this looks is left out.
 fn collect(directory: &Path, text: &mut String) {
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
         if path.is_dir() {
             collect(&path, text);
         } else if let Ok(content) = std::fs::read(&path) {

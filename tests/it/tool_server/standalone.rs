@@ -217,7 +217,8 @@ async fn the_program_says_where_it_listens_and_ends_on_a_signal() {
         let id = nix::unistd::Pid::from_raw(program.id().unwrap().try_into().unwrap());
         nix::sys::signal::kill(id, signal).unwrap();
         let status = timeout(PATIENCE, program.wait()).await.unwrap().unwrap();
-        assert!(status.success() && !is_running(pid), "{status}");
+        assert!(status.success(), "{status}");
+        eventually("the server has ended", || !is_running(pid)).await;
         assert_eq!(lines.next_line().await.unwrap(), None, "one line");
     }
 }
