@@ -25,6 +25,8 @@ const load = async (name) => (await import(pathToFileURL(require.resolve(name)))
 const puppeteer = await load("puppeteer-core");
 
 const browser = await puppeteer.launch({
+  // A browser takes long to start on a busy machine.
+  timeout: 240_000,
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
   args: ["--no-sandbox"],
   headless: "shell",

@@ -11,6 +11,8 @@ import { pathToFileURL } from "node:url";
 const require = createRequire(resolve(process.argv[2], "x.js"));
 const puppeteer = (await import(pathToFileURL(require.resolve("puppeteer-core")))).default;
 const browser = await puppeteer.launch({
+  // A browser takes long to start on a busy machine.
+  timeout: 240_000,
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
   args: ["--no-sandbox", "--force-prefers-reduced-motion"],
   headless: "shell",

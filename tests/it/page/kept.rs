@@ -63,7 +63,7 @@ async fn a_kept_session_is_decided_about_on_a_page() {
     let (mut child, url, code) = ui(&place).await;
     let visitor = Visitor::enter(&url, &code).await;
     let mut decisions = json!([]);
-    for _ in 0..600 {
+    for _ in 0..6_000 {
         decisions = visitor.scene().await["decisions"].clone();
         if decisions != json!([]) {
             break;

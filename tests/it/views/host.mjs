@@ -59,6 +59,8 @@ function serve(html) {
 }
 
 const browser = await puppeteer.launch({
+  // A browser takes long to start on a busy machine.
+  timeout: 240_000,
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
   args: ["--no-sandbox", "--force-prefers-reduced-motion"],
   headless: "shell",
