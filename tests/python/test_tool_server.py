@@ -278,7 +278,7 @@ async def test_a_callback_can_disconnect_its_client(probe, caplog):
         await client.connect()
         runner = ToolRunner("probe", probe, port=server.port)
         assert await runner.run("echo", {"text": "hi"}) == "hi"
-        await asyncio.wait_for(disconnected.wait(), 10)
+        await asyncio.wait_for(disconnected.wait(), SECONDS)
     gc.collect()
     assert [
         record.message for record in caplog.records if record.name == "asyncio"
@@ -305,7 +305,7 @@ async def test_a_second_client_gets_no_requests_while_the_first_is_there(probe, 
             second = ApprovalClient(surprised, port=server.port)
             with contextlib.suppress(ApprovalClientError):
                 await second.connect()
-                await asyncio.wait_for(second._task, 10)
+                await asyncio.wait_for(second._task, SECONDS)
             runner = ToolRunner("probe", probe, port=server.port)
             assert await runner.run("echo", {"text": "hi"}) == "hi"
             await second.disconnect()
