@@ -334,7 +334,8 @@ async def test_five_megabytes_of_code_run():
 
 async def test_a_hundred_megabytes_of_output_are_cut_and_saved():
     async with CodeExecutor() as executor:
-        result = await executor.execute("print('x' * 100_000_000)")
+        code = "print('x' * 100_000_000)"
+        result = await executor.execute(code, timeout=SECONDS)
         assert len(result.text) < 1_001_000
         assert result.truncated.chars == 100_000_001
         assert Path(result.truncated.file).stat().st_size == 100_000_001
@@ -343,7 +344,9 @@ async def test_a_hundred_megabytes_of_output_are_cut_and_saved():
 async def test_much_output_in_chunks_is_complete():
     async with CodeExecutor() as executor:
         code = "for i in range(200_000): print('x' * 99)"
-        *chunks, result = await collect(executor.stream(code, chunks=True))
+        *chunks, result = await collect(
+            executor.stream(code, chunks=True, timeout=SECONDS)
+        )
     assert sum(len(chunk.text) for chunk in chunks) == 20_000_000
     assert result.truncated.chars == 20_000_000
 
