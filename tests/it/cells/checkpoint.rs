@@ -250,7 +250,7 @@ async fn values_that_a_full_disk_has_no_room_for_are_reported_and_the_rest_comes
     let flags = ["--checkpoint", "--python", python.to_str().unwrap()];
     let mut ipybox = place.start_by(&launcher, &flags, &[]).await;
     ipybox.initialize().await;
-    ipybox.cell("kept = 7; import os; large = os.urandom(32 << 20)").await.ok();
+    ipybox.cell("kept = 7; import os; large = os.urandom(12 << 20)").await.ok();
     let manifests = format!("pathlib.Path({states:?}).glob('workspaces/*/checkpoints/*/manifest.json')");
     let is_saved = format!("import pathlib; any('\"kept\"' in each.read_text() for each in {manifests})");
     while ipybox.cell(&is_saved).await.ok() != "True" {
