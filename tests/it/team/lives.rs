@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::support::TeamPlace;
-use crate::support::eventually;
+use crate::support::{copy_program, eventually};
 
 #[tokio::test]
 async fn a_client_goes_on_when_the_server_was_killed() {
@@ -214,13 +214,13 @@ async fn sessions_stay_with_the_program_that_they_were_begun_with() {
     let place = TeamPlace::new("");
     let token = place.token("ann");
     let [program, newer] = ["ipybox", "newer-ipybox"].map(|name| place.path(name));
-    std::fs::copy(env!("CARGO_BIN_EXE_ipybox"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_ipybox"), &program);
     let server = place.serve_with(&program);
     let mut client = place.begun(&token).await;
     let before = client.cell("import os; x = 5; os.getpid()").await;
     server.stop().await;
     // As an update does.
-    std::fs::copy(&program, &newer).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_ipybox"), &newer);
     std::fs::rename(&newer, &program).unwrap();
     let server = place.serve_with(&program);
     assert_eq!(client.cell("os.getpid()").await, before);
