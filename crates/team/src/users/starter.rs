@@ -16,6 +16,9 @@ use crate::config::{SessionSettings, TeamApproval, TeamSandbox};
 
 /// The variables that each process has from the server.
 const INHERITED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"];
+/// The directories of the machine whose files are its operator's and other users': code sees none of them, but for what
+/// `sandbox_config` opens there.
+const FOREIGN: [&str; 5] = ["/home", "/root", "/run", "/tmp", "/var/tmp"];
 /// The time that the last words of a process may take.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -127,6 +130,7 @@ impl SessionStarter {
         arguments.flags("--long-cells", settings.long_cells);
         arguments.flags("--sandbox", true);
         arguments.flag("--sandbox-backend", self.backend());
+        FOREIGN.iter().for_each(|place| arguments.flag("--sandbox-hide", place));
         arguments.option("--sandbox-config", settings.sandbox_config.as_ref());
         settings.install_domains.iter().for_each(|domain| arguments.flag("--sandbox-install-domain", domain));
         arguments.option("--python", settings.python.as_ref());

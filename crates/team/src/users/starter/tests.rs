@@ -23,6 +23,16 @@ fn a_session_is_kept_saved_logged_and_in_a_sandbox() {
             "--sandbox",
             "--sandbox-backend",
             "bwrap",
+            "--sandbox-hide",
+            "/home",
+            "--sandbox-hide",
+            "/root",
+            "--sandbox-hide",
+            "/run",
+            "--sandbox-hide",
+            "/tmp",
+            "--sandbox-hide",
+            "/var/tmp",
         ]
     );
 }
