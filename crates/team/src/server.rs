@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -12,9 +11,6 @@ use crate::front::{FrontListener, FrontParts, ListenError, metrics_routes, route
 use crate::login::{LoginSetupError, UserAuthenticator};
 use crate::sessions::{SessionDirectory, SessionRecords};
 use crate::users::{AccountError, MakeGroups, SessionStarter, UserAccounts};
-
-/// The interval of looks at calls that a server waits for which is ending.
-const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Why a server cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -100,9 +96,8 @@ impl TeamServer {
         });
         let serving = tokio::spawn(serve(listener, router, ending.clone()));
         draining.cancelled().await;
-        let deadline = tokio::time::Instant::now() + config.server.drain;
-        while directory.is_busy() && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(DRAIN_INTERVAL).await;
+        if tokio::time::timeout(config.server.drain, directory.calls_have_ended()).await.is_err() {
+            tracing::warn!("calls were open for longer than `server.drain`; their answers come with the next ones");
         }
         directory.close().await;
         ending.cancel();
