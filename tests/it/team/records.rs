@@ -46,10 +46,10 @@ async fn audit_logs_are_exported_by_user_until_a_chain_is_broken() {
     // Somebody changes a line.
     let log = user_directory(&place, &place.user("ann")["key"]).join("audit/log.jsonl");
     let text = std::fs::read_to_string(&log).unwrap();
-    std::fs::write(&log, text.replacen("\"cell\":1", "\"cell\":2", 1)).unwrap();
+    std::fs::write(&log, text.replacen("\"end\":\"finished\"", "\"end\":\"error\"", 1)).unwrap();
     let (broken, is_whole, said) = audit(&place, &["ann"]);
     assert!(!is_whole && broken.len() < alone.len() && !broken.is_empty(), "{said}");
-    assert!(said.contains("THE CHAIN IS BROKEN") && said.contains("log.jsonl line 2: edited"), "{said}");
+    assert!(said.contains("THE CHAIN IS BROKEN") && said.contains("log.jsonl line 3: edited"), "{said}");
     assert_eq!(broken[..], alone[..broken.len()]);
     // The log of somebody else is none of hers, wherever a link leads.
     if rustix::process::geteuid().is_root() {
