@@ -128,7 +128,6 @@ pub use faces::mcp_server::{Error as ServeError, serve_stdio};
 #[doc(hidden)]
 pub use faces::people::page;
 #[doc(hidden)]
-pub use ground::files::remove_tree;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use ground::process::raise_descriptors;

@@ -1,7 +1,7 @@
 //! `ipybox audit`: reads audit logs, and prints its report on stdout.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read};
+use std::io::{BufReader, Read};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use ipybox::{ApprovalPolicy, AuditFilter, AuditReview};
 
 use serde_json::{Value, json};
 
-use super::{print, print_message};
+use super::{print, print_message, stdout};
 
 /// The exit code if no break was found, but something may be missing at the beginning or the end.
 const INCOMPLETE: u8 = 3;
@@ -74,7 +74,7 @@ pub(super) fn run(args: AuditArgs) -> anyhow::Result<ExitCode> {
     let mut review = AuditReview::new(filter, policy, &args.head)?;
     if args.ocsf {
         let user = args.user.or_else(|| owner(args.files.last()?));
-        review = review.exporting(user, Box::new(BufWriter::new(std::io::stdout())));
+        review = review.exporting(user, Box::new(stdout()));
     }
     for path in &args.files {
         let read =

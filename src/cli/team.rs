@@ -201,7 +201,7 @@ pub(super) fn examine(file: &Path) -> anyhow::Result<ExitCode> {
 const SYSTEM: UserSystem = UserSystem {
     make_groups: groups,
     remove_groups: |key| ipybox::remove_user_group(&group_name(key)),
-    remove_tree: ipybox::remove_tree,
+    remove_tree: ipybox::lasting::remove_directory,
 };
 
 fn group_name(key: &str) -> String {

@@ -7,13 +7,13 @@ use crate::describe;
 use crate::users::{SessionStarter, TeamAccount, UserAccounts};
 
 /// What is removed, and for whom.
-pub(crate) struct Retention {
+pub(crate) struct RetentionTask {
     pub(crate) accounts: Arc<UserAccounts>,
     pub(crate) starter: Arc<SessionStarter>,
     pub(crate) settings: RetentionSettings,
 }
 
-impl Retention {
+impl RetentionTask {
     /// Removes what is old, now and each day. What cannot be removed is logged, and tried again the next day.
     pub(crate) async fn apply_daily(self) {
         loop {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{ConfigError, TeamConfig};
 use crate::front::{FrontListener, FrontParts, ListenError, metrics_routes, routes, serve};
 use crate::login::{LoginSetupError, UserAuthenticator};
-use crate::retention::Retention;
+use crate::retention::RetentionTask;
 use crate::sessions::{SessionDirectory, SessionRecords};
 use crate::users::{AccountError, SessionStarter, UserAccounts, UserSystem};
 
@@ -43,7 +43,7 @@ pub struct TeamServer {
     metrics: Option<FrontListener>,
     config: TeamConfig,
     parts: FrontParts,
-    retention: Retention,
+    retention: RetentionTask,
 }
 
 impl TeamServer {
@@ -74,7 +74,7 @@ impl TeamServer {
         };
         let parts = FrontParts { authenticator, accounts, records, directory };
         let accounts = Arc::clone(&parts.accounts);
-        let retention = Retention { accounts, starter, settings: config.retention };
+        let retention = RetentionTask { accounts, starter, settings: config.retention };
         Ok(Self { listener, metrics, config, parts, retention })
     }
 

@@ -130,7 +130,10 @@ impl OcsfExport {
     ) -> Value {
         let mut take = |name: &str| fields.remove(name).unwrap_or_default();
         let name = take("event");
-        let (original_time, hash, number, id) = (take("time"), take("hash"), take("number"), take("call"));
+        let original_time = take("time");
+        let hash = take("hash");
+        let number = take("number");
+        let id = take("call");
         take("session");
         let (status_id, status) = status(record);
         let (class, category) = if call.is_some() { API_ACTIVITY } else { BASE_EVENT };

@@ -18,5 +18,4 @@ pub(crate) use self::private::{check_parents, check_private, create_private_dire
 pub(crate) use self::replacement::{persist, sweep_state};
 pub(crate) use self::small::{if_there, is_at};
 pub(crate) use self::state::{FileStamp, StateFile, held_too_long, lock};
-pub use self::temporary::remove_tree;
-pub(crate) use self::temporary::{TemporaryDirectory, remove_tree_in};
+pub(crate) use self::temporary::{TemporaryDirectory, remove_tree, remove_tree_in};

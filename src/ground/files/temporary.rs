@@ -52,7 +52,7 @@ impl Drop for TemporaryDirectory {
 ///
 /// # Errors
 /// As for [`std::fs::remove_dir_all`].
-pub fn remove_tree(directory: &Path) -> io::Result<()> {
+pub(crate) fn remove_tree(directory: &Path) -> io::Result<()> {
     if !symlink_metadata(directory)?.is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());
     }
