@@ -127,11 +127,12 @@ pub use faces::library::{
 pub use faces::mcp_server::{Error as ServeError, serve_stdio};
 #[doc(hidden)]
 pub use faces::people::page;
+#[doc(hidden)]
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use ground::process::raise_descriptors;
 #[doc(hidden)]
-pub use ground::process::{LimitUse, user_group};
+pub use ground::process::{LimitUse, remove_user_group, user_group};
 pub use ground::text::describe;
 #[doc(hidden)]
 pub use ground::text::{Emphasis, one_line, printed};

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use ipybox::{ApprovalPolicy, AuditFilter, AuditReview};
 
-use super::print;
+use serde_json::{Value, json};
+
+use super::{print, print_message, stdout};
 
 /// The exit code if no break was found, but something may be missing at the beginning or the end.
 const INCOMPLETE: u8 = 3;
@@ -52,6 +55,14 @@ pub(crate) struct AuditArgs {
     /// may be repeated
     #[arg(long, value_name = "HASH")]
     pub(crate) head: Vec<String>,
+
+    /// Print the records as events of OCSF, one a line, as far as the chain is whole
+    #[arg(long, conflicts_with_all = ["json", "policy"])]
+    pub(crate) ocsf: bool,
+
+    /// The user whose log it is, as OCSF describes users in JSON [default: the owner of the file]
+    #[arg(long, hide = true, value_name = "JSON", value_parser = user, requires = "ocsf")]
+    pub(crate) user: Option<Value>,
 }
 
 /// Ends with success if the log is whole, and with 3 if that is not sure.
@@ -61,10 +72,19 @@ pub(super) fn run(args: AuditArgs) -> anyhow::Result<ExitCode> {
     (filter.session, filter.server) = (args.session, args.server);
     (filter.since, filter.until) = (args.since, args.until);
     let mut review = AuditReview::new(filter, policy, &args.head)?;
+    if args.ocsf {
+        let user = args.user.or_else(|| owner(args.files.last()?));
+        review = review.exporting(user, Box::new(stdout()));
+    }
     for path in &args.files {
         let read =
             open(path).and_then(|input| review.read(&name(path), BufReader::with_capacity(BUFFER, input)));
         read.with_context(|| format!("read the audit log `{}`", path.display()))?;
+    }
+    if args.ocsf {
+        let report = review.finish_export().context("print the events")?;
+        print_message(report.summary().trim_end());
+        return Ok(if report.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let report = review.finish();
     let text = if args.json {
@@ -78,6 +98,18 @@ pub(super) fn run(args: AuditArgs) -> anyhow::Result<ExitCode> {
         (true, false) => ExitCode::from(INCOMPLETE),
         (true, true) => ExitCode::SUCCESS,
     })
+}
+
+/// The owner of a file, as OCSF describes users.
+fn owner(path: &Path) -> Option<Value> {
+    let id = std::fs::metadata(path).ok()?.uid();
+    let known = nix::unistd::User::from_uid(id.into()).ok().flatten();
+    let name = known.map_or_else(|| id.to_string(), |known| known.name);
+    Some(json!({"uid": id.to_string(), "name": name}))
+}
+
+fn user(text: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str::<serde_json::Map<String, Value>>(text).map(Value::Object)
 }
 
 fn open(path: &Path) -> std::io::Result<Box<dyn Read>> {

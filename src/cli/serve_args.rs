@@ -49,6 +49,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, help_heading = SANDBOX, value_name = "DOMAIN", requires = "sandbox")]
     pub(crate) sandbox_install_domain: Vec<String>,
 
+    /// A file or directory that code in the sandbox does not see, but for what the policy opens in it; may be given several
+    /// times
+    #[arg(long, help_heading = SANDBOX, value_name = "PATH", requires = "sandbox")]
+    pub(crate) sandbox_hide: Vec<PathBuf>,
+
     /// When what code writes in the workspace is there; `ask` needs the backend bwrap [default: write]
     #[arg(long, help_heading = SANDBOX, value_name = "WHEN", requires = "sandbox")]
     pub(crate) changes: Option<ChangesArg>,
@@ -297,6 +302,7 @@ impl From<ServeArgs> for Settings {
             sandbox.workspace_config = args.sandbox_workspace_config;
             sandbox.allow_home_workspace = args.allow_home_workspace;
             sandbox.install_domains = args.sandbox_install_domain;
+            sandbox.hide = args.sandbox_hide;
             sandbox.backend = args.sandbox_backend.unwrap_or(BackendArg::Srt).into();
             sandbox.changes = match args.changes {
                 Some(ChangesArg::Ask) => ChangesMode::Ask,

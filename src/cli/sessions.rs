@@ -73,6 +73,8 @@ pub(crate) fn run(args: SessionsArgs) -> anyhow::Result<()> {
                         ended.push(id);
                     }
                     Ok(false) => print_message(&format!("session `{id}` has a client, and goes on")),
+                    // It has ended by itself since it was listed.
+                    Err(lasting::Error::Unknown { .. }) if all => {}
                     // The other ones end all the same.
                     Err(error) => {
                         if let Some(earlier) = failed.replace(anyhow::Error::from(error)) {

@@ -10,7 +10,7 @@ use clap::Subcommand;
 use ipybox::SessionLimits;
 use ipybox::telemetry::exporting;
 use ipybox_team::login::{NewUser, TokenFile, configure_client};
-use ipybox_team::{TeamAccount, TeamAdmin, TeamConfig, TeamServer, UserLimits, become_user};
+use ipybox_team::{TeamAccount, TeamAdmin, TeamConfig, TeamServer, UserLimits, UserSystem, become_user};
 use serde_json::{Value, json};
 
 use super::values::lifetime;
@@ -59,6 +59,16 @@ enum TeamAction {
     },
     /// Show what each user takes: sessions, memory
     Usage,
+    /// Print the audit logs of all users, or of one, as events of OCSF, one a line
+    ///
+    /// Fails if a chain is broken, which is named: events after the break are not printed.
+    Audit {
+        /// The user: a key that `ipybox team users` lists, or a name
+        user: Option<String>,
+        /// Print only what happened then or later: a time as in the log, or how long ago (90s, 30m, 2h, 7d)
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
+    },
     /// Become a program in the name of a user, inside of control groups
     #[command(hide = true)]
     Become {
@@ -133,6 +143,14 @@ pub(crate) fn run(args: TeamArgs) -> anyhow::Result<ExitCode> {
                 print_message(&format!("{} sessions of `{}` have ended", ended.len(), user.name));
             }
         }
+        TeamAction::Audit { user, since } => {
+            let admin = admin(&config)?;
+            let users = match user {
+                Some(name) => vec![admin.user(&name)?],
+                None => admin.users()?,
+            };
+            return single_threaded()?.block_on(audit(&admin, &users, since));
+        }
         TeamAction::Usage => {
             let admin = admin(&config)?;
             let users = admin.users()?;
@@ -151,7 +169,7 @@ fn serve(config: TeamConfig) -> anyhow::Result<()> {
     let runtime = multi_threaded()?;
     let resource = config.login.resource.to_string();
     let serving = async {
-        let server = TeamServer::open(config, program, client, groups).await?;
+        let server = TeamServer::open(config, program, client, SYSTEM).await?;
         let address = server.address()?;
         print_message(&format!("serving {resource} on {address}"));
         server.serve().await
@@ -166,7 +184,7 @@ pub(super) fn examine(file: &Path) -> anyhow::Result<ExitCode> {
     let config = TeamConfig::read(file)?;
     let program = std::env::current_exe().context("find the program")?;
     let client = ipybox::http_client(configure_client).map_err(anyhow::Error::msg)?;
-    let findings = single_threaded()?.block_on(config.check(program, client, groups));
+    let findings = single_threaded()?.block_on(config.check(program, client, SYSTEM));
     let mut text = String::new();
     for finding in &findings {
         match &finding.problem {
@@ -179,13 +197,24 @@ pub(super) fn examine(file: &Path) -> anyhow::Result<ExitCode> {
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The help of this program for users on the machine.
+const SYSTEM: UserSystem = UserSystem {
+    make_groups: groups,
+    remove_groups: |key| ipybox::remove_user_group(&group_name(key)),
+    remove_tree: ipybox::lasting::remove_directory,
+};
+
+fn group_name(key: &str) -> String {
+    format!("ipybox-team-{key}")
+}
+
 /// The control groups of a user.
 fn groups(key: &str, owner: Option<u32>, limits: &UserLimits) -> Result<Vec<PathBuf>, String> {
     let mut held = SessionLimits::default();
     held.memory = limits.memory;
     held.cpu = limits.cpu;
     held.processes = limits.processes;
-    ipybox::user_group(&format!("ipybox-team-{key}"), held, owner)
+    ipybox::user_group(&group_name(key), held, owner)
 }
 
 fn admin(config: &TeamConfig) -> anyhow::Result<TeamAdmin> {
@@ -247,6 +276,15 @@ async fn sessions(admin: &TeamAdmin, users: &[TeamAccount]) -> anyhow::Result<Ve
         }
     }
     Ok(found)
+}
+
+async fn audit(admin: &TeamAdmin, users: &[TeamAccount], since: Option<String>) -> anyhow::Result<ExitCode> {
+    let flags: Vec<String> = since.map(|since| vec!["--since".to_owned(), since]).unwrap_or_default();
+    let mut is_whole = true;
+    for user in users {
+        is_whole &= admin.audit(user, &flags).await?;
+    }
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn usage(users: &[TeamAccount], sessions: &[Value]) -> Vec<Value> {

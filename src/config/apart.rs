@@ -58,7 +58,7 @@ impl Config {
         if changes == ChangesMode::Ask && settings.backend == SandboxBackend::Srt {
             return Err(Error::NoCopyInSrt);
         }
-        self.secrets = SecretPlaces::of(self);
+        self.secrets = SecretPlaces::of(self, &settings.hide);
         tracing::info!(policy = policy.name(), "kernels run in a sandbox");
         if nix::unistd::geteuid().is_root() && !self.is_in_container() {
             tracing::warn!(

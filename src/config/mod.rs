@@ -333,6 +333,7 @@ impl Config {
             other_homes: self.secrets.other_homes.clone(),
             foreign_homes: self.secrets.foreign_homes.clone(),
             moved: self.secrets.moved.clone(),
+            covered: self.secrets.named.clone(),
             protected_before: self.protected_before.clone(),
         }
     }

@@ -22,11 +22,13 @@ pub(super) struct SecretPlaces {
     pub(super) foreign_homes: Vec<PathBuf>,
     /// Places that variables have moved.
     pub(super) moved: Vec<MovedPlace>,
+    /// Places that the user has named.
+    pub(super) named: Vec<PathBuf>,
 }
 
 impl SecretPlaces {
-    /// Those of a session with this configuration.
-    pub(super) fn of(config: &Config) -> Self {
+    /// Those of a session with this configuration, in whose settings the places `named` are.
+    pub(super) fn of(config: &Config, named: &[PathBuf]) -> Self {
         let home = (config.home != Path::new("/")).then_some(config.home.as_path());
         let workspace = config.workspace.as_path();
         let variables = config.variables();
@@ -42,7 +44,8 @@ impl SecretPlaces {
             foreign_homes.retain(|foreign| is_another(foreign) && !other_homes.contains(foreign));
         }
         let moved = variables.moved_places(&config.home, &config.kernel_variables());
-        Self { clients, other_homes, foreign_homes, moved }
+        let named = named.iter().map(|path| workspace.join(path)).collect();
+        Self { clients, other_homes, foreign_homes, moved, named }
     }
 }
 

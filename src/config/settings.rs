@@ -119,6 +119,9 @@ pub struct SandboxSettings {
     pub gateway_program: Option<PathBuf>,
     /// Domains that packages may be installed from, beside those that uv and pip are configured for. Default: none.
     pub install_domains: Vec<String>,
+    /// Files and directories that code does not see, but for the workspace and what the policy opens in them: those for
+    /// temporary files, for example, which others of the machine write too. Default: none.
+    pub hide: Vec<PathBuf>,
     /// When what code writes in the workspace is there. Default: [`ChangesMode::Write`].
     pub changes: ChangesMode,
     /// The time that it may take to start. Default: 30 seconds.
@@ -147,6 +150,7 @@ impl Default for SandboxSettings {
             allow_home_workspace: false,
             gateway_program: None,
             install_domains: Vec::new(),
+            hide: Vec::new(),
             changes: ChangesMode::default(),
             init_timeout: Duration::from_secs(30),
         }

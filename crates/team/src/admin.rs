@@ -1,11 +1,12 @@
 //! Operators look at the users of a server, and do things for them, beside the server, which need not run.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config::TeamConfig;
-use crate::users::{AccountError, SessionStarter, TeamAccount, UserAccounts};
+use crate::users::{AccountError, SessionStarter, TeamAccount, UserAccounts, UserSystem};
 
 /// The users of a server, for its operator.
 pub struct TeamAdmin {
@@ -28,8 +29,8 @@ pub enum AdminError {
         /// The keys of those that there are.
         users: Vec<String>,
     },
-    /// The sessions of a user cannot be asked.
-    #[error("ask for the sessions of `{key}`: {why}")]
+    /// A command in the name of a user has failed.
+    #[error("do it in the name of `{key}`: {why}")]
     Sessions {
         /// The user's key.
         key: String,
@@ -37,6 +38,13 @@ pub enum AdminError {
         why: String,
     },
 }
+
+/// No control groups: a command for a user is short.
+const NO_SYSTEM: UserSystem = UserSystem {
+    make_groups: |_, _, _| Ok(Vec::new()),
+    remove_groups: |_| {},
+    remove_tree: |_| Err(std::io::ErrorKind::Unsupported.into()),
+};
 
 fn known(users: &[String]) -> String {
     match users {
@@ -51,8 +59,11 @@ impl TeamAdmin {
     /// # Errors
     /// The list of users cannot be read.
     pub fn open(config: &TeamConfig, program: PathBuf) -> Result<Self, AdminError> {
-        let accounts = UserAccounts::open(&config.server.state_dir, &config.users, |_, _, _| Ok(Vec::new()))?;
-        Ok(Self { accounts, starter: SessionStarter::new(program, config.sessions.clone()) })
+        let accounts = UserAccounts::open(&config.server.state_dir, &config.users, NO_SYSTEM)?;
+        Ok(Self {
+            accounts,
+            starter: SessionStarter::new(program, config.sessions.clone(), config.packages.clone()),
+        })
     }
 
     /// All users who have come, the first one first.
@@ -89,18 +100,42 @@ impl TeamAdmin {
         serde_json::from_slice(&text).map_err(|error| failed(user, error.to_string()))
     }
 
-    /// Ends sessions of a user: those with these ids, or all that no client has. Returns the ids of those that have ended.
+    /// Ends sessions of a user: those with these ids, or all that no client has. Returns the ids of those that have ended; what
+    /// has ended by itself is not among them.
     ///
     /// # Errors
     /// One of them does not end.
     pub async fn end(&self, user: &TeamAccount, ids: &[String]) -> Result<Vec<Value>, AdminError> {
         let mut action = vec!["--json", "end"];
-        if ids.is_empty() {
-            action.push("--all");
+        let known = if ids.is_empty() { Vec::new() } else { self.sessions(user).await? };
+        let is_there = |id: &&String| known.iter().any(|session| session["id"] == id.as_str());
+        let there: Vec<&str> = ids.iter().filter(is_there).map(String::as_str).collect();
+        match (ids, &there[..]) {
+            ([], _) => action.push("--all"),
+            (_, []) => return Ok(Vec::new()),
+            (_, there) => action.extend(there),
         }
-        action.extend(ids.iter().map(String::as_str));
         let text = self.run(user, &action).await?;
         serde_json::from_slice(&text).map_err(|error| failed(user, error.to_string()))
+    }
+
+    /// Prints the audit log of a user as events of OCSF, one a line, on stdout, with these flags of `ipybox audit`. Returns whether
+    /// its chain is whole; the first break is named on stderr.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub async fn audit(&self, user: &TeamAccount, flags: &[String]) -> Result<bool, AdminError> {
+        let place = self.accounts.place_of(user)?;
+        let files = log_files(&place.audit_log());
+        if files.is_empty() {
+            return Ok(true);
+        }
+        let actor =
+            json!({"uid": user.subject, "name": user.name, "domain": user.issuer, "uid_alt": user.key});
+        let flags = [flags, &["--user".to_owned(), actor.to_string()]].concat();
+        let status = self.starter.audit_command(&place, &files, &flags).status().await;
+        let status = status.map_err(|error| failed(user, error.to_string()))?;
+        Ok(status.success())
     }
 
     async fn run(&self, user: &TeamAccount, action: &[&str]) -> Result<Vec<u8>, AdminError> {
@@ -116,4 +151,19 @@ impl TeamAdmin {
 
 fn failed(user: &TeamAccount, why: String) -> AdminError {
     AdminError::Sessions { key: user.key.clone(), why }
+}
+
+/// The files of a log that are there, the oldest first.
+fn log_files(log: &Path) -> Vec<PathBuf> {
+    let numbered = |number: u32| {
+        let mut name = OsString::from(log);
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    let is_there = |file: &PathBuf| file.symlink_metadata().is_ok();
+    // Retention may have removed any number of the oldest ones.
+    let mut files: Vec<PathBuf> = (1..).map(numbered).take_while(is_there).collect();
+    files.reverse();
+    files.extend(Some(log.to_owned()).filter(is_there));
+    files
 }

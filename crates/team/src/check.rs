@@ -8,7 +8,7 @@ use crate::config::TeamConfig;
 use crate::describe;
 use crate::front::tls_problem;
 use crate::login::UserAuthenticator;
-use crate::users::{MakeGroups, SessionStarter, UserAccounts};
+use crate::users::{SessionStarter, UserAccounts, UserSystem};
 
 /// The result of trying one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,13 +34,13 @@ impl TeamConfig {
         &self,
         program: PathBuf,
         client: reqwest::Client,
-        groups: MakeGroups,
+        system: UserSystem,
     ) -> Vec<TeamFinding> {
         let mut findings = Vec::new();
         if let Some(files) = &self.server.tls {
             findings.push(TeamFinding::new("server.tls", tls_problem(files).map_or(Ok(()), Err)));
         }
-        match UserAccounts::open(&self.server.state_dir, &self.users, groups) {
+        match UserAccounts::open(&self.server.state_dir, &self.users, system) {
             Err(error) => findings.push(TeamFinding::new("server.state_dir", Err(describe(&error)))),
             Ok(accounts) => {
                 findings.push(TeamFinding::new("server.state_dir", Ok(())));
@@ -48,7 +48,8 @@ impl TeamConfig {
                 match accounts.probe() {
                     Err(error) => findings.push(TeamFinding::new("users", Err(describe(&error)))),
                     Ok(place) => {
-                        let starter = SessionStarter::new(program, self.sessions.clone());
+                        let starter =
+                            SessionStarter::new(program, self.sessions.clone(), self.packages.clone());
                         findings.push(TeamFinding::new("sandbox", starter.check(&place).await));
                     }
                 }

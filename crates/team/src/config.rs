@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use crate::login::LoginConfig;
+use crate::login::{LoginConfig, SecureUrl};
 use crate::storage::read_bounded;
 use crate::users::UserLimits;
 
@@ -18,6 +18,8 @@ const FILE_BYTES: u64 = 1024 * 1024;
 /// The first id of the range that users have if the file names none: above those that systems give to people, and beside the
 /// ranges of containers.
 const FIRST_ID: u32 = 1_600_000_000;
+/// The interval at which the server looks for what is not to be kept any longer.
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The number of ids in it.
 const IDS: u32 = 65_536;
 
@@ -71,6 +73,12 @@ pub struct TeamConfig {
     /// Limits for each user.
     #[serde(default)]
     pub users: UserSettings,
+    /// The sources of packages.
+    #[serde(default)]
+    pub packages: PackageSettings,
+    /// How long records are kept.
+    #[serde(default)]
+    pub retention: RetentionSettings,
 }
 
 /// The address of the server, and where it keeps what it knows.
@@ -201,6 +209,27 @@ impl Default for SessionSettings {
             limit_disk: None,
         }
     }
+}
+
+/// The sources of packages.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PackageSettings {
+    /// The indexes that packages come from, the first one before the others. Default: those that the machine's uv and pip are
+    /// configured for, and each user's.
+    pub indexes: Vec<SecureUrl>,
+}
+
+/// How long records are kept. Default: for ever.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetentionSettings {
+    /// Files of audit logs, since their last line was written.
+    #[serde(with = "humantime_serde")]
+    pub audit: Option<Duration>,
+    /// The workspace, the home and the state of a user, since the user was last seen.
+    #[serde(with = "humantime_serde")]
+    pub users: Option<Duration>,
 }
 
 /// Limits for each user, and the ids of the system that users have.
@@ -345,6 +374,17 @@ impl TeamConfig {
         }
         if self.users.ids == 0 || self.users.first_id.checked_add(self.users.ids).is_none() {
             return wrong("users.ids", "is no range of ids", "use the default, or some thousand");
+        }
+        let least = sessions.keep + DAY;
+        if self.retention.users.is_some_and(|kept| kept < least) {
+            return wrong(
+                "retention.users",
+                "is shorter than `sessions.keep` and a day: a session could still use what would be removed",
+                "use a longer time, as \"90d\"",
+            );
+        }
+        if self.retention.audit.is_some_and(|kept| kept < DAY) {
+            return wrong("retention.audit", "is shorter than a day", "use a longer time, as \"365d\"");
         }
         if self.users.requests_per_minute == 0 || self.users.max_sessions == 0 {
             return wrong("users", "would let nobody in", "leave the limits out, or use 1 at least");

@@ -5,6 +5,7 @@ mod check;
 mod config;
 mod front;
 pub mod login;
+mod retention;
 mod server;
 mod sessions;
 mod storage;
@@ -15,12 +16,12 @@ use std::error::Error;
 pub use self::admin::{AdminError, TeamAdmin};
 pub use self::check::TeamFinding;
 pub use self::config::{
-    ConfigError, ServerSettings, SessionSettings, TeamApproval, TeamConfig, TeamSandbox, TlsFiles,
-    UserSettings,
+    ConfigError, PackageSettings, RetentionSettings, ServerSettings, SessionSettings, TeamApproval,
+    TeamConfig, TeamSandbox, TlsFiles, UserSettings,
 };
 pub use self::front::ListenError;
 pub use self::server::{ServeError, TeamServer};
-pub use self::users::{AccountError, MakeGroups, TeamAccount, UserLimits, become_user};
+pub use self::users::{AccountError, MakeGroups, TeamAccount, UserLimits, UserSystem, become_user};
 
 /// An error with its causes, in one line.
 pub(crate) fn describe(error: &dyn Error) -> String {

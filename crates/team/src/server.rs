@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -10,11 +9,9 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{ConfigError, TeamConfig};
 use crate::front::{FrontListener, FrontParts, ListenError, metrics_routes, routes, serve};
 use crate::login::{LoginSetupError, UserAuthenticator};
+use crate::retention::RetentionTask;
 use crate::sessions::{SessionDirectory, SessionRecords};
-use crate::users::{AccountError, MakeGroups, SessionStarter, UserAccounts};
-
-/// The interval of looks at calls that a server waits for which is ending.
-const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
+use crate::users::{AccountError, SessionStarter, UserAccounts, UserSystem};
 
 /// Why a server cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -46,11 +43,13 @@ pub struct TeamServer {
     metrics: Option<FrontListener>,
     config: TeamConfig,
     parts: FrontParts,
+    retention: RetentionTask,
 }
 
 impl TeamServer {
     /// Prepares a server. Sessions are served by `program`, which is `ipybox`; `client` speaks to identity providers
-    /// ([`configure_client`](crate::login::configure_client)); `groups` makes control groups.
+    /// ([`configure_client`](crate::login::configure_client));
+    /// `system` does what the program does for users on the machine.
     ///
     /// # Errors
     /// See [`ServeError`].
@@ -58,22 +57,25 @@ impl TeamServer {
         config: TeamConfig,
         program: PathBuf,
         client: reqwest::Client,
-        groups: MakeGroups,
+        system: UserSystem,
     ) -> Result<Self, ServeError> {
         let authenticator =
             UserAuthenticator::new(config.login.clone(), client, |name| std::env::var(name).ok())?;
-        let accounts = Arc::new(UserAccounts::open(&config.server.state_dir, &config.users, groups)?);
+        let accounts = Arc::new(UserAccounts::open(&config.server.state_dir, &config.users, system)?);
         let records = Arc::new(SessionRecords::open(accounts.sessions(), config.users.max_sessions)?);
-        let starter = Arc::new(SessionStarter::new(program, config.sessions.clone()));
+        let starter =
+            Arc::new(SessionStarter::new(program, config.sessions.clone(), config.packages.clone()));
         starter.check(&accounts.probe()?).await.map_err(ServeError::Sandbox)?;
-        let directory = Arc::new(SessionDirectory::new(starter, Arc::clone(&records)));
+        let directory = Arc::new(SessionDirectory::new(Arc::clone(&starter), Arc::clone(&records)));
         let listener = FrontListener::bind(&config.server).await?;
         let metrics = match config.server.metrics {
             Some(address) => Some(FrontListener::plain(address).await?),
             None => None,
         };
         let parts = FrontParts { authenticator, accounts, records, directory };
-        Ok(Self { listener, metrics, config, parts })
+        let accounts = Arc::clone(&parts.accounts);
+        let retention = RetentionTask { accounts, starter, settings: config.retention };
+        Ok(Self { listener, metrics, config, parts, retention })
     }
 
     /// The address that it listens on.
@@ -89,7 +91,7 @@ impl TeamServer {
     /// # Errors
     /// The system's signals cannot be heard.
     pub async fn serve(self) -> Result<(), ServeError> {
-        let Self { listener, metrics, config, parts } = self;
+        let Self { listener, metrics, config, parts, retention } = self;
         let draining = CancellationToken::new();
         let ending = CancellationToken::new();
         end_on_signals(&draining)?;
@@ -99,13 +101,16 @@ impl TeamServer {
             tokio::spawn(serve(listener, metrics_routes(Arc::clone(&state)), ending.clone()))
         });
         let serving = tokio::spawn(serve(listener, router, ending.clone()));
+        let removing = tokio::spawn(draining.clone().run_until_cancelled_owned(retention.apply_daily()));
         draining.cancelled().await;
-        let deadline = tokio::time::Instant::now() + config.server.drain;
-        while directory.is_busy() && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(DRAIN_INTERVAL).await;
+        if tokio::time::timeout(config.server.drain, directory.calls_have_ended()).await.is_err() {
+            tracing::warn!(
+                "calls were open for longer than `server.drain`; their answers come with the next ones"
+            );
         }
         directory.close().await;
         ending.cancel();
+        removing.await.map_err(std::io::Error::other)?;
         for task in metrics.into_iter().chain([serving]) {
             task.await.map_err(std::io::Error::other)?;
         }

@@ -15,13 +15,15 @@ pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Replaces a file, which the server's user alone can read then: others see the old content or the new.
+/// Replaces a file, which the server's user alone can read then: others see the old content or the new, also after the power
+/// has failed.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     file.write_all(content)?;
+    file.as_file().sync_all()?;
     file.persist(path)?;
-    Ok(())
+    File::open(directory)?.sync_all()
 }
 
 /// Seconds since 1970.

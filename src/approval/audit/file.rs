@@ -65,23 +65,23 @@ impl LogFile {
         self.records
     }
 
-    /// Appends a record, a JSON object, to the chain. It is written whole or not at all.
-    pub(super) fn append(&mut self, record: &str) -> io::Result<()> {
+    /// Appends a record, a JSON object, to the chain. It is written whole or not at all. Returns its line.
+    pub(super) fn append(&mut self, record: &str) -> io::Result<Vec<u8>> {
         let number = self.records + 1;
         self.append_line(|previous| chain::link(record, number, previous))
     }
 
-    fn append_line(&mut self, line: impl Fn(ChainHead) -> (Vec<u8>, ChainHead)) -> io::Result<()> {
+    fn append_line(&mut self, line: impl Fn(ChainHead) -> (Vec<u8>, ChainHead)) -> io::Result<Vec<u8>> {
         let appended = self.lock().and_then(|()| self.append_and_rotate(line));
         if appended.is_ok() {
             self.records += 1;
         }
         // Also after a failure, since other processes would wait for the lock.
         let unlocked = self.file.unlock();
-        appended.and(unlocked)
+        unlocked.and(appended)
     }
 
-    fn append_and_rotate(&mut self, line: impl Fn(ChainHead) -> (Vec<u8>, ChainHead)) -> io::Result<()> {
+    fn append_and_rotate(&mut self, line: impl Fn(ChainHead) -> (Vec<u8>, ChainHead)) -> io::Result<Vec<u8>> {
         let (mut text, mut head) = line(self.head()?);
         // Other processes may fill the new file before we lock it: then rotate again.
         for _ in 0..ATTEMPTS {
@@ -106,7 +106,8 @@ impl LogFile {
                 }
             }
         }
-        self.append_locked(&text, head)
+        self.append_locked(&text, head)?;
+        Ok(text)
     }
 
     /// Locks the file that has the name now.
@@ -384,7 +385,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 let mut file = LogFile::open(&path, 2_000, 1_000).unwrap();
-                scope.spawn(move || (0..500).for_each(|_| file.append("{\"a\":0}").unwrap()));
+                scope.spawn(move || (0..500).for_each(|_| drop(file.append("{\"a\":0}").unwrap())));
             }
         });
         let number =
@@ -423,7 +424,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("log");
             let mut file = LogFile::open(&path, 10_000, 5).unwrap();
-            (0..2).for_each(|_| file.append("{\"a\":0}").unwrap());
+            (0..2).for_each(|_| drop(file.append("{\"a\":0}").unwrap()));
             let before = lines(&path);
             std::fs::write(&path, before[..left].iter().map(|line| format!("{line}\n")).collect::<String>())
                 .unwrap();

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::event::{AuditEvent, AuditedSession, LineRetention};
 use super::file::LogFile;
+use crate::ground::telemetry;
 
 /// The number of lines that may wait for the disk: enough for a pause of it, at most some 100 MB if all are of the longest.
 const QUEUE_CAPACITY: usize = 256;
@@ -146,17 +147,17 @@ impl AuditThread {
     fn end(&mut self) {
         let ended = self.write_lost().and_then(|()| {
             let record = self.session.record(&AuditEvent::SessionEnded {})?;
-            self.file.append(&record)?;
-            if self.evidence.records() > 0 { self.evidence.append(&record) } else { Ok(()) }
+            self.write(&record)?;
+            if self.evidence.records() > 0 { self.evidence.append(&record).map(drop) } else { Ok(()) }
         });
         ended.unwrap_or_else(|error| self.complain(&error));
     }
 
     fn append(&mut self, record: &str, keep: LineRetention) -> io::Result<()> {
-        let appended = self.write_lost().and_then(|()| self.file.append(record));
+        let appended = self.write_lost().and_then(|()| self.write(record));
         let appended = match keep {
             LineRetention::Traffic => appended,
-            LineRetention::Evidence => appended.and_then(|()| self.evidence.append(record)),
+            LineRetention::Evidence => appended.and_then(|()| self.evidence.append(record).map(drop)),
         };
         match &appended {
             Ok(()) => self.is_failing = false,
@@ -168,11 +169,18 @@ impl AuditThread {
         appended
     }
 
+    /// Writes a record to the log, and exports what is in it then.
+    fn write(&mut self, record: &str) -> io::Result<()> {
+        let line = self.file.append(record)?;
+        telemetry::audited(&line);
+        Ok(())
+    }
+
     fn write_lost(&mut self) -> io::Result<()> {
         let count = self.lost.load(Ordering::Relaxed);
         if count > 0 {
             let record = self.session.record(&AuditEvent::EventsLost { count })?;
-            self.file.append(&record)?;
+            self.write(&record)?;
             self.lost.fetch_sub(count, Ordering::Relaxed);
         }
         Ok(())

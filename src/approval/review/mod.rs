@@ -3,7 +3,8 @@
 //! ```text
 //! files → lines → record ┬ verify   the chain: breaks, open sessions, the head
 //!                        ├ tally    sessions, servers, tools
-//!                        └ replay   a policy
+//!                        ├ replay   a policy
+//!                        └ export   events of OCSF, until a break
 //!                                   → report, as text or JSON
 //! ```
 //!
@@ -12,6 +13,7 @@
 
 mod arguments;
 mod breaks;
+mod export;
 mod lines;
 mod replay;
 mod report;
@@ -21,18 +23,20 @@ mod tests;
 mod text;
 mod verify;
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Write};
 
 use chrono::{DateTime, Utc};
+use serde_json::Value;
 
 use self::breaks::LinePlace;
+use self::export::OcsfExport;
 use self::lines::LineReader;
 use self::replay::PolicyReplay;
 pub use self::report::AuditReport;
 use self::tally::AuditTally;
 use self::verify::ChainVerifier;
 use crate::approval::audit::AuditRecord;
-use crate::approval::audit::chain::ChainHead;
+use crate::approval::audit::chain::{self, ChainHead};
 use crate::approval::policy::ApprovalPolicy;
 
 /// Which records are counted and replayed. The chain is verified with all of them.
@@ -57,6 +61,7 @@ pub struct AuditReview {
     verifier: ChainVerifier,
     tally: AuditTally,
     replay: Option<PolicyReplay>,
+    export: Option<OcsfExport>,
 }
 
 /// A text is no hash of a record.
@@ -81,7 +86,16 @@ impl AuditReview {
         let heads = heads.iter().map(head).collect::<Result<_, _>>()?;
         let verifier = ChainVerifier::new(heads);
         let replay = policy.map(PolicyReplay::new);
-        Ok(Self { filter, names: Vec::new(), verifier, tally: AuditTally::default(), replay })
+        let tally = AuditTally::default();
+        Ok(Self { filter, names: Vec::new(), verifier, tally, replay, export: None })
+    }
+
+    /// Has the records written to `output` as events of OCSF, one a line: those before the first place at which the chain is in
+    /// doubt. Nothing is read after it. `user` is the user whose log it is, as OCSF describes users.
+    #[must_use]
+    pub fn exporting(mut self, user: Option<Value>, output: Box<dyn Write + Send>) -> Self {
+        self.export = Some(OcsfExport::new(user, output));
+        self
     }
 
     /// Reads the next file, which is called `name` in the report.
@@ -89,6 +103,9 @@ impl AuditReview {
     /// # Errors
     /// It cannot be read.
     pub fn read(&mut self, name: &str, input: impl BufRead) -> io::Result<()> {
+        if self.export.is_some() && self.verifier.is_in_doubt() {
+            return Ok(());
+        }
         let part = self.names.len();
         self.names.push(arguments::shortened(name, 1000));
         self.verifier.next_part();
@@ -98,6 +115,14 @@ impl AuditReview {
             number += 1;
             let record = if line.is_too_long { None } else { AuditRecord::read(line.bytes) };
             self.verifier.line(LinePlace { part, line: number }, &line, record.as_ref());
+            if let Some(export) = &mut self.export {
+                if self.verifier.is_in_doubt() {
+                    return Ok(());
+                }
+                if record.is_some() && chain::split(line.bytes).is_some() {
+                    export.add(line.bytes, &self.filter)?;
+                }
+            }
             if let Some(record) = &record {
                 self.tally.add(record, &self.filter);
                 if let Some(replay) = &mut self.replay {
@@ -106,6 +131,20 @@ impl AuditReview {
             }
         }
         Ok(())
+    }
+
+    /// Ends an export: the last record is written if it is sure, too.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn finish_export(mut self) -> io::Result<AuditReport> {
+        self.verifier.finish();
+        if !self.verifier.is_in_doubt()
+            && let Some(export) = &mut self.export
+        {
+            export.finish(&self.filter)?;
+        }
+        Ok(AuditReport::new(self.names, self.verifier, self.tally, self.replay))
     }
 
     /// Ends the review.

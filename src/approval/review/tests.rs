@@ -16,7 +16,7 @@ use crate::approval::standing::StandingAnswers;
 use crate::ground::env::Variables;
 
 /// A log of two sessions side by side, each with a cell and a call; both have ended.
-async fn log() -> Vec<String> {
+pub(super) async fn log() -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
     let open = || {
@@ -66,7 +66,7 @@ fn review(text: &[u8]) -> AuditReport {
     review_of(&[text], AuditFilter::default(), None, &[])
 }
 
-fn joined<T: AsRef<str>>(lines: &[T]) -> String {
+pub(super) fn joined<T: AsRef<str>>(lines: &[T]) -> String {
     lines.iter().map(|line| format!("{}\n", line.as_ref())).collect()
 }
 

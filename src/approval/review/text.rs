@@ -9,14 +9,35 @@ use super::tally::{SessionTally, ToolTally};
 use crate::ground::text::Emphasis;
 use crate::ground::text::visible::line;
 
+/// The part of a report that is about the chain.
+struct ChainSummary<'a>(&'a AuditReport);
+
+impl AuditReport {
+    /// What the chain has shown, in words.
+    pub fn summary(&self) -> String {
+        ChainSummary(self).to_string()
+    }
+}
+
 impl fmt::Display for AuditReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let findings = &self.findings;
+        fmt::Display::fmt(&ChainSummary(self), formatter)?;
+        for (id, session) in &self.tally.sessions {
+            show_session(formatter, id, session)?;
+        }
+        self.replay.iter().try_for_each(|replay| show_replay(formatter, replay))
+    }
+}
+
+impl fmt::Display for ChainSummary<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.0;
+        let findings = &report.findings;
         let sessions = match findings.sessions {
             1 => "1 session".to_owned(),
             count => format!("{count} sessions"),
         };
-        match self.break_count {
+        match report.break_count {
             0 if findings.records == 0 => {
                 let nothing = Emphasis::Warning.within(formatter, "nothing can be verified");
                 writeln!(formatter, "{nothing}: no record has a hash")?
@@ -30,25 +51,22 @@ impl fmt::Display for AuditReport {
                 writeln!(formatter, "{broken}, in {count} place{}", if count == 1 { "" } else { "s" })?
             }
         }
-        for found in &self.breaks {
+        for found in &report.breaks {
             match found.place {
-                Some(place) => write!(formatter, "  {} line {}: ", self.names[place.part], place.line)?,
+                Some(place) => write!(formatter, "  {} line {}: ", report.names[place.part], place.line)?,
                 None => write!(formatter, "  ")?,
             }
             writeln!(formatter, "{}: {}", found.kind.word(), found.words)?;
         }
-        if self.break_count > self.breaks.len() as u64 {
-            writeln!(formatter, "  and {} more", self.break_count - self.breaks.len() as u64)?;
+        if report.break_count > report.breaks.len() as u64 {
+            writeln!(formatter, "  and {} more", report.break_count - report.breaks.len() as u64)?;
         }
         if let Some(head) = findings.head {
             writeln!(formatter, "head: {head}")?;
         }
         let note = Emphasis::Warning.within(formatter, "note");
-        self.notes().iter().try_for_each(|words| writeln!(formatter, "{note}: {words}"))?;
-        for (id, session) in &self.tally.sessions {
-            show_session(formatter, id, session)?;
-        }
-        self.replay.iter().try_for_each(|replay| show_replay(formatter, replay))
+        report.notes().iter().try_for_each(|words| writeln!(formatter, "{note}: {words}"))?;
+        Ok(())
     }
 }
 

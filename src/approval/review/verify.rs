@@ -95,6 +95,11 @@ impl ChainVerifier {
         Self { findings: AuditFindings { wanted, ..AuditFindings::default() }, ..Self::default() }
     }
 
+    /// Whether something is not as it should be so far, though it may only be in another order.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        !self.breaks.is_empty() || !self.pending.is_empty()
+    }
+
     /// The next file begins.
     pub(super) fn next_part(&mut self) {
         self.part_has_records = false;

@@ -30,6 +30,14 @@ pub use self::list::{KeptSession, KeptSessions};
 pub use self::relay::relay;
 pub use crate::faces::mcp_server::{CellAuthor, PersonMessage, PromptAnswer, SessionMessage, named_rows};
 
+/// Removes a directory that code of sessions which have ended could write, with all that is in it. No link is followed. Blocks.
+///
+/// # Errors
+/// It cannot be removed as a whole.
+pub fn remove_directory(directory: &std::path::Path) -> std::io::Result<()> {
+    crate::ground::files::remove_tree(directory)
+}
+
 /// Why a lasting session cannot be served, or reached.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

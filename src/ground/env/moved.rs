@@ -56,7 +56,9 @@ impl Variables {
                 .map(move |actual| MovedPlace { usual: usual.clone(), actual })
                 .collect::<Vec<_>>()
         });
-        paths.filter(|place| place.actual.is_absolute() && place.actual != place.usual).collect()
+        // A device is named so that there is no file.
+        let is_file = |place: &MovedPlace| place.actual.is_absolute() && !place.actual.starts_with("/dev");
+        paths.filter(|place| is_file(place) && place.actual != place.usual).collect()
     }
 }
 
@@ -70,6 +72,7 @@ mod tests {
             ("KUBECONFIG", "/a/config:/h/.kube/config:/b"),
             ("XDG_CONFIG_HOME", "relative"),
             ("NETRC", "/n"),
+            ("PIP_CONFIG_FILE", "/dev/null"),
             ("GNUPGHOME", ""),
             ("HF_HOME", "/models"),
         ]);

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use opentelemetry::{Key, KeyValue, global};
 use opentelemetry_otlp::{
-    MetricExporter, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+    LogExporter, MetricExporter, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
 };
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::logs::SdkLoggerProvider;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 
-use super::live;
 use super::sender::CollectorClient;
 use super::settings::{CollectorEndpoint, TelemetrySettings};
+use super::{live, logs};
 
 /// The time that the last export may take: clients kill us some seconds after they closed our input.
 const LAST_EXPORT: Duration = Duration::from_secs(2);
@@ -26,6 +27,7 @@ const LAST_EXPORT: Duration = Duration::from_secs(2);
 pub(super) struct TelemetryExports {
     tracer: Option<SdkTracerProvider>,
     meter: Option<SdkMeterProvider>,
+    logger: Option<SdkLoggerProvider>,
     is_last: Arc<AtomicBool>,
 }
 
@@ -39,6 +41,8 @@ impl TelemetryExports {
         let mut exports = Self::default();
         exports.tracer = settings.traces.and_then(|endpoint| exports.tracer(endpoint));
         exports.meter = settings.metrics.and_then(|endpoint| exports.meter(endpoint));
+        exports.logger = settings.logs.and_then(|endpoint| exports.logger(endpoint));
+        logs::turn(exports.logger.as_ref());
         let is_on = exports.tracer.is_some() || exports.meter.is_some();
         live::turn(is_on, settings.has_contents);
         if let Some(provider) = &exports.tracer {
@@ -71,6 +75,15 @@ impl TelemetryExports {
         Some(SdkMeterProvider::builder().with_resource(resource()).with_periodic_exporter(exporter).build())
     }
 
+    fn logger(&self, endpoint: CollectorEndpoint) -> Option<SdkLoggerProvider> {
+        let url = endpoint.url.to_string();
+        let sender = self.sender("logs", endpoint)?;
+        let exporter = LogExporter::builder().with_http().with_http_client(sender);
+        let exporter = exporter.with_protocol(Protocol::HttpBinary).with_endpoint(url).build();
+        let exporter = exporter.inspect_err(|error| tracing::warn!(%error, "no logs are sent")).ok()?;
+        Some(SdkLoggerProvider::builder().with_resource(resource()).with_batch_exporter(exporter).build())
+    }
+
     fn sender(&self, what: &'static str, endpoint: CollectorEndpoint) -> Option<CollectorClient> {
         match CollectorClient::new(what, endpoint, Arc::clone(&self.is_last)) {
             Ok(sender) => Some(sender),
@@ -83,8 +96,9 @@ impl TelemetryExports {
 
     /// Sends what is left, and gives up on it after 2 seconds.
     pub(super) async fn end(self) {
-        let Self { tracer, meter, is_last } = self;
+        let Self { tracer, meter, logger, is_last } = self;
         live::turn(false, false);
+        logs::turn(None);
         is_last.store(true, Ordering::Relaxed);
         let (done, mut all_done) = tokio::sync::mpsc::channel::<()>(1);
         // Threads of their own: a runtime waits for those that it has lent.
@@ -96,9 +110,13 @@ impl TelemetryExports {
             let done = done.clone();
             thread::spawn(move || (meter.shutdown_with_timeout(LAST_EXPORT).ok(), drop(done)));
         }
+        if let Some(logger) = logger {
+            let done = done.clone();
+            thread::spawn(move || (logger.shutdown_with_timeout(LAST_EXPORT).ok(), drop(done)));
+        }
         drop(done);
         if tokio::time::timeout(LAST_EXPORT, all_done.recv()).await.is_err() {
-            tracing::warn!("the last spans and metrics could not be sent in time");
+            tracing::warn!("the last spans, metrics and logs could not be sent in time");
         }
     }
 }

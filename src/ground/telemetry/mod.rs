@@ -5,6 +5,7 @@
 //! cell       a cell in the kernel                                                  ├→ live → OpenTelemetry's API
 //! decision   a call that was asked about, or denied                                ┘
 //! exports    settings (`OTEL_*`) → providers → sender → a collector
+//! logs       lines of the audit log → a provider of the program's own, since the API has none for all
 //! ```
 //!
 //! Only this room knows the crates of OpenTelemetry. Others hold its types, which do nothing without the feature `otel`, and in
@@ -20,6 +21,8 @@ mod decision;
 mod exports;
 #[cfg(feature = "otel")]
 mod live;
+#[cfg(feature = "otel")]
+mod logs;
 mod names;
 #[cfg(not(feature = "otel"))]
 mod none;
@@ -38,12 +41,19 @@ pub(crate) use self::decision::{DecisionSpan, MadeDecision};
 use self::live as api;
 #[cfg(not(feature = "otel"))]
 use self::none as api;
+#[cfg(not(feature = "otel"))]
+use self::none as logs;
 pub(crate) use self::operation::{Operation, RequestLink, RequestTarget, TracedConnection};
 pub(crate) use api::Context;
 
 /// The bytes of arguments or of a result in a span, if contents are asked for: as many spans as wait to be sent take
 /// 32 MiB.
 const CONTENT_BYTES: usize = 8 * 1024;
+
+/// Exports a line of the audit log, if that is wanted.
+pub(crate) fn audited(line: &[u8]) {
+    logs::export(line);
+}
 
 /// Runs the program's work, and exports what the variables `OTEL_*` ask for meanwhile. Call it in a runtime.
 pub async fn exporting<T>(work: impl Future<Output = T>) -> T {

@@ -73,3 +73,6 @@ impl Span {
 }
 
 pub(super) fn record(_instrument: MetricInstrument, _seconds: f64, _attributes: &[SpanAttribute]) {}
+
+/// Nothing is exported.
+pub(super) const fn export(_line: &[u8]) {}

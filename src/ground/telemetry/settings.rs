@@ -46,6 +46,8 @@ pub(super) struct TelemetrySettings {
     pub(super) traces: Option<CollectorEndpoint>,
     /// The same of metrics.
     pub(super) metrics: Option<CollectorEndpoint>,
+    /// The same of the audit log.
+    pub(super) logs: Option<CollectorEndpoint>,
     pub(super) has_contents: bool,
     pub(super) propagates: bool,
     /// The wishes that cannot be fulfilled, for the user.
@@ -68,6 +70,8 @@ struct Signal {
     /// The beginning of the variables that win over those for all signals.
     prefix: &'static str,
     path: &'static str,
+    /// Whether the endpoint for all signals turns it on.
+    is_general: bool,
 }
 
 const TRACES: Signal = Signal {
@@ -75,6 +79,7 @@ const TRACES: Signal = Signal {
     exporter: "OTEL_TRACES_EXPORTER",
     prefix: "OTEL_EXPORTER_OTLP_TRACES_",
     path: "v1/traces",
+    is_general: true,
 };
 
 const METRICS: Signal = Signal {
@@ -82,6 +87,16 @@ const METRICS: Signal = Signal {
     exporter: "OTEL_METRICS_EXPORTER",
     prefix: "OTEL_EXPORTER_OTLP_METRICS_",
     path: "v1/metrics",
+    is_general: true,
+};
+
+/// The audit log has the arguments of calls, which spans have not: it is sent if somebody has asked for it by name.
+const LOGS: Signal = Signal {
+    what: "logs",
+    exporter: "OTEL_LOGS_EXPORTER",
+    prefix: "OTEL_EXPORTER_OTLP_LOGS_",
+    path: "v1/logs",
+    is_general: false,
 };
 
 impl TelemetrySettings {
@@ -96,6 +111,7 @@ impl TelemetrySettings {
         let mut reader = SettingsReader { variables: &variables, warnings: Vec::new() };
         settings.traces = reader.signal(&TRACES);
         settings.metrics = reader.signal(&METRICS);
+        settings.logs = reader.signal(&LOGS);
         if settings.traces.is_some() || settings.metrics.is_some() {
             settings.has_contents = reader.has_contents();
             settings.propagates = reader.propagates();
@@ -129,7 +145,9 @@ impl SettingsReader<'_> {
     fn signal(&mut self, signal: &Signal) -> Option<CollectorEndpoint> {
         let endpoint = self.of_signal(signal, ENDPOINT);
         match self.value(signal.exporter) {
-            None if endpoint.is_none() => return None,
+            None if endpoint.as_ref().is_none_or(|(name, _)| name == ENDPOINT && !signal.is_general) => {
+                return None;
+            }
             None => {}
             Some(exporters) => {
                 let (ours, others): (Vec<_>, Vec<_>) = exporters

@@ -4,7 +4,7 @@
 //! opens no host, since its build could send there everything that it can read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use url::Url;
 
@@ -143,6 +143,12 @@ pub(super) fn configurations(environment: &BTreeMap<String, String>) -> Vec<Path
     let in_home = [".pip/pip.conf", "Library/Application Support/pip/pip.conf"];
     files.extend(home.iter().flat_map(|home| in_home.map(|name| home.join(name))));
     files.extend(["PIP_CONFIG_FILE", "UV_CONFIG_FILE"].into_iter().filter_map(variable));
+    // By these variables the tools read no files.
+    let is_of_uv = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "toml");
+    let has_uv =
+        variable("UV_NO_CONFIG").is_none_or(|value| value == Path::new("0") || value == Path::new("false"));
+    let has_pip = variable("PIP_CONFIG_FILE").is_none_or(|file| file != Path::new("/dev/null"));
+    files.retain(|file| if is_of_uv(file) { has_uv } else { has_pip });
     files
 }
 
@@ -183,6 +189,8 @@ mod tests {
         let uv = "index-url = 'https://a.example'\n[[index]]\nurl = 'https://b.example'\n[pip]\nextra-index-url = ['https://c.example']\n";
         check(&[], &[(".config/uv/uv.toml", uv)], &["a.example:443", "b.example:443", "c.example:443"]);
         check(&[], &[(".config/uv/uv.toml", "damaged [")], &PYPI);
+        let none = [("UV_NO_CONFIG", "1"), ("PIP_CONFIG_FILE", "/dev/null")];
+        check(&none, &[(".config/pip/pip.conf", pip), (".config/uv/uv.toml", uv)], &PYPI);
     }
 
     #[test]

@@ -189,6 +189,8 @@ impl Installation<'_> {
         }
         let temporary = directory.join("tmp");
         environment.insert("TMPDIR".to_owned(), temporary.display().to_string());
+        // No tool server is inside: an index at a loopback address is this machine's, behind the proxy.
+        environment.extend(["NO_PROXY", "no_proxy"].map(|name| (name.to_owned(), String::new())));
         let program = SandboxProgram { program, arguments, environment, working_directory: "/".into() };
         let inside =
             SandboxPlan { rules: &rules, paths: &paths, tools: None, name: SETTINGS, limits, copy: None };

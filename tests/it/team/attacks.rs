@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::net::TcpStream;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,12 +15,26 @@ use crate::support::{eventually, free_port};
 /// Tries everything that one user's code may reach of another one's; prints what it has reached.
 const NEIGHBOUR: &str = include_str!("neighbour.py");
 
+/// Directories in which all programs of a machine leave files. Root alone can write the last one.
+const SHARED: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
+
+/// A file that everybody may read, if one can be made there.
+fn bait(directory: &Path) -> Option<tempfile::NamedTempFile> {
+    let mut file = tempfile::Builder::new().prefix("bait-").tempfile_in(directory).ok()?;
+    file.write_all(b"of somebody else").unwrap();
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).unwrap();
+    Some(file)
+}
+
 #[tokio::test]
 async fn code_reaches_nothing_of_another_user() {
     let place = TeamPlace::new("");
     let metrics = free_port();
     place.change("[login]", &format!("metrics = \"127.0.0.1:{metrics}\"\n[login]"));
     let tokens = ["ann", "bob"].map(|name| place.token(name));
+    // So does somebody outside of the server, readable for all of the machine.
+    let outside: Vec<_> = SHARED.iter().filter_map(|directory| bait(Path::new(directory))).collect();
+    assert!(outside.len() >= 3, "{outside:?}");
     let server = place.serve();
     let mut ann = place.begun(&tokens[0]).await;
     let mut bob = place.begun(&tokens[1]).await;
@@ -44,6 +58,7 @@ print(port.getsockname()[1], left)";
     let aims = |directory: &Path| {
         let aims = json!({
             "left": left,
+            "outside": outside.iter().map(|file| file.path()).collect::<Vec<_>>(),
             "directory": directory,
             "closed": [place.path("tokens.json"), place.path("state/accounts"), place.path("state/sessions")],
             "ports": [port.parse::<u16>().unwrap(), metrics, place.port],

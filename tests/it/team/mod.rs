@@ -5,5 +5,7 @@ mod attacks;
 mod clients;
 mod conformance;
 mod lives;
+mod packages;
+mod records;
 mod support;
 mod tenants;

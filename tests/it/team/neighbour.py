@@ -64,6 +64,7 @@ def attack(aims):
         attempt("the server's files", lambda path=path: read(path))
     for path in (
         aims["left"],
+        *aims["outside"],
         "/tmp/bait-of-bob",
         "/dev/shm/bait-of-bob",
         "/var/tmp/bait-of-bob",

@@ -11,7 +11,7 @@ use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::attacks::host::python_for_others;
-use crate::support::{PATIENCE, environment, eventually, free_port, is_running};
+use crate::support::{PATIENCE, environment, eventually, free_port, is_running, tool};
 
 /// The version of requests with a session.
 pub(super) const LEGACY: &str = "2025-11-25";
@@ -21,6 +21,7 @@ pub(super) const MODERN: &str = "2026-07-28";
 /// A directory with the configuration of a server, and with all that it keeps.
 pub(super) struct TeamPlace {
     root: tempfile::TempDir,
+    python: PathBuf,
     pub(super) port: u16,
 }
 
@@ -51,7 +52,12 @@ impl TeamPlace {
              resource = \"http://127.0.0.1:{port}/mcp\"\n{login}\n[sessions]\npython = {python:?}\n{own}\n{other}\n",
         );
         std::fs::write(root.path().join("team.toml"), config).unwrap();
-        Self { root, port }
+        Self { root, python, port }
+    }
+
+    /// The Python of kernels.
+    pub(super) fn python(&self) -> &Path {
+        &self.python
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -79,7 +85,10 @@ impl TeamPlace {
     fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.arg("team").args(arguments).arg("--config").arg(self.path("team.toml"));
-        command.env_clear().envs(environment()).stdin(Stdio::null()).current_dir("/");
+        // As where it is installed for all users.
+        let uv = tool("uv/bin/uv");
+        let path = format!("{}:{}", environment()["PATH"], uv.parent().unwrap().display());
+        command.env_clear().envs(environment()).env("PATH", path).stdin(Stdio::null()).current_dir("/");
         command
     }
 

@@ -41,6 +41,14 @@ async fn users_have_sessions_workspaces_and_ids_of_their_own() {
     );
     let seen = ann.cell(&look).await;
     assert_eq!(seen.lines().filter(|line| *line == "closed").count(), 6, "{seen}");
+    let listed = "print(*[name for place in ['/tmp', '/var/tmp', '/run', '/home', '/root'] if os.path.isdir(place) for name in os.listdir(place)])";
+    let listed = ann.cell(listed).await;
+    let way = place.path("state").iter().nth(2).unwrap().to_str().unwrap().to_owned();
+    // What lies on the way to what is hers, and nothing beside it.
+    let strange = |name: &&str| **name != way && !name.starts_with("ipybox");
+    assert_eq!(listed.split_whitespace().filter(strange).count(), 0, "{listed}");
+    let made = "import tempfile; file = tempfile.NamedTemporaryFile(); print(file.write(b'x'))";
+    assert_eq!(ann.cell(made).await, "1");
     // Processes end while it looks.
     let processes = "def owner(process):
     try: return open(f'/proc/{process}/status').read().split('Uid:')[1].split()[0]

@@ -11,6 +11,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::routing::post;
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
@@ -70,6 +71,8 @@ struct Received {
     spans: Vec<Span>,
     /// The newest durations of each metric.
     durations: BTreeMap<String, Vec<Durations>>,
+    /// The bodies of log records, with their attributes.
+    logs: Vec<(String, Map<String, Value>)>,
 }
 
 /// The collector, and the place behind it that it sends to.
@@ -85,6 +88,7 @@ impl Collector {
         let routes = Router::new()
             .route("/v1/traces", post(traces))
             .route("/v1/metrics", post(metrics))
+            .route("/v1/logs", post(logs))
             .with_state(Arc::clone(&received));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let behind = listener.local_addr().unwrap();
@@ -119,6 +123,17 @@ impl Collector {
         })
         .await;
         Spans(self.received.lock().unwrap().spans.clone())
+    }
+
+    /// All log records, once there is one of this event.
+    pub(super) async fn logs_with(&self, event: &str) -> Vec<(String, Map<String, Value>)> {
+        let is_of =
+            |(_, attributes): &(String, Map<String, Value>)| attributes["ipybox.audit.event"] == event;
+        eventually(&format!("the record of `{event}` comes"), || {
+            self.received.lock().unwrap().logs.iter().any(is_of)
+        })
+        .await;
+        self.received.lock().unwrap().logs.clone()
     }
 
     /// The durations of a metric, once there are some.
@@ -207,6 +222,17 @@ async fn metrics(State(received): State<Arc<Mutex<Received>>>, headers: HeaderMa
             unit: metric.unit.clone(),
         });
         received.lock().unwrap().durations.insert(metric.name, durations.collect());
+    }
+}
+
+async fn logs(State(received): State<Arc<Mutex<Received>>>, headers: HeaderMap, body: Bytes) {
+    let request = ExportLogsServiceRequest::decode(plain(&headers, &body).as_slice()).unwrap();
+    let scopes = request.resource_logs.into_iter().flat_map(|of_resource| of_resource.scope_logs);
+    for record in scopes.flat_map(|of_scope| of_scope.log_records) {
+        let Some(any_value::Value::StringValue(text)) = record.body.and_then(|body| body.value) else {
+            continue;
+        };
+        received.lock().unwrap().logs.push((text, map(record.attributes)));
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::collector::Collector;
-use super::{server, start};
+use super::{log_of_end, server, start};
 use crate::support::Place;
 
 const SECRET: &str = "s3cret-value";
@@ -88,4 +88,29 @@ async fn what_a_collector_refuses_costs_no_cell() {
     assert_eq!(ipybox.cell("2").await.ok(), "2");
     let log = super::log_of_end(ipybox).await;
     assert!(log.contains("it answered HTTP 401"), "{log}");
+}
+
+#[tokio::test]
+async fn the_audit_log_is_sent_line_by_line_if_it_is_asked_for() {
+    let collector = Collector::start().await;
+    for is_wanted in [false, true] {
+        let place = Place::new();
+        let log = place.temporary().join("audit.jsonl");
+        let wanted: &[(&str, &str)] = if is_wanted { &[("OTEL_LOGS_EXPORTER", "otlp")] } else { &[] };
+        let mut ipybox = start(&place, &collector, &["--audit-log", log.to_str().unwrap()], wanted).await;
+        assert_eq!(ipybox.cell("1").await.ok(), "1");
+        log_of_end(ipybox).await;
+        if is_wanted {
+            let sent = collector.logs_with("session_ended").await;
+            let mut sent: Vec<String> = sent.into_iter().map(|(line, _)| line).collect();
+            let mut lines: Vec<String> =
+                std::fs::read_to_string(&log).unwrap().lines().map(str::to_owned).collect();
+            sent.sort();
+            lines.sort();
+            // None of the session before, either.
+            assert_eq!(sent, lines);
+        } else {
+            collector.spans_with("ipybox.cell").await;
+        }
+    }
 }

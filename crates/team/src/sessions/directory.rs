@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 use rmcp::model::{InitializeRequestParams, InitializeResult};
 use rmcp::service::Peer;
 use rmcp::{ErrorData, RoleServer};
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::records::SessionRecords;
 use super::user_session::{SessionClient, UserSession};
@@ -21,11 +23,13 @@ pub(crate) struct SessionDirectory {
     shared: Mutex<HashMap<String, Arc<UserSession>>>,
     /// All sessions, also those that have ended.
     open: Mutex<Vec<Weak<UserSession>>>,
+    calls: TaskTracker,
 }
 
 impl SessionDirectory {
     pub(crate) fn new(starter: Arc<SessionStarter>, records: Arc<SessionRecords>) -> Self {
-        Self { starter, records, shared: Mutex::default(), open: Mutex::default() }
+        let (shared, open, calls) = Default::default();
+        Self { starter, records, shared, open, calls }
     }
 
     /// The session of a user's requests that begin none.
@@ -70,8 +74,14 @@ impl SessionDirectory {
         session
     }
 
-    /// Whether a call of a user is open.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.open.lock().iter().filter_map(Weak::upgrade).any(|session| session.is_busy())
+    /// Notes that a call is open, as long as the result lives.
+    pub(crate) fn call_begins(&self) -> TaskTrackerToken {
+        self.calls.token()
+    }
+
+    /// Waits until no call is open. Calls that begin meanwhile are waited for too.
+    pub(crate) async fn calls_have_ended(&self) {
+        self.calls.close();
+        self.calls.wait().await;
     }
 }

@@ -48,6 +48,7 @@ impl TeamHandler {
         request: ClientRequest,
         context: &RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
+        let _open = self.directory.call_begins();
         let session = self.session(&context.extensions)?;
         let link = session.link().await?;
         let mut call = link.call(request, context).await?;
@@ -109,6 +110,7 @@ impl ServerHandler for TeamHandler {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
+        let _open = self.directory.call_begins();
         let user = request_user(&context.extensions)?;
         context.peer.set_peer_info(request.clone());
         let begun = self.directory.begin(&user, request, context.peer.clone());

@@ -20,6 +20,9 @@ use crate::users::{SessionStarter, UserPlace};
 /// The time that a process may take until it has answered for the first time.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// The reason if a process ends without one.
+const NO_WORDS: &str = "it did not say why";
+
 /// A client that has begun a session, as requests of the older generation do.
 pub(crate) struct SessionClient {
     pub(crate) params: InitializeRequestParams,
@@ -50,11 +53,6 @@ impl UserSession {
     /// Notes that the session is in use.
     pub(crate) fn used(&self) {
         *self.last_used.lock() = Instant::now();
-    }
-
-    /// Whether a call is open. A session whose process is being started is.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.link.try_lock().map_or(true, |link| link.as_ref().is_some_and(|link| link.is_busy()))
     }
 
     /// The connection to the process, which is started if there is none.
@@ -96,8 +94,13 @@ impl UserSession {
             Err(error) if link.is_closed() => {
                 let why = process.words.last().await;
                 tracing::warn!(user = %self.place.key, %why, "a session has ended at its start");
-                let why = if why.is_empty() { error.message.into_owned() } else { why };
-                return Err(ErrorData::internal_error(format!("your session has ended: {why}"), None));
+                // What the broken connection says is of sessions that had begun.
+                drop(error);
+                let why = if why.is_empty() { NO_WORDS } else { &why };
+                return Err(ErrorData::internal_error(
+                    format!("your session has ended at its start: {why}"),
+                    None,
+                ));
             }
             Err(error) => return Err(error),
         };

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use crate::config::UserSettings;
 use crate::login::TeamUser;
 use crate::storage::{now, replace};
-use crate::users::{MakeGroups, UserLimits};
+use crate::users::{UserLimits, UserSystem};
 
 /// The number of hexadecimal digits of a user's key: enough for none to meet, few enough for the paths of sockets.
 const KEY_DIGITS: usize = 20;
@@ -24,8 +24,10 @@ const KEY_DIGITS: usize = 20;
 const SERVER_DIGITS: usize = 8;
 /// The key of nobody.
 const PROBE: &str = "probe";
+/// The file of a user's audit log; others beside it begin with its name.
+pub(super) const AUDIT_LOG: &str = "log.jsonl";
 /// The interval at which the presence of a user is noted, in seconds.
-const SEEN_SECONDS: u64 = 3600;
+pub(super) const SEEN_SECONDS: u64 = 3600;
 
 /// Why a user cannot have what belongs to one.
 #[derive(Debug, thiserror::Error)]
@@ -119,23 +121,23 @@ impl UserPlace {
         self.directory.join("state")
     }
 
-    fn audit(&self) -> PathBuf {
+    pub(crate) fn audit(&self) -> PathBuf {
         self.directory.join("audit")
     }
 
     pub(crate) fn audit_log(&self) -> PathBuf {
-        self.audit().join("log.jsonl")
+        self.audit().join(AUDIT_LOG)
     }
 }
 
 /// All users.
 pub(crate) struct UserAccounts {
-    state_dir: PathBuf,
+    pub(super) state_dir: PathBuf,
     /// The ids for users; `None` if the server cannot give any.
     ids: Option<std::ops::Range<u32>>,
-    make_groups: MakeGroups,
+    pub(super) system: UserSystem,
     limits: UserLimits,
-    places: Mutex<HashMap<String, (u64, Arc<UserPlace>)>>,
+    pub(super) places: Mutex<HashMap<String, (u64, Arc<UserPlace>)>>,
 }
 
 impl UserAccounts {
@@ -143,7 +145,7 @@ impl UserAccounts {
     pub(crate) fn open(
         state_dir: &Path,
         settings: &UserSettings,
-        make_groups: MakeGroups,
+        system: UserSystem,
     ) -> Result<Self, AccountError> {
         let ids = rustix::process::geteuid()
             .is_root()
@@ -159,7 +161,7 @@ impl UserAccounts {
         make(&state_dir.join("accounts"), 0o700)?;
         make(&state_dir.join("sessions"), 0o700)?;
         let limits = settings.limits();
-        Ok(Self { state_dir: state_dir.to_owned(), ids, make_groups, limits, places: Mutex::default() })
+        Ok(Self { state_dir: state_dir.to_owned(), ids, system, limits, places: Mutex::default() })
     }
 
     /// The directory for what is known of sessions.
@@ -218,7 +220,7 @@ impl UserAccounts {
 
     /// The control groups of a user: limits that nothing holds are an error, and no groups without limits are none.
     fn groups(&self, key: &str, id: Option<u32>) -> Result<Vec<PathBuf>, AccountError> {
-        match (self.make_groups)(&self.group_name(key), id, &self.limits) {
+        match (self.system.make_groups)(&self.group_name(key), id, &self.limits) {
             Ok(groups) => Ok(groups),
             Err(why) if self.limits == UserLimits::default() => {
                 tracing::info!(%why, "users have no control groups of their own");
@@ -229,15 +231,25 @@ impl UserAccounts {
     }
 
     /// The name of a user's control group: another server of this machine has another one for a user of this name.
-    fn group_name(&self, key: &str) -> String {
+    pub(super) fn group_name(&self, key: &str) -> String {
         let mut server = format!("{:x}", Sha256::digest(self.state_dir.as_os_str().as_bytes()));
         server.truncate(SERVER_DIGITS);
         format!("{key}-{server}")
     }
 
+    /// The file of an account.
+    fn account_file(&self, key: &str) -> PathBuf {
+        self.state_dir.join("accounts").join(format!("{key}.json"))
+    }
+
+    /// The account with this key, as it is now.
+    pub(super) fn account(&self, key: &str) -> io::Result<TeamAccount> {
+        read(&self.account_file(key))
+    }
+
     /// Notes that a user is there; the account.
     fn seen(&self, key: &str, user: &TeamUser) -> Result<TeamAccount, AccountError> {
-        let path = self.state_dir.join("accounts").join(format!("{key}.json"));
+        let path = self.account_file(key);
         let failed = |source| AccountError::Files { path: path.clone(), source };
         let account = match read(&path) {
             Ok(account) => TeamAccount { seen: now(), name: user.name.clone(), ..account },
@@ -293,7 +305,7 @@ fn own(place: &UserPlace) -> Result<(), AccountError> {
 }
 
 /// Makes a directory of the server's own, or finds that it is.
-fn make(path: &Path, mode: u32) -> Result<(), AccountError> {
+pub(super) fn make(path: &Path, mode: u32) -> Result<(), AccountError> {
     let failed = |source| AccountError::Files { path: path.to_owned(), source };
     DirBuilder::new().recursive(true).mode(mode).create(path).map_err(failed)?;
     let metadata = std::fs::symlink_metadata(path).map_err(failed)?;

@@ -3,9 +3,10 @@
 
 mod account;
 mod identity;
+mod retention;
 mod starter;
 
 pub use self::account::{AccountError, TeamAccount};
 pub(crate) use self::account::{UserAccounts, UserPlace};
-pub use self::identity::{MakeGroups, UserLimits, become_user};
+pub use self::identity::{MakeGroups, UserLimits, UserSystem, become_user};
 pub(crate) use self::starter::SessionStarter;

@@ -12,10 +12,16 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 
 use super::account::UserPlace;
-use crate::config::{SessionSettings, TeamApproval, TeamSandbox};
+use crate::config::{PackageSettings, SessionSettings, TeamApproval, TeamSandbox};
+use crate::login::SecureUrl;
 
 /// The variables that each process has from the server.
 const INHERITED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"];
+/// The directories of the machine whose files are its operator's and other users': code sees none of them, but for what
+/// `sandbox_config` opens there.
+const FOREIGN: [&str; 5] = ["/home", "/root", "/run", "/tmp", "/var/tmp"];
+/// The file by which pip reads no configuration.
+const NO_FILE: &str = "/dev/null";
 /// The time that the last words of a process may take.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -23,6 +29,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 pub(crate) struct SessionStarter {
     program: PathBuf,
     settings: SessionSettings,
+    packages: PackageSettings,
 }
 
 /// A process that has been started.
@@ -34,8 +41,8 @@ pub(crate) struct SessionProcess {
 
 impl SessionStarter {
     /// Starts this program.
-    pub(crate) fn new(program: PathBuf, settings: SessionSettings) -> Self {
-        Self { program, settings }
+    pub(crate) fn new(program: PathBuf, settings: SessionSettings, packages: PackageSettings) -> Self {
+        Self { program, settings, packages }
     }
 
     /// The time after which a process ends that nobody needs.
@@ -91,6 +98,15 @@ impl SessionStarter {
         command
     }
 
+    /// A command that reads the audit log of a user, in files of which the oldest comes first, in the name of the user: the user
+    /// could have put links there.
+    pub(crate) fn audit_command(&self, place: &UserPlace, files: &[PathBuf], flags: &[String]) -> Command {
+        let mut command = self.command(place);
+        command.args(["audit", "--ocsf"]).args(flags).arg("--").args(files);
+        command.stdin(Stdio::null()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
+        command
+    }
+
     fn backend(&self) -> &'static str {
         match self.settings.sandbox_backend {
             TeamSandbox::Bwrap => "bwrap",
@@ -110,6 +126,7 @@ impl SessionStarter {
         command.env_clear();
         let passed = INHERITED.into_iter().chain(self.settings.environment.iter().map(String::as_str));
         command.envs(passed.filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.envs(index_variables(&self.packages.indexes));
         command.env("HOME", place.home()).current_dir(place.home());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -127,6 +144,7 @@ impl SessionStarter {
         arguments.flags("--long-cells", settings.long_cells);
         arguments.flags("--sandbox", true);
         arguments.flag("--sandbox-backend", self.backend());
+        FOREIGN.iter().for_each(|place| arguments.flag("--sandbox-hide", place));
         arguments.option("--sandbox-config", settings.sandbox_config.as_ref());
         settings.install_domains.iter().for_each(|domain| arguments.flag("--sandbox-install-domain", domain));
         arguments.option("--python", settings.python.as_ref());
@@ -145,6 +163,24 @@ impl SessionStarter {
         arguments.option("--limit-disk", settings.limit_disk.as_ref());
         arguments.0
     }
+}
+
+/// Variables by which uv and pip take packages from these indexes and from no other: files of theirs, which users write, are not
+/// read.
+fn index_variables(indexes: &[SecureUrl]) -> Vec<(&'static str, String)> {
+    let Some((last, others)) = indexes.split_last() else { return Vec::new() };
+    let joined = |indexes: &[SecureUrl]| indexes.iter().map(SecureUrl::as_str).collect::<Vec<_>>().join(" ");
+    let mut variables = vec![
+        ("UV_NO_CONFIG", "1".to_owned()),
+        // uv asks it after the others.
+        ("UV_DEFAULT_INDEX", last.as_str().to_owned()),
+        ("PIP_CONFIG_FILE", NO_FILE.to_owned()),
+        ("PIP_INDEX_URL", indexes[0].as_str().to_owned()),
+    ];
+    if !others.is_empty() {
+        variables.extend([("UV_INDEX", joined(others)), ("PIP_EXTRA_INDEX_URL", joined(&indexes[1..]))]);
+    }
+    variables
 }
 
 /// The arguments of a command.

@@ -114,6 +114,18 @@ impl ControlGroup {
         }
     }
 
+    /// Removes what [`keep`](Self::keep) has made under this name, and what killed processes have left in it, unless processes
+    /// are in it.
+    pub(super) fn release(name: &str) {
+        let bases = hierarchies()
+            .into_iter()
+            .filter_map(|hierarchy| hierarchy.base(&self::name(OWN_GROUP).ok()?).ok());
+        for directory in bases.map(|base| base.join(name)) {
+            sweep(&directory);
+            remove(&BTreeSet::from([directory]));
+        }
+    }
+
     fn add(&mut self, hierarchy: &LimitHierarchy) -> Result<(), String> {
         let base = hierarchy.base(&name(OWN_GROUP)?)?;
         sweep(&base);

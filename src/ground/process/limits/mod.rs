@@ -64,6 +64,11 @@ pub fn user_group(
     Ok(directories)
 }
 
+/// Removes the control groups that [`user_group`] has made, unless processes are in them.
+pub fn remove_user_group(name: &str) {
+    ControlGroup::release(name);
+}
+
 /// A limit that nothing on this system holds.
 #[derive(Debug, thiserror::Error)]
 #[error(

@@ -28,6 +28,8 @@ pub(crate) struct PolicyPaths {
     pub(crate) protected_before: Vec<PathBuf>,
     /// Files and directories that code must not even read.
     pub(crate) hidden: Vec<PathBuf>,
+    /// Files and directories that code does not see, but for what is opened in them.
+    pub(crate) covered: Vec<PathBuf>,
     /// Further homes of the user, for which the default policy says the same as for `home`.
     pub(crate) other_homes: Vec<PathBuf>,
     /// Homes of other users that the user can read, as root can. The default policy hides them.

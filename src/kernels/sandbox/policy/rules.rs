@@ -48,6 +48,9 @@ pub(crate) struct SandboxRules {
 /// Directories for temporary files.
 pub(super) const TEMPORARY: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/private/tmp"];
 
+/// Parts of the system that NixOS keeps among the files of running programs: the programs on its `PATH`, and drivers.
+const OF_SYSTEM: [&str; 2] = ["/run/current-system", "/run/opengl-driver"];
+
 /// Directories of the home that srt makes writable by itself.
 const OPENED_BY_SRT: [&str; 2] = [".npm/_logs", ".claude/debug"];
 
@@ -110,6 +113,12 @@ impl SandboxPolicy {
         deny_write.extend(top.into_iter().chain(below).map(PathPattern::Path));
         deny_write.extend(closed.denied_under(&allow_write)?.into_iter().map(PathPattern::Path));
         deny_read.extend(closed.secret.iter().cloned().map(PathPattern::Path));
+        for covered in &paths.covered {
+            let covered = own(covered)?;
+            let within = OF_SYSTEM.iter().map(PathBuf::from).filter(|path| path.starts_with(&covered));
+            allow_read.extend(within.map(PathPattern::Path));
+            deny_read.push(PathPattern::Path(covered));
+        }
         allow_read.extend(closed.readable.iter().cloned().map(PathPattern::Path));
         allow_write.push(PathPattern::Path(closed.writable.clone()));
         for list in [&mut allow_write, &mut allow_read, &mut deny_read, &mut deny_write] {

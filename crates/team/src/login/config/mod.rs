@@ -11,9 +11,9 @@ use serde::Deserialize;
 use super::{SecureUrl, TokenAlgorithm};
 
 /// The difference between two clocks that is tolerated unless the configuration says otherwise.
-const CLOCK_SKEW_SECS: u64 = 60;
+const CLOCK_SKEW: Duration = Duration::from_secs(60);
 /// The largest difference that can be configured. Tokens are that much longer valid.
-const LONGEST_CLOCK_SKEW_SECS: u64 = 300;
+const LONGEST_CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 /// The issuers whose tokens are taken, and the audience that their tokens need.
 #[derive(Debug, Clone, Deserialize)]
@@ -217,9 +217,11 @@ pub enum LoginConfigError {
     #[error("`login.issuer` with `{0}` has both `introspection` and `jupyterhub`; remove one")]
     TwoLookups(String),
     #[error(
-        "`login.clock_skew_secs` is {0}, at most {LONGEST_CLOCK_SKEW_SECS} make sense; synchronise the clocks"
+        "`login.clock_skew` is {} s, at most {} s make sense; synchronise the clocks",
+        .0.as_secs(),
+        LONGEST_CLOCK_SKEW.as_secs()
     )]
-    Skew(u64),
+    Skew(Duration),
     #[error(
         "`login.{key}` has `{value}`, which is no scope: scopes are words without spaces, quotes and backslashes"
     )]
@@ -236,10 +238,14 @@ struct WrittenLogin {
     issuer: Vec<IssuerConfig>,
     #[serde(default)]
     required_scopes: Vec<String>,
-    #[serde(default)]
-    clock_skew_secs: Option<u64>,
+    #[serde(default = "default_clock_skew", with = "humantime_serde")]
+    clock_skew: Duration,
     #[serde(default)]
     tokens_file: Option<PathBuf>,
+}
+
+fn default_clock_skew() -> Duration {
+    CLOCK_SKEW
 }
 
 impl LoginConfig {
@@ -262,15 +268,14 @@ impl TryFrom<WrittenLogin> for LoginConfig {
         if let Some(scope) = written.required_scopes.iter().find(|scope| !is_scope(scope)) {
             return Err(LoginConfigError::Scope { key: "required_scopes", value: scope.clone() });
         }
-        let skew = written.clock_skew_secs.unwrap_or(CLOCK_SKEW_SECS);
-        if skew > LONGEST_CLOCK_SKEW_SECS {
-            return Err(LoginConfigError::Skew(skew));
+        if written.clock_skew > LONGEST_CLOCK_SKEW {
+            return Err(LoginConfigError::Skew(written.clock_skew));
         }
         Ok(Self {
             resource: written.resource.0,
             issuers: written.issuer,
             required_scopes: written.required_scopes,
-            clock_skew: Duration::from_secs(skew),
+            clock_skew: written.clock_skew,
             tokens_file: written.tokens_file,
         })
     }

@@ -47,7 +47,7 @@ fn everything_can_be_said() {
         [login]
         resource = "https://ipybox.example/mcp"
         required_scopes = ["ipybox"]
-        clock_skew_secs = 5
+        clock_skew = "5s"
         tokens_file = "tokens.json"
         [[login.issuer]]
         issuer = "https://id.example"
@@ -102,7 +102,7 @@ fn a_mistake_is_named_with_its_line_and_its_remedy() {
     );
     refused("", 1, &["names nobody who could log in", "ipybox team user add"]);
     refused(&format!("{0}\n{0}", issuer("")), 1, &["has `https://id.example` twice"]);
-    refused("tokens_file = \"t\"\nclock_skew_secs = 3600", 1, &["is 3600, at most 300 make sense"]);
+    refused("tokens_file = \"t\"\nclock_skew = \"1h\"", 1, &["is 3600 s, at most 300 s make sense"]);
     refused("tokens_file = \"t\"\nrequired_scopes = [\"a b\"]", 1, &["has `a b`, which is no scope"]);
     let asked = "introspection = { client_id = \"a\", client_secret_env = \"S\" }";
     let two = format!("{}\n[[login.issuer]]\nissuer = \"https://b.example\"\n{asked}", issuer(asked));

@@ -4,7 +4,8 @@ use super::*;
 
 #[test]
 fn a_session_is_kept_saved_logged_and_in_a_sandbox() {
-    let starter = SessionStarter::new(PathBuf::from("ipybox"), SessionSettings::default());
+    let starter =
+        SessionStarter::new(PathBuf::from("ipybox"), SessionSettings::default(), PackageSettings::default());
     let place = UserPlace::at(Path::new("/users/a"));
     let arguments = starter.arguments(&place);
     let arguments: Vec<&str> = arguments.iter().map(|argument| argument.to_str().unwrap()).collect();
@@ -23,6 +24,34 @@ fn a_session_is_kept_saved_logged_and_in_a_sandbox() {
             "--sandbox",
             "--sandbox-backend",
             "bwrap",
+            "--sandbox-hide",
+            "/home",
+            "--sandbox-hide",
+            "/root",
+            "--sandbox-hide",
+            "/run",
+            "--sandbox-hide",
+            "/tmp",
+            "--sandbox-hide",
+            "/var/tmp",
+        ]
+    );
+}
+
+#[test]
+fn indexes_are_the_only_ones_of_uv_and_pip() {
+    assert_eq!(index_variables(&[]), []);
+    let indexes = ["https://one.example/simple", "https://two.example/simple"];
+    let indexes = indexes.map(|url| SecureUrl::try_from(url.to_owned()).unwrap());
+    assert_eq!(
+        index_variables(&indexes),
+        [
+            ("UV_NO_CONFIG", "1".to_owned()),
+            ("UV_DEFAULT_INDEX", "https://two.example/simple".to_owned()),
+            ("PIP_CONFIG_FILE", "/dev/null".to_owned()),
+            ("PIP_INDEX_URL", "https://one.example/simple".to_owned()),
+            ("UV_INDEX", "https://one.example/simple".to_owned()),
+            ("PIP_EXTRA_INDEX_URL", "https://two.example/simple".to_owned()),
         ]
     );
 }

@@ -158,6 +158,19 @@ fn a_python_above_what_is_hidden_does_not_open_it() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn what_is_covered_is_hidden_but_for_what_is_opened_in_it() {
+    let mut host = Host::new();
+    host.paths.covered = vec![host.root.join("shared"), "/run".into()];
+    let rules = host.rules(r#""allowRead": ["ROOT/shared/data"]"#).unwrap();
+    let hidden = host.settings(&rules, "denyRead");
+    assert!(hidden.contains(&"ROOT/shared".to_owned()) && hidden.contains(&"/run".to_owned()), "{hidden:?}");
+    let opened = host.settings(&rules, "allowRead");
+    for path in ["ROOT/shared/data", "/run/current-system"] {
+        assert!(opened.contains(&path.to_owned()), "{opened:?}");
+    }
+}
+
+#[test]
 fn globs_that_srt_would_skip_are_errors() {
     for key in ["allowWrite", "denyWrite"] {
         refused(
