@@ -127,7 +127,6 @@ pub use faces::library::{
 pub use faces::mcp_server::{Error as ServeError, serve_stdio};
 #[doc(hidden)]
 pub use faces::people::page;
-#[doc(hidden)]
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use ground::process::raise_descriptors;
