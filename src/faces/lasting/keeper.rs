@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::client_connection::ClientConnection;
 use super::entry::{EntryDescription, SessionEntry, now};
 use super::greeting::{KeeperAnswer, KeeperRequest, KeeperStatus, LINE_BYTES, PromptWish, line, understand};
 use super::likeness::SessionLikeness;
@@ -65,8 +67,8 @@ pub(super) struct Keeper {
     pub(super) alone_since: watch::Sender<Option<Instant>>,
     /// The number of people at prompts.
     pub(super) people: watch::Sender<usize>,
-    /// Cancelled when the newest client is gone.
-    closed: Mutex<CancellationToken>,
+    /// That to the newest client.
+    connection: Mutex<ClientConnection>,
     description: Mutex<EntryDescription>,
     state_dir: std::path::PathBuf,
     pub(super) stop: CancellationToken,
@@ -121,7 +123,7 @@ pub async fn keep_session(settings: Settings, keep: KeepRules) -> Result<(), Err
         asked_to_end,
         alone_since: watch::Sender::new(Some(Instant::now())),
         people: watch::Sender::new(0),
-        closed: Mutex::default(),
+        connection: Mutex::default(),
         description: Mutex::new(description),
         state_dir: config.state_dir.clone(),
         stop,
@@ -274,8 +276,12 @@ impl Keeper {
             self.serving.add_note(note);
         }
         let closed = self.stop.child_token();
-        self.closed.lock().clone_from(&closed);
-        if let Err(error) = self.serving.client(streams, closed, Some(self.stop.clone())).await {
+        let socket = streams.output.as_ref().as_fd().try_clone_to_owned()?;
+        *self.connection.lock() = ClientConnection::new(closed.clone(), socket);
+        let served = self.serving.client(streams, closed, Some(self.stop.clone())).await;
+        // Its end shows at the other side only now.
+        self.connection.lock().end();
+        if let Err(error) = served {
             tracing::warn!(%error, "a client has ended");
         }
         if !self.serving.has_worked() && *self.people.borrow() == 0 {
@@ -293,10 +299,11 @@ impl Keeper {
         if let Some(attended) = self.attend() {
             return Some(attended);
         }
-        // The end of its connection came before this one's beginning, and is noticed by then.
-        tokio::time::sleep(NOTICE).await;
-        let is_closed = self.closed.lock().is_cancelled();
-        if is_closed {
+        // The end of its connection came before this one's beginning. Where the socket does not show it, it is noticed by then.
+        if !self.is_client_gone() {
+            tokio::time::sleep(NOTICE).await;
+        }
+        if self.is_client_gone() {
             let mut alone_since = self.alone_since.subscribe();
             tokio::select! {
                 _ = alone_since.wait_for(Option::is_some) => {}
@@ -305,6 +312,11 @@ impl Keeper {
             }
         }
         self.attend()
+    }
+
+    /// Whether the newest client has ended, although it may still be served.
+    fn is_client_gone(&self) -> bool {
+        self.connection.lock().has_ended()
     }
 
     /// Makes the caller the client; `None` if there is one, or the session is ending.
