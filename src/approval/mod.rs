@@ -3,7 +3,8 @@
 //! ```text
 //! action → policy ┬ allow ────────────────────────────────→ permit
 //!                 ├ deny ─────────────────────────────────→ denied
-//!                 └ ask → standing answers → grants → queue → answer → permit or denied
+//!                 ├ ask → standing answers → grants → queue → answer → permit or denied
+//!                 └ ask approvers → answer of one ──────────────────→ permit or denied
 //! ```
 //!
 //! Its rooms, the top one first: each uses those below it, never one above.
@@ -52,9 +53,10 @@ pub use self::grant::{GivenGrant, Grant, GrantLife, GrantPattern, OutsideGrant};
 pub use self::policy::{ApprovalEffect, ApprovalPolicy, PolicyError};
 pub(crate) use self::provenance::Label;
 pub(crate) use self::question::{
-    AnswerVia, ApprovalQueue, Approver, EXPIRED, MOST_ROWS, OriginInWords, QuestionNotice, RequestFate,
-    UserReply, choice as grant_choice, next_question, offer as grant_offer, origins_in_words, provenance,
-    read_in_words, table, words as answer_in_words,
+    APPROVER_QUESTIONS, AnswerVia, ApprovalQueue, Approver, ApproverDecision, ApproverLine, ApproverQuestion,
+    ApproverReply, EXPIRED, MOST_ROWS, OriginInWords, QuestionNotice, RequestFate, UserReply,
+    choice as grant_choice, next_question, offer as grant_offer, origins_in_words, provenance, read_in_words,
+    table, words as answer_in_words,
 };
 pub use self::question::{ApprovalRequest, UserAnswer, named_rows};
 pub use self::review::{AuditFilter, AuditReport, AuditReview, NoHead as NoAuditHead, rfc3339_seconds};

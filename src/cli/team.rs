@@ -8,9 +8,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Subcommand;
 use ipybox::SessionLimits;
+use ipybox::page;
 use ipybox::telemetry::exporting;
 use ipybox_team::login::{NewUser, TokenFile, configure_client};
-use ipybox_team::{TeamAccount, TeamAdmin, TeamConfig, TeamServer, UserLimits, UserSystem, become_user};
+use ipybox_team::{
+    ApprovalPages, TeamAccount, TeamAdmin, TeamConfig, TeamServer, UserLimits, UserSystem, become_user,
+};
 use serde_json::{Value, json};
 
 use super::values::lifetime;
@@ -168,8 +171,10 @@ fn serve(config: TeamConfig) -> anyhow::Result<()> {
     let client = ipybox::http_client(configure_client).map_err(anyhow::Error::msg)?;
     let runtime = multi_threaded()?;
     let resource = config.login.resource.to_string();
+    let pages =
+        ApprovalPages::new(page::hosted_parts, page::hosted_guarded, |stream| page::hosted_person(stream));
     let serving = async {
-        let server = TeamServer::open(config, program, client, SYSTEM).await?;
+        let server = TeamServer::open(config, program, client, SYSTEM, pages).await?;
         let address = server.address()?;
         print_message(&format!("serving {resource} on {address}"));
         server.serve().await

@@ -74,7 +74,7 @@ use self::site::{HeldLimits, SiteInstaller};
 use self::undo::CellEffect;
 pub(crate) use self::undo::{UndoError, UndoResult, UndoTarget};
 use self::worker::CellTools;
-use crate::approval::{ApprovalPolicy, Approver, Gate, GivenGrant, PastDecision, SessionFace};
+use crate::approval::{ApprovalPolicy, Approver, ApproverLine, Gate, GivenGrant, PastDecision, SessionFace};
 use crate::ground::files::TemporaryDirectory;
 use crate::kernels::kernel::{CodeInquiry, CodeInsight};
 use crate::kernels::output::OutputPlaces;
@@ -217,6 +217,11 @@ impl Session {
     /// Changes when these may have changed.
     pub(crate) fn changes_of_grants(&self) -> watch::Receiver<u64> {
         self.gate.changes_of_grants()
+    }
+
+    /// Has approvers whom rules name asked by this line, from now on. Returns whether there was none.
+    pub(crate) fn ask_approvers(&self, line: ApproverLine) -> bool {
+        self.gate.ask_approvers(line)
     }
 
     /// Ends a grant. Returns whether there was one.

@@ -20,6 +20,8 @@ const FILE_BYTES: u64 = 1024 * 1024;
 const FIRST_ID: u32 = 1_600_000_000;
 /// The interval at which the server looks for what is not to be kept any longer.
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
+/// The times that a question may wait.
+const WAITS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 /// The number of ids in it.
 const IDS: u32 = 65_536;
 
@@ -79,6 +81,39 @@ pub struct TeamConfig {
     /// How long records are kept.
     #[serde(default)]
     pub retention: RetentionSettings,
+    /// Decisions on a page of the server. Default: there is none.
+    #[serde(default)]
+    pub approvals: Option<ApprovalTable>,
+}
+
+/// Decisions of people on a page.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ApprovalTable {
+    /// The time that a question waits. Default: 10 minutes.
+    #[serde(with = "humantime_serde")]
+    pub wait: Duration,
+    /// A program that is told of questions to approvers.
+    pub webhook: Option<WebhookTable>,
+}
+
+/// A program that is told of questions by HTTP.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebhookTable {
+    /// Its URL.
+    pub url: SecureUrl,
+    /// The environment variable with the secret that messages are signed by.
+    pub secret_env: String,
+    /// Messages have the arguments of calls too. Default: `false`.
+    #[serde(default)]
+    pub arguments: bool,
+}
+
+impl Default for ApprovalTable {
+    fn default() -> Self {
+        Self { wait: Duration::from_secs(600), webhook: None }
+    }
 }
 
 /// The address of the server, and where it keeps what it knows.
@@ -385,6 +420,20 @@ impl TeamConfig {
         }
         if self.retention.audit.is_some_and(|kept| kept < DAY) {
             return wrong("retention.audit", "is shorter than a day", "use a longer time, as \"365d\"");
+        }
+        if self.approvals.is_some() && self.login.tokens_file.is_none() {
+            return wrong(
+                "approvals",
+                "has nobody who could log in by a browser",
+                "name `login.tokens_file`, and add those who decide by `ipybox team user add`",
+            );
+        }
+        if self.approvals.as_ref().is_some_and(|approvals| !WAITS.contains(&approvals.wait)) {
+            return wrong(
+                "approvals.wait",
+                "is not between a second and a week",
+                "use the default, or some minutes",
+            );
         }
         if self.users.requests_per_minute == 0 || self.users.max_sessions == 0 {
             return wrong("users", "would let nobody in", "leave the limits out, or use 1 at least");

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod admin;
+mod approvals;
 mod check;
 mod config;
 mod front;
@@ -14,10 +15,11 @@ mod users;
 use std::error::Error;
 
 pub use self::admin::{AdminError, TeamAdmin};
+pub use self::approvals::{ApprovalPages, ApprovalSetupError, WebhookError};
 pub use self::check::TeamFinding;
 pub use self::config::{
-    ConfigError, PackageSettings, RetentionSettings, ServerSettings, SessionSettings, TeamApproval,
-    TeamConfig, TeamSandbox, TlsFiles, UserSettings,
+    ApprovalTable, ConfigError, PackageSettings, RetentionSettings, ServerSettings, SessionSettings,
+    TeamApproval, TeamConfig, TeamSandbox, TlsFiles, UserSettings, WebhookTable,
 };
 pub use self::front::ListenError;
 pub use self::server::{ServeError, TeamServer};

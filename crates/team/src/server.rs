@@ -6,12 +6,13 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::approvals::{ApprovalFiles, ApprovalPages, ApprovalParts, ApprovalSetupError, TeamApprovals};
 use crate::config::{ConfigError, TeamConfig};
 use crate::front::{FrontListener, FrontParts, ListenError, metrics_routes, routes, serve};
 use crate::login::{LoginSetupError, UserAuthenticator};
 use crate::retention::RetentionTask;
 use crate::sessions::{SessionDirectory, SessionRecords};
-use crate::users::{AccountError, SessionStarter, UserAccounts, UserSystem};
+use crate::users::{AccountError, ApprovalWay, SessionStarter, UserAccounts, UserSystem};
 
 /// Why a server cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,9 @@ pub enum ServeError {
     /// There is no place for users.
     #[error(transparent)]
     Accounts(#[from] AccountError),
+    /// Nobody could decide about calls.
+    #[error(transparent)]
+    Approvals(#[from] ApprovalSetupError),
     /// It cannot listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -41,6 +45,7 @@ pub enum ServeError {
 pub struct TeamServer {
     listener: FrontListener,
     metrics: Option<FrontListener>,
+    approvals: Option<TeamApprovals>,
     config: TeamConfig,
     parts: FrontParts,
     retention: RetentionTask,
@@ -58,13 +63,34 @@ impl TeamServer {
         program: PathBuf,
         client: reqwest::Client,
         system: UserSystem,
+        pages: ApprovalPages,
     ) -> Result<Self, ServeError> {
-        let authenticator =
-            UserAuthenticator::new(config.login.clone(), client, |name| std::env::var(name).ok())?;
+        let secret = |name: &str| std::env::var(name).ok();
+        let authenticator = Arc::new(UserAuthenticator::new(config.login.clone(), client.clone(), secret)?);
         let accounts = Arc::new(UserAccounts::open(&config.server.state_dir, &config.users, system)?);
         let records = Arc::new(SessionRecords::open(accounts.sessions(), config.users.max_sessions)?);
-        let starter =
-            Arc::new(SessionStarter::new(program, config.sessions.clone(), config.packages.clone()));
+        let approvals = match &config.approvals {
+            Some(table) => {
+                let files = ApprovalFiles::of(&accounts);
+                let failed = |source| ApprovalSetupError::Files { path: accounts.approvals(), source };
+                let tokens = Arc::new(files.tokens().map_err(failed)?);
+                let way =
+                    ApprovalWay { socket: files.socket(), tokens: Arc::clone(&tokens), wait: table.wait };
+                let parts = ApprovalParts {
+                    accounts: Arc::clone(&accounts),
+                    authenticator: Arc::clone(&authenticator),
+                    tokens,
+                    client,
+                    pages,
+                };
+                Some((way, TeamApprovals::open(&config, table, parts)?))
+            }
+            None => None,
+        };
+        let (way, approvals) = approvals.unzip();
+        let starter = SessionStarter::new(program, config.sessions.clone(), config.packages.clone());
+        let starter = starter.with_approvals(way);
+        let starter = Arc::new(starter);
         starter.check(&accounts.probe()?).await.map_err(ServeError::Sandbox)?;
         let directory = Arc::new(SessionDirectory::new(Arc::clone(&starter), Arc::clone(&records)));
         let listener = FrontListener::bind(&config.server).await?;
@@ -72,10 +98,11 @@ impl TeamServer {
             Some(address) => Some(FrontListener::plain(address).await?),
             None => None,
         };
-        let parts = FrontParts { authenticator, accounts, records, directory };
+        let site = approvals.as_ref().map(|approvals| Arc::clone(&approvals.site));
+        let parts = FrontParts { authenticator, approvals: site, accounts, records, directory };
         let accounts = Arc::clone(&parts.accounts);
         let retention = RetentionTask { accounts, starter, settings: config.retention };
-        Ok(Self { listener, metrics, config, parts, retention })
+        Ok(Self { listener, metrics, approvals, config, parts, retention })
     }
 
     /// The address that it listens on.
@@ -91,7 +118,7 @@ impl TeamServer {
     /// # Errors
     /// The system's signals cannot be heard.
     pub async fn serve(self) -> Result<(), ServeError> {
-        let Self { listener, metrics, config, parts, retention } = self;
+        let Self { listener, metrics, approvals, config, parts, retention } = self;
         let draining = CancellationToken::new();
         let ending = CancellationToken::new();
         end_on_signals(&draining)?;
@@ -100,6 +127,7 @@ impl TeamServer {
         let metrics = metrics.map(|listener| {
             tokio::spawn(serve(listener, metrics_routes(Arc::clone(&state)), ending.clone()))
         });
+        let approvals = approvals.map(|approvals| tokio::spawn(approvals.serve(ending.clone())));
         let serving = tokio::spawn(serve(listener, router, ending.clone()));
         let removing = tokio::spawn(draining.clone().run_until_cancelled_owned(retention.apply_daily()));
         draining.cancelled().await;
@@ -111,7 +139,7 @@ impl TeamServer {
         directory.close().await;
         ending.cancel();
         removing.await.map_err(std::io::Error::other)?;
-        for task in metrics.into_iter().chain([serving]) {
+        for task in metrics.into_iter().chain(approvals).chain([serving]) {
             task.await.map_err(std::io::Error::other)?;
         }
         Ok(())

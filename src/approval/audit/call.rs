@@ -130,6 +130,8 @@ impl Asking {
                 AskedUsers::Users(Some(via)) => via.word(),
                 _ => log.face.answers(),
             }),
+            approver: by.approver().map(|decided| redacted::text(&log.redactor, &decided.by)),
+            question: by.approver().map(|decided| decided.question.clone()),
             waited_ms: millis(decision.waited),
             reason: decision
                 .outcome
@@ -163,6 +165,8 @@ impl Drop for Asking {
             earlier: false,
             grant: None,
             via: None,
+            approver: None,
+            question: None,
             waited_ms: millis(self.begun.elapsed()),
             reason: Some("whoever asked did not wait for the answer".to_owned()),
         });

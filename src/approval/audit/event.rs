@@ -89,6 +89,11 @@ pub(super) enum AuditEvent {
         /// By which face somebody answered, or consented.
         #[serde(skip_serializing_if = "Option::is_none")]
         via: Option<&'static str>,
+        /// The approver who decided, and the id of the question, which the team server has recorded.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        approver: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        question: Option<String>,
         waited_ms: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,

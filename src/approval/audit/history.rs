@@ -71,6 +71,9 @@ pub(in crate::approval) fn in_words(decision: &Decision) -> String {
         DecidedBy::Granted(given) => Some(given.id),
         _ => None,
     };
+    if let Some(decided) = by.approver() {
+        return by_approver(outcome.is_ok(), &decided.by);
+    }
     let how = how(by.word(), outcome.is_ok(), by.rule(), grant);
     if by.is_earlier() { by_earlier_answer(how) } else { how }
 }
@@ -92,6 +95,10 @@ fn how(by: &str, is_permitted: bool, rule: Option<&str>, grant: Option<u64>) -> 
         "withdrawal" => "taken back".to_owned(),
         other => format!("{verdict} ({other})"),
     }
+}
+
+fn by_approver(is_permitted: bool, approver: &str) -> String {
+    format!("{} by {approver}", if is_permitted { "allowed" } else { "denied" })
 }
 
 fn by_earlier_answer(how: String) -> String {
@@ -118,7 +125,10 @@ pub(in crate::approval) fn read(path: &Path, session: &str) -> io::Result<Vec<Pa
 fn decided(record: AuditRecord) -> PastDecision {
     let is_permitted = record.decision.as_deref() == Some("accepted");
     let grant = record.grant.as_ref().and_then(|grant| grant["id"].as_u64());
-    let how = how(record.by.as_deref().unwrap_or_default(), is_permitted, record.rule.as_deref(), grant);
+    let how = match &record.approver {
+        Some(approver) => by_approver(is_permitted, approver),
+        None => how(record.by.as_deref().unwrap_or_default(), is_permitted, record.rule.as_deref(), grant),
+    };
     let arguments = match brief(&record.arguments.unwrap_or_default()) {
         Value::Object(arguments) => arguments,
         // What was too long for the log.

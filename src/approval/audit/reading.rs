@@ -36,6 +36,7 @@ pub(in crate::approval) struct AuditRecord {
     pub(in crate::approval) by: Option<String>,
     pub(in crate::approval) rule: Option<String>,
     pub(in crate::approval) via: Option<String>,
+    pub(in crate::approval) approver: Option<String>,
     #[serde(default)]
     pub(in crate::approval) earlier: bool,
     pub(in crate::approval) grant: Option<Value>,

@@ -28,6 +28,34 @@ pub(crate) enum DenialReason {
         /// The time that the gate waited.
         after: Duration,
     },
+    /// An approver rejected it.
+    #[error("the call of `{call}` was rejected by {by}")]
+    RejectedBy {
+        /// `server.tool`.
+        call: String,
+        /// The approver.
+        by: String,
+    },
+    /// No approver answered in time.
+    #[error("the call of `{call}` needs the approval of {approvers}, and nobody of them decided within {} s", after.as_secs_f64())]
+    Unapproved {
+        /// `server.tool`.
+        call: String,
+        /// The approvers.
+        approvers: String,
+        /// The time that the gate waited.
+        after: Duration,
+    },
+    /// No approver can be asked.
+    #[error("the call of `{call}` needs the approval of {approvers}, who cannot be asked: {why}")]
+    NoApprover {
+        /// `server.tool`.
+        call: String,
+        /// The approvers.
+        approvers: String,
+        /// Why.
+        why: String,
+    },
     /// No user can be asked.
     #[error("the call of `{call}` needs approval, and nobody can be asked: {why}")]
     Nobody {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub(crate) use self::denied::DenialReason;
 use crate::approval::grant::{GivenGrant, UsedGrant};
-use crate::approval::question::{AnswerVia, UserAnswer};
+use crate::approval::question::{AnswerVia, ApproverDecision, UserAnswer};
 
 /// A decision and how it came about.
 #[derive(Debug)]
@@ -55,6 +55,8 @@ pub(super) enum DecidedBy {
     Granted(GivenGrant),
     /// A grant that was given earlier.
     Grant(UsedGrant),
+    /// An approver whom a rule names.
+    Approver(ApproverDecision),
     /// The caller agreed to everything beforehand.
     Consent,
     /// Nobody answered in time.
@@ -77,6 +79,7 @@ impl DecidedBy {
                 UserAnswer::No => "no",
             },
             Self::Granted(_) | Self::Grant(_) => "grant",
+            Self::Approver(_) => "approver",
             Self::Consent => "consent",
             Self::Expiry => "expiry",
             Self::Nobody => "nobody",
@@ -90,13 +93,21 @@ impl DecidedBy {
 
     /// Whether a user was asked who was there to answer, maybe in vain.
     pub(super) fn was_asked(&self) -> bool {
-        matches!(self, Self::Answer(_) | Self::Granted(_) | Self::Expiry)
+        matches!(self, Self::Answer(_) | Self::Granted(_) | Self::Approver(_) | Self::Expiry)
     }
 
     /// The rule of the policy that decided, in words.
     pub(super) fn rule(&self) -> Option<&str> {
         match self {
             Self::Policy(rule) => rule.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The approver who decided.
+    pub(super) fn approver(&self) -> Option<&ApproverDecision> {
+        match self {
+            Self::Approver(decision) => Some(decision),
             _ => None,
         }
     }

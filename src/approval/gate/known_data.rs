@@ -89,6 +89,7 @@ impl Gate {
             self.memory = Some(Arc::clone(shared));
             self.in_flight = Arc::clone(&other.in_flight);
         }
+        self.approvers = Arc::clone(&other.approvers);
         self
     }
 
@@ -104,6 +105,7 @@ impl Gate {
             memory: self.memory.clone(),
             in_flight: Arc::clone(&self.in_flight),
             current: Mutex::new((Approver::Nobody(NO_CELL), Context::default())),
+            approvers: Arc::clone(&self.approvers),
             watcher: OnceLock::new(),
             calls: OnceLock::new(),
             effects: OnceLock::new(),

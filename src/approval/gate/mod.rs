@@ -1,5 +1,6 @@
 //! The gate: all decisions about actions are made here.
 
+mod approvers;
 mod attempt;
 mod earlier_answers;
 mod expected;
@@ -16,19 +17,20 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use self::approvers::RuleApprovers;
 pub(crate) use self::attempt::{CallAttempt, CheckedCall};
 pub(crate) use self::expected::ExpectedResult;
 pub(crate) use self::permit::Permit;
 pub(crate) use self::user::OnPage;
-use crate::approval::action::{Action, ApprovalBatch, CallsInFlight, InBatch};
+use crate::approval::action::{Action, ApprovalBatch, CallsInFlight, InBatch, Target};
 use crate::approval::audit::{Audit, CallNotes, OpenCall, history};
 use crate::approval::decision::{AskedUsers, ChosenBy, DecidedBy, Decision, DenialReason};
 use crate::approval::grant::{GrantEffect, SessionGrants};
 use crate::approval::policy::{ApprovalEffect, ApprovalPolicy, PolicyJudgement};
 use crate::approval::provenance::ProvenanceMemory;
 use crate::approval::question::{
-    AnswerVia, ApprovalQueue, ApprovalRequest, Approver, NoticedQuestion, QuestionNotice, QuestionWatcher,
-    RequestEnd, UserAnswer, UserReply, held_for, how,
+    AnswerVia, ApprovalQueue, ApprovalRequest, Approver, ApproverLine, NoticedQuestion, QuestionNotice,
+    QuestionWatcher, RequestEnd, UserAnswer, UserReply, held_for, how,
 };
 use crate::approval::standing::StandingAnswers;
 use crate::ground::telemetry::{self, Context};
@@ -46,6 +48,8 @@ pub(crate) struct Gate {
     in_flight: Arc<CallsInFlight>,
     /// Decides about the current calls of code in the kernel, whose cell has this context.
     current: Mutex<(Approver, Context)>,
+    /// The line to approvers whom rules name.
+    approvers: Arc<OnceLock<ApproverLine>>,
     /// Is notified of the questions that users are asked.
     watcher: OnceLock<QuestionWatcher>,
     /// Notes the calls of code, for a notebook.
@@ -59,6 +63,14 @@ pub(crate) type EffectWatcher = Box<dyn Fn(&Action) + Send + Sync>;
 
 /// Whether an action may run, and who has decided that.
 type Ruling = (Result<(), DenialReason>, DecidedBy);
+
+/// Those who are asked about an action.
+enum AskedPeople<'a> {
+    /// The users who read the queue.
+    Users(&'a Arc<ApprovalQueue>),
+    /// The approvers whom a rule names.
+    Approvers(RuleApprovers),
+}
 
 /// The reason if code calls a tool while no cell runs, for instance a thread of an earlier cell.
 const NO_CELL: &str = "no cell is running";
@@ -85,6 +97,7 @@ impl Gate {
             memory,
             in_flight: Arc::default(),
             current,
+            approvers: Arc::default(),
             watcher: OnceLock::new(),
             calls: OnceLock::new(),
             effects: OnceLock::new(),
@@ -272,22 +285,26 @@ impl Gate {
         let begun = Instant::now();
         let (ruling, consulted) = match self.rule(action, approver, chosen_by).await {
             ControlFlow::Break(ruling) => (ruling, AskedUsers::Nobody),
-            ControlFlow::Continue(queue) => {
+            ControlFlow::Continue(AskedPeople::Users(queue)) => {
                 let (ruling, via) = self.rule_by_users(action, queue).await;
                 (ruling, AskedUsers::Users(via))
+            }
+            ControlFlow::Continue(AskedPeople::Approvers(asked)) => {
+                let ruling = self.rule_by_approvers(action, asked, approver).await;
+                (ruling, AskedUsers::Users(Some(AnswerVia::Approvals)))
             }
         };
         let (outcome, by) = ruling;
         Decision { outcome, by, waited: begun.elapsed(), consulted }
     }
 
-    /// Decides without a question, or returns the queue of those to ask.
+    /// Decides without a question, or returns those to ask.
     async fn rule<'a>(
         &self,
         action: &Arc<Action>,
         approver: &'a Approver,
         chosen_by: ChosenBy,
-    ) -> ControlFlow<Ruling, &'a Arc<ApprovalQueue>> {
+    ) -> ControlFlow<Ruling, AskedPeople<'a>> {
         let judgement = self.judgement(action, chosen_by);
         match judgement.effect {
             ApprovalEffect::Allow => return ControlFlow::Break((Ok(()), DecidedBy::Policy(judgement.rule))),
@@ -296,6 +313,12 @@ impl Gate {
                 return ControlFlow::Break((Err(denied), DecidedBy::Policy(judgement.rule)));
             }
             ApprovalEffect::Ask => {}
+        }
+        // Somebody has decided earlier about a server that is registered already.
+        let is_settled = matches!(approver, Approver::Consent) && action.target == Target::Host;
+        if let Some(named) = judgement.approvers.filter(|_| !is_settled) {
+            let asked = RuleApprovers { named, rule: judgement.rule };
+            return ControlFlow::Continue(AskedPeople::Approvers(asked));
         }
         if let Some(answer) = self.earlier_answer(action).await {
             return ControlFlow::Break((Ok(()), DecidedBy::Standing(answer)));
@@ -315,7 +338,9 @@ impl Gate {
             Approver::User(queue) | Approver::Attached(queue, _) if !queue.can_show(action) => {
                 DenialReason::TooLong { call: action.name() }
             }
-            Approver::User(queue) | Approver::Attached(queue, _) => return ControlFlow::Continue(queue),
+            Approver::User(queue) | Approver::Attached(queue, _) => {
+                return ControlFlow::Continue(AskedPeople::Users(queue));
+            }
         };
         ControlFlow::Break((Err(denied), DecidedBy::Nobody))
     }

@@ -23,6 +23,8 @@ pub(crate) struct Permit {
     pub(super) chosen_by: ChosenBy,
     /// Whether the policy alone has permitted it.
     pub(super) is_by_policy: bool,
+    /// Whether an approver whom a rule names has permitted it, or somebody has consented beforehand.
+    pub(super) is_by_approver: bool,
     pub(super) decided: Instant,
     /// The result that its server is about to return, once the call has begun.
     pub(super) expected: Option<ExpectedResult>,
@@ -45,6 +47,7 @@ impl Permit {
             action,
             chosen_by,
             is_by_policy: matches!(by, DecidedBy::Policy(_)),
+            is_by_approver: by.approver().is_some() || *by == DecidedBy::Consent,
             decided: Instant::now(),
             expected: None,
             is_spent: false,

@@ -68,6 +68,11 @@ impl Gate {
                 let denied = DenialReason::Policy { call: action.name(), rule: judgement.rule.clone() };
                 (Err(denied), DecidedBy::Policy(judgement.rule))
             }
+            ApprovalEffect::Ask if judgement.approvers.is_some() => {
+                let why = "its user alone can answer this, and the rule names approvers".to_owned();
+                let approvers = judgement.approvers.map(|named| named.to_string()).unwrap_or_default();
+                (Err(DenialReason::NoApprover { call: action.name(), approvers, why }), DecidedBy::Nobody)
+            }
             ApprovalEffect::Allow | ApprovalEffect::Ask => {
                 match self.announce_and_ask(&action, queue).await {
                     RequestEnd::Expired => (

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::rules::{ApprovalEffect, ApprovalPolicy, PolicyRule};
+use super::rules::{ApprovalEffect, ApprovalPolicy, PolicyRule, RuleEntry};
 use crate::approval::provenance::ServerLabels;
 use crate::ground::files::small;
 
@@ -101,8 +101,14 @@ fn rule(number: usize, table: toml::Table) -> Result<PolicyRule, PolicyError> {
         Some(name) => format!("rule {number} ({name:?})"),
         None => format!("rule {number}"),
     };
-    match serde_path_to_error::deserialize(toml::Value::Table(table)) {
-        Ok(entry) => Ok(PolicyRule { words: words.into(), entry }),
+    match serde_path_to_error::deserialize::<_, RuleEntry>(toml::Value::Table(table)) {
+        Ok(entry) => match entry.approvers() {
+            Ok(approvers) => Ok(PolicyRule { words: words.into(), approvers, entry }),
+            Err((key, problem)) => {
+                let problem = RuleProblem::Key { key: key.to_owned(), problem: problem.to_owned() };
+                Err(PolicyError::Rule { rule: words, source: Box::new(problem) })
+            }
+        },
         Err(error) => {
             let key = error.path().to_string();
             let problem = error.inner().message().to_owned();
@@ -151,6 +157,15 @@ mod tests {
             "`arguments[0]`: `pointer = \"a\"` is no JSON",
         );
         refused("arguments = [{ pointer = '/a', glob = '' }]", "`arguments[0].glob`: the empty glob");
+        refused(
+            "effect = 'ask'\napprover = 'finance'",
+            "`approver`: \"finance\" is no approver: write `group:NAME`",
+        );
+        refused("effect = 'ask'\napprover = ['user:fay']", "`approver`: \"user:fay\" is no approver");
+        refused("effect = 'ask'\napprover = []", "`approver`: a rule has 1 to 100 approvers");
+        refused("effect = 'ask'\napprover = 5", "`approver`: an approver, as");
+        refused("effect = 'allow'\napprover = 'group:a'", "`approver`: is for rules with `effect = \"ask\"`");
+        refused("effect = 'ask'\nself_approval = true", "`self_approval`: means nothing without `approver`");
         refused("arguments = [{ pointer = '/a', equal = 1 }]", "`arguments[0].equal`: unknown field `equal`");
     }
 

@@ -10,6 +10,7 @@
 //! A rule may hold, fail, or be in doubt (`verdict`), since some texts have more than one meaning (`text`).
 //! In doubt, the stricter outcome counts.
 
+mod approvers;
 mod condition;
 mod file;
 mod glob;
@@ -19,6 +20,7 @@ mod rules;
 mod text;
 mod verdict;
 
+pub(crate) use self::approvers::NamedApprovers;
 pub use self::file::PolicyError;
 pub(super) use self::number::compare as compare_numbers;
 pub(super) use self::rules::PolicyJudgement;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::approvers::{self, NamedApprovers};
 use super::condition::RuleCondition;
 use super::glob::{self, RuleGlobs};
 use super::operator::TextReader;
@@ -39,6 +40,8 @@ pub(in crate::approval) struct PolicyJudgement {
     pub(in crate::approval) effect: ApprovalEffect,
     /// The rule in words for a user; `None` if it is the default.
     pub(in crate::approval) rule: Option<Arc<str>>,
+    /// The people who are asked instead of the session's user.
+    pub(in crate::approval) approvers: Option<Arc<NamedApprovers>>,
 }
 
 /// One rule: all given conditions have to hold; an absent one holds for everything.
@@ -46,6 +49,7 @@ pub(in crate::approval) struct PolicyJudgement {
 pub(super) struct PolicyRule {
     /// The rule in words for a user.
     pub(super) words: Arc<str>,
+    pub(super) approvers: Option<Arc<NamedApprovers>>,
     pub(super) entry: RuleEntry,
 }
 
@@ -69,6 +73,10 @@ pub(super) struct RuleEntry {
     /// An argument has data with this label.
     contains_from: Option<Label>,
     effect: ApprovalEffect,
+    #[serde(default, deserialize_with = "approvers::names")]
+    approver: Option<Vec<String>>,
+    /// Whether the session's user may be one of the approvers.
+    self_approval: Option<bool>,
 }
 
 /// The hints that a server must give, with these values.
@@ -103,28 +111,26 @@ impl ApprovalPolicy {
 
     /// The first rule that holds decides. An earlier rule that is in doubt can only make the result stricter.
     pub(in crate::approval) fn judge(&self, action: &Action) -> PolicyJudgement {
-        let mut decision = PolicyJudgement { effect: self.default, rule: None };
+        let mut decision = PolicyJudgement { effect: self.default, rule: None, approvers: None };
         let mut doubtful: Option<&PolicyRule> = None;
         for rule in &self.rules {
             match rule.entry.judge(action) {
                 RuleVerdict::Fails => {}
                 RuleVerdict::InDoubt => {
                     let is_stricter =
-                        doubtful.is_none_or(|doubtful| rule.entry.effect > doubtful.entry.effect);
+                        doubtful.is_none_or(|doubtful| rule.strictness() > doubtful.strictness());
                     doubtful = if is_stricter { Some(rule) } else { doubtful };
                 }
                 RuleVerdict::Holds => {
-                    decision =
-                        PolicyJudgement { effect: rule.entry.effect, rule: Some(Arc::clone(&rule.words)) };
+                    decision = rule.judgement(Arc::clone(&rule.words));
                     break;
                 }
             }
         }
         match doubtful {
-            Some(rule) if rule.entry.effect > decision.effect => PolicyJudgement {
-                effect: rule.entry.effect,
-                rule: Some(format!("{}, in doubt", rule.words).into()),
-            },
+            Some(rule) if rule.strictness() > (decision.effect, decision.approvers.is_some()) => {
+                rule.judgement(format!("{}, in doubt", rule.words).into())
+            }
             _ => decision,
         }
     }
@@ -152,7 +158,36 @@ impl ApprovalPolicy {
     }
 }
 
+impl PolicyRule {
+    /// A question to other people is stricter than one to the user.
+    fn strictness(&self) -> (ApprovalEffect, bool) {
+        (self.entry.effect, self.approvers.is_some())
+    }
+
+    fn judgement(&self, words: Arc<str>) -> PolicyJudgement {
+        PolicyJudgement { effect: self.entry.effect, rule: Some(words), approvers: self.approvers.clone() }
+    }
+}
+
 impl RuleEntry {
+    /// The approvers, if there are any.
+    ///
+    /// # Errors
+    /// The keys contradict each other: the key, and why.
+    pub(super) fn approvers(&self) -> Result<Option<Arc<NamedApprovers>>, (&'static str, &'static str)> {
+        match (&self.approver, self.self_approval) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(("self_approval", "means nothing without `approver`")),
+            (Some(_), _) if self.effect != ApprovalEffect::Ask => {
+                Err(("approver", "is for rules with `effect = \"ask\"`"))
+            }
+            (Some(names), includes_user) => {
+                let includes_user = includes_user.unwrap_or_default();
+                Ok(Some(Arc::new(NamedApprovers { names: names.clone(), includes_user })))
+            }
+        }
+    }
+
     fn judge(&self, action: &Action) -> RuleVerdict {
         let reader = if action.target == Target::Kernel { TextReader::Shell } else { TextReader::Tool };
         let arguments = self.arguments.iter().map(|condition| condition.judge(&action.tool_args, reader));
@@ -242,7 +277,7 @@ mod tests {
         );
         assert_eq!(
             ApprovalPolicy::always(ApprovalEffect::Allow).judge(&other),
-            PolicyJudgement { effect: ApprovalEffect::Allow, rule: None }
+            PolicyJudgement { effect: ApprovalEffect::Allow, rule: None, approvers: None }
         );
     }
 

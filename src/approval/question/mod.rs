@@ -1,5 +1,6 @@
 //! Questions: actions that wait for an answer, and the words in which people are asked.
 
+mod approvers;
 mod notice;
 mod offer;
 mod origins;
@@ -8,6 +9,9 @@ mod request;
 mod rows;
 mod table;
 
+pub(crate) use self::approvers::{
+    APPROVER_QUESTIONS, ApproverDecision, ApproverLine, ApproverQuestion, ApproverReply,
+};
 pub(crate) use self::notice::{EXPIRED, QuestionNotice, next_question, words};
 pub(super) use self::notice::{NoticedQuestion, QuestionWatcher, how};
 pub(crate) use self::offer::{choice, offer};

@@ -47,6 +47,27 @@ impl<'a> NoticedQuestion<'a> {
         Self { watcher, question, how: "taken back" }
     }
 
+    /// Announces that approvers are asked about `action`.
+    pub(in crate::approval) fn to_approvers(
+        watcher: Option<&'a QuestionWatcher>,
+        action: &Arc<Action>,
+    ) -> Self {
+        let question = next_question();
+        if let Some(watcher) = watcher {
+            watcher(QuestionNotice::Asked { question, action: Arc::clone(action) });
+        }
+        Self { watcher, question, how: "taken back" }
+    }
+
+    /// Records an approver's decision, or that there was none in time.
+    pub(in crate::approval) fn decided_by_approver(&mut self, is_allowed: Option<bool>) {
+        self.how = match is_allowed {
+            Some(true) => "allowed by an approver",
+            Some(false) => "denied by an approver",
+            None => EXPIRED,
+        };
+    }
+
     /// Records the decision.
     pub(in crate::approval) fn decided(&mut self, response: &RequestEnd) {
         self.how = how(response);

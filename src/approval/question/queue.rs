@@ -43,6 +43,14 @@ impl Approver {
         }
     }
 
+    /// Counts a question to somebody else as one that waits.
+    pub(in crate::approval) fn count(&self) -> Option<CountedRequest> {
+        match self {
+            Self::User(queue) | Self::Attached(queue, _) => Some(queue.count()),
+            Self::Nobody(_) | Self::Consent => None,
+        }
+    }
+
     /// The number of requests that have expired so far.
     pub(crate) fn expired(&self) -> usize {
         match self {

@@ -37,6 +37,8 @@ pub(crate) enum AnswerVia {
     Page,
     /// A prompt of `ipybox attach`.
     Prompt,
+    /// The page of a server for teams, on which approvers decide.
+    Approvals,
 }
 
 impl AnswerVia {
@@ -45,6 +47,7 @@ impl AnswerVia {
         match self {
             Self::Page => "page",
             Self::Prompt => "attach",
+            Self::Approvals => "approvals",
         }
     }
 }

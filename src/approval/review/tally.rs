@@ -197,6 +197,10 @@ pub(super) fn by(record: &AuditRecord) -> String {
     if record.earlier {
         words.push_str(" (remembered)");
     }
+    if let Some(approver) = &record.approver {
+        words.push(' ');
+        words.push_str(&name(&Some(approver.clone())));
+    }
     if let Some(via) = &record.via {
         words.push_str(" by ");
         words.push_str(&word(via));

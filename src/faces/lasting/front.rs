@@ -1,5 +1,7 @@
 //! A front: a process that serves several clients of one user, each with a session of its own, and finds these again.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::json;
@@ -19,6 +21,8 @@ pub struct FrontWish {
     session: Option<String>,
     /// The ids of the sessions of its other clients.
     leave: Vec<String>,
+    /// The socket of the front at which people decide.
+    approvals: Option<PathBuf>,
 }
 
 impl FrontWish {
@@ -30,6 +34,10 @@ impl FrontWish {
     /// Whether the client has had the session with this id.
     pub(super) fn had(&self, id: &str) -> bool {
         self.session.as_deref() == Some(id)
+    }
+
+    pub(super) fn approvals(&self) -> Option<PathBuf> {
+        self.approvals.clone()
     }
 
     /// Whether the client may have the session with this id.

@@ -14,8 +14,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::approvals::{FacingSession, FrontSocket};
 use super::client_connection::ClientConnection;
 use super::entry::{EntryDescription, SessionEntry, now};
+use super::front::FrontWish;
 use super::greeting::{KeeperAnswer, KeeperRequest, KeeperStatus, LINE_BYTES, PromptWish, line, understand};
 use super::likeness::SessionLikeness;
 use super::list::end_more_than_may_be_kept;
@@ -24,6 +26,7 @@ use crate::config::{Config, Settings};
 use crate::faces::mcp_server::{
     ApprovalCodes, ClientStreams, Error as ServeError, ServedSession, end_on_signals,
 };
+use crate::ground::env::IPYBOX_APPROVALS_TOKEN;
 use crate::ground::process::{descends_from, memory_of_family, memory_of_machine};
 use crate::ground::text::readable;
 use crate::kernels::checkpoint::CheckpointOwner;
@@ -91,6 +94,7 @@ pub async fn keep_session(settings: Settings, keep: KeepRules) -> Result<(), Err
     let likeness = SessionLikeness::of(&settings);
     let mut config = Config::new(settings)?;
     config.session = Some(entry.id());
+    let approvals = keep.front.as_ref().and_then(FrontWish::approvals);
     if let Some(front) = keep.front {
         let id = entry.id();
         config.checkpoint_owner = CheckpointOwner::Session { is_resumed: front.had(&id), id };
@@ -129,8 +133,22 @@ pub async fn keep_session(settings: Settings, keep: KeepRules) -> Result<(), Err
         stop,
         ended: Mutex::default(),
     });
+    let socket = approvals.and_then(|path| {
+        let token = config.variables().in_process(IPYBOX_APPROVALS_TOKEN)?.to_owned();
+        Some(FrontSocket { path, token })
+    });
     say_ready().map_err(Error::Start)?;
-    keeper.serve(listener).await;
+    match socket {
+        Some(socket) => {
+            let stop = keeper.stop.clone();
+            let facing = FacingSession { serving: &keeper.serving, id: entry.id(), socket, stop };
+            tokio::select! {
+                () = keeper.serve(listener) => {}
+                () = facing.face_server() => {}
+            }
+        }
+        None => keeper.serve(listener).await,
+    }
     keeper.end().await;
     Ok(())
 }

@@ -8,6 +8,7 @@
 //! that nobody attends and that was begun in the same way, or starts a keeper, and then passes bytes on. If the client or the
 //! relay ends, however that happens, the keeper notices the end of the connection and waits for the next one.
 
+mod approvals;
 mod client_connection;
 mod entry;
 mod front;

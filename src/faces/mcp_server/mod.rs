@@ -5,6 +5,7 @@
 //! Reasons: `docs/decisions/mcp_server.md`.
 
 mod answer_news;
+mod approver_questions;
 mod arguments;
 mod arrivals;
 mod asking;
@@ -45,6 +46,7 @@ mod wait;
 #[cfg(not(feature = "views"))]
 mod without_views;
 
+pub(crate) use self::approver_questions::ApproverQuestions;
 pub(crate) use self::receipt::receipt;
 pub use self::serving::Error;
 pub(crate) use self::serving::{ApprovalCodes, ServedSession};

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer_news::{note_on_policy, notes_on_dotenv};
+use super::approver_questions::ApproverQuestions;
 use super::arrivals::ArrivalTransport;
-use super::attached::{self, AttachedPeople};
+use super::attached::{self, AttachedPeople, PersonRights};
 use super::handler::{ClientConnection, ConnectionHandler};
 use super::line_transport::LineTransport;
 use super::receipt::ReadReceipt;
@@ -22,6 +24,7 @@ use super::server::McpServer;
 use super::sessions::{OpenSession, open_session};
 use super::streams::ClientStreams;
 use super::traced_handler::TracedHandler;
+use crate::approval::APPROVER_QUESTIONS;
 use crate::config::Config;
 use crate::faces::people::page::{self, ApprovalPage, PageNews};
 use crate::ground::telemetry;
@@ -182,6 +185,30 @@ impl ServedSession {
         Ok(PromptSession { attached, open, is_copy })
     }
 
+    /// The questions to approvers whom rules name, from now on; `None` if somebody has them already.
+    pub(crate) fn approver_questions(&self) -> Option<ApproverQuestions> {
+        // The user can decide on a page at any time.
+        self.server.attached.expect_people();
+        let (line, asked) = mpsc::channel(APPROVER_QUESTIONS);
+        self.server.sessions.own().session.ask_approvers(line).then(|| ApproverQuestions::new(asked))
+    }
+
+    /// Serves a page of the session's user that shows questions and no cells, until it leaves or `closed` is cancelled.
+    pub(crate) async fn show_questions<R, W>(
+        &self,
+        streams: ClientStreams<R, W>,
+        closed: CancellationToken,
+    ) -> io::Result<()>
+    where
+        R: AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let own = self.server.sessions.own().clone();
+        let shown = attached::ShownEvents::WithoutCells;
+        attached::serve(&self.server.attached, own, streams, PersonRights { can_answer: true, shown }, closed)
+            .await
+    }
+
     /// Has the next answer say this first.
     pub(crate) fn add_note(&self, note: String) {
         self.server.news.add(note);
@@ -262,7 +289,8 @@ impl McpServer {
         let streams = ClientStreams { input, output };
         tokio::spawn(async move {
             let own = server.sessions.own().clone();
-            if let Err(error) = attached::serve(&server.attached, own, streams, true, ended).await {
+            let rights = PersonRights { can_answer: true, shown: attached::ShownEvents::All };
+            if let Err(error) = attached::serve(&server.attached, own, streams, rights, ended).await {
                 tracing::warn!(%error, "the approval page is cut off from its session");
             }
         });
@@ -303,7 +331,8 @@ impl PromptSession {
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let served = attached::serve(&self.attached, self.open.clone(), streams, can_answer, closed).await;
+        let rights = PersonRights { can_answer, shown: attached::ShownEvents::All };
+        let served = attached::serve(&self.attached, self.open.clone(), streams, rights, closed).await;
         if self.is_copy {
             self.open.session.close().await;
         }

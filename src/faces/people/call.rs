@@ -35,6 +35,9 @@ pub struct ShownCall {
     /// The data that the session has had access to, in words: `untrusted data from web`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<String>,
+    /// The person in whose session it waits, if that is another one, with the reason for the question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asker: Option<String>,
 }
 
 impl ShownCall {
@@ -66,6 +69,7 @@ impl ShownCall {
             batch: action.batch.as_ref().map(|place| place.batch().title().to_owned()),
             origins: known.map(origins_in_words).unwrap_or_default(),
             read: known.and_then(read_in_words),
+            asker: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The team server: many users by HTTP, each with sessions of their own.
 
 mod admission;
+mod approvals;
 mod attacks;
 mod clients;
 mod conformance;

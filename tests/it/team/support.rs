@@ -118,6 +118,13 @@ impl TeamPlace {
         Self::begin(self.command_of(program, &["serve"])).0
     }
 
+    /// A server that serves with more variables.
+    pub(super) fn serve_in(&self, variables: &[(&str, &str)]) -> TeamProcess {
+        let mut command = self.command(&["serve"]);
+        command.envs(variables.iter().copied());
+        Self::begin(command).0
+    }
+
     /// A server that serves, and a thread with what it says until it ends.
     pub(super) fn serve_and_log(&self) -> (TeamProcess, JoinHandle<Vec<String>>) {
         Self::begin(self.command(&["serve"]))

@@ -33,7 +33,7 @@ pub(crate) struct RequestUser {
 
 /// The rules that requests are admitted by.
 pub(crate) struct RequestAdmission {
-    authenticator: UserAuthenticator,
+    authenticator: Arc<UserAuthenticator>,
     accounts: Arc<UserAccounts>,
     records: Arc<SessionRecords>,
     sessions: Arc<LocalSessionManager>,
@@ -47,7 +47,7 @@ pub(crate) struct RequestAdmission {
 impl RequestAdmission {
     pub(crate) fn new(
         config: &TeamConfig,
-        authenticator: UserAuthenticator,
+        authenticator: Arc<UserAuthenticator>,
         accounts: Arc<UserAccounts>,
         records: Arc<SessionRecords>,
         sessions: Arc<LocalSessionManager>,

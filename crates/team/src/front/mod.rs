@@ -30,6 +30,7 @@ pub(crate) use self::listener::{FrontListener, serve};
 use self::metrics::FrontMetrics;
 use self::rate::RateLimits;
 pub(crate) use self::tls::tls_problem;
+use crate::approvals::ApprovalSite;
 use crate::config::{MCP_PATH, TeamConfig};
 use crate::login::UserAuthenticator;
 use crate::sessions::{SessionDirectory, SessionRecords, TeamHandler};
@@ -47,7 +48,8 @@ pub(crate) struct FrontState {
 
 /// The parts that a front consists of.
 pub(crate) struct FrontParts {
-    pub(crate) authenticator: UserAuthenticator,
+    pub(crate) authenticator: Arc<UserAuthenticator>,
+    pub(crate) approvals: Option<Arc<ApprovalSite>>,
     pub(crate) accounts: Arc<UserAccounts>,
     pub(crate) records: Arc<SessionRecords>,
     pub(crate) directory: Arc<SessionDirectory>,
@@ -60,7 +62,7 @@ pub(crate) fn routes(
     draining: CancellationToken,
     ending: CancellationToken,
 ) -> (Router, Arc<FrontState>) {
-    let FrontParts { authenticator, accounts, records, directory } = parts;
+    let FrontParts { authenticator, approvals, accounts, records, directory } = parts;
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(REMEMBERED);
     let sessions = Arc::new(sessions);
@@ -91,7 +93,11 @@ pub(crate) fn routes(
         .route("/.well-known/oauth-protected-resource", get(metadata))
         .route(&metadata_path, get(metadata))
         .with_state(Arc::clone(&state));
-    (guarded.merge(open), state)
+    let router = match approvals {
+        Some(site) => guarded.merge(open).merge(site.routes()),
+        None => guarded.merge(open),
+    };
+    (router, state)
 }
 
 /// The page of metrics, for an address of its own.

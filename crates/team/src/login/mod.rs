@@ -51,6 +51,7 @@ use lookup::TokenLookup;
 use provider_http::ProviderHttp;
 pub use provider_http::configure_client;
 pub use secure_url::{SecureUrl, SecureUrlError};
+pub(crate) use token_file::LocalToken;
 pub use token_file::{LocalUser, NewToken, NewUser, TOKEN_PREFIX, TokenFile, TokenFileError};
 pub use user::{LOCAL_ISSUER, TeamUser, UserIdentity};
 
@@ -136,6 +137,23 @@ impl UserAuthenticator {
         let lookup = self.lookup.as_ref().ok_or(TokenFault::Unknown)?;
         let claims = lookup.claims(token, self.skew()).await?;
         TokenClaims { config: &self.config, issuer: lookup.config(), claims: &claims }.user()
+    }
+
+    /// The user whose token of the file it is.
+    ///
+    /// # Errors
+    /// There is none, or the file cannot be read.
+    pub(crate) fn local_user(&self, token: &str) -> Result<(TeamUser, LocalToken), TokenLoginError> {
+        let token = LocalToken::of(token);
+        self.user_of(&token).map(|user| (user, token))
+    }
+
+    /// The user with this token now.
+    ///
+    /// # Errors
+    /// As for [`local_user`](Self::local_user).
+    pub(crate) fn user_of(&self, token: &LocalToken) -> Result<TeamUser, TokenLoginError> {
+        self.tokens.as_ref().ok_or(TokenFault::Unknown)?.user_of(token)
     }
 
     async fn by_keys(&self, jwt: &UnverifiedJwt<'_>) -> Result<TeamUser, TokenLoginError> {

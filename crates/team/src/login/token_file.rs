@@ -90,6 +90,16 @@ impl TokenHash {
     }
 }
 
+/// The hash of a token, by which its user is found again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LocalToken(TokenHash);
+
+impl LocalToken {
+    pub(super) fn of(token: &str) -> Self {
+        Self(TokenHash::of(token))
+    }
+}
+
 impl fmt::Debug for TokenHash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("TokenHash")
@@ -269,7 +279,11 @@ impl TokenFile {
 
     /// The user whose token it is.
     pub(super) fn user(&self, token: &str) -> Result<TeamUser, TokenLoginError> {
-        let hash = TokenHash::of(token);
+        self.user_of(&LocalToken::of(token))
+    }
+
+    /// The same, by the token's hash.
+    pub(super) fn user_of(&self, LocalToken(hash): &LocalToken) -> Result<TeamUser, TokenLoginError> {
         let users = self.users().map_err(|error| {
             tracing::error!(%error, "no tokens of local users");
             ProviderFault::new(self.path.display().to_string(), "cannot be used")

@@ -12,7 +12,7 @@ use rmcp::transport::streamable_http_server::session::store::{
     SessionState, SessionStore, SessionStoreError,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::storage::{now, read_bounded, replace};
@@ -193,9 +193,9 @@ impl SessionSlot {
     }
 
     /// The session that it wants, in the words of `--front`.
-    pub(crate) fn wish(&self) -> String {
+    pub(crate) fn wish(&self) -> Value {
         let session = self.keeper.lock().clone();
-        json!({"session": session, "leave": self.records.of_others(self)}).to_string()
+        json!({"session": session, "leave": self.records.of_others(self)})
     }
 }
 

@@ -77,7 +77,7 @@ impl UserSession {
     }
 
     async fn open(self: &Arc<Self>) -> Result<(Arc<SessionLink>, Option<InitializeResult>), ErrorData> {
-        let process = self.starter.start(&self.place, &self.slot.wish()).await.map_err(|error| {
+        let process = self.starter.start(&self.place, self.slot.wish()).await.map_err(|error| {
             tracing::warn!(user = %self.place.key, error = %crate::describe(&error), "a session could not be started");
             ErrorData::internal_error(format!("your session could not be started: {error}"), None)
         })?;

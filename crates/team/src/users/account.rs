@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::config::UserSettings;
-use crate::login::TeamUser;
+use crate::login::{TeamUser, UserIdentity};
 use crate::storage::{now, replace};
 use crate::users::{UserLimits, UserSystem};
 
@@ -160,6 +160,7 @@ impl UserAccounts {
         make(&state_dir.join("users"), mode)?;
         make(&state_dir.join("accounts"), 0o700)?;
         make(&state_dir.join("sessions"), 0o700)?;
+        make(&state_dir.join("approvals"), mode)?;
         let limits = settings.limits();
         Ok(Self { state_dir: state_dir.to_owned(), ids, system, limits, places: Mutex::default() })
     }
@@ -167,6 +168,11 @@ impl UserAccounts {
     /// The directory for what is known of sessions.
     pub(crate) fn sessions(&self) -> PathBuf {
         self.state_dir.join("sessions")
+    }
+
+    /// The directory for decisions, through which users pass to its socket.
+    pub(crate) fn approvals(&self) -> PathBuf {
+        self.state_dir.join("approvals")
     }
 
     /// All accounts, the oldest first.
@@ -186,7 +192,7 @@ impl UserAccounts {
 
     /// The place of a user, who gets one when first seen.
     pub(crate) fn place(&self, user: &TeamUser) -> Result<Arc<UserPlace>, AccountError> {
-        let key = key_of(user);
+        let key = user_key(&user.identity);
         // Held all the while: two requests must not give two ids.
         let mut places = self.places.lock();
         if let Some((seen, place)) = places.get(&key)
@@ -243,7 +249,7 @@ impl UserAccounts {
     }
 
     /// The account with this key, as it is now.
-    pub(super) fn account(&self, key: &str) -> io::Result<TeamAccount> {
+    pub(crate) fn account(&self, key: &str) -> io::Result<TeamAccount> {
         read(&self.account_file(key))
     }
 
@@ -276,8 +282,8 @@ impl UserAccounts {
 }
 
 /// The key of a user: the same for the same issuer and subject, and for no others.
-fn key_of(user: &TeamUser) -> String {
-    let mut key = user.identity.fingerprint();
+pub(crate) fn user_key(identity: &UserIdentity) -> String {
+    let mut key = identity.fingerprint();
     key.truncate(KEY_DIGITS);
     key
 }

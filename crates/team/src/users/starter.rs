@@ -7,11 +7,13 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 
 use super::account::UserPlace;
+use crate::approvals::SessionTokens;
 use crate::config::{PackageSettings, SessionSettings, TeamApproval, TeamSandbox};
 use crate::login::SecureUrl;
 
@@ -22,6 +24,8 @@ const INHERITED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "
 const FOREIGN: [&str; 5] = ["/home", "/root", "/run", "/tmp", "/var/tmp"];
 /// The file by which pip reads no configuration.
 const NO_FILE: &str = "/dev/null";
+/// The variable with a session's token for decisions.
+const TOKEN: &str = "IPYBOX_APPROVALS_TOKEN";
 /// The time that the last words of a process may take.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -30,6 +34,15 @@ pub(crate) struct SessionStarter {
     program: PathBuf,
     settings: SessionSettings,
     packages: PackageSettings,
+    approvals: Option<ApprovalWay>,
+}
+
+/// The way of a session to people who decide.
+pub(crate) struct ApprovalWay {
+    pub(crate) socket: PathBuf,
+    pub(crate) tokens: Arc<SessionTokens>,
+    /// The time that a question waits.
+    pub(crate) wait: Duration,
 }
 
 /// A process that has been started.
@@ -42,7 +55,12 @@ pub(crate) struct SessionProcess {
 impl SessionStarter {
     /// Starts this program.
     pub(crate) fn new(program: PathBuf, settings: SessionSettings, packages: PackageSettings) -> Self {
-        Self { program, settings, packages }
+        Self { program, settings, packages, approvals: None }
+    }
+
+    /// Has people decide by this way.
+    pub(crate) fn with_approvals(self, approvals: Option<ApprovalWay>) -> Self {
+        Self { approvals, ..self }
     }
 
     /// The time after which a process ends that nobody needs.
@@ -51,9 +69,13 @@ impl SessionStarter {
     }
 
     /// Starts a process for a session of a user; `wish` says which.
-    pub(crate) async fn start(&self, place: &Arc<UserPlace>, wish: &str) -> io::Result<SessionProcess> {
+    pub(crate) async fn start(&self, place: &Arc<UserPlace>, mut wish: Value) -> io::Result<SessionProcess> {
         let mut command = self.command(place);
-        command.args(self.arguments(place)).arg("--front").arg(wish);
+        if let Some(way) = &self.approvals {
+            wish["approvals"] = way.socket.display().to_string().into();
+            command.env(TOKEN, way.tokens.of(&place.key));
+        }
+        command.args(self.arguments(place)).arg("--front").arg(wish.to_string());
         let mut child = command.spawn()?;
         let (Some(output), Some(input), Some(errors)) =
             (child.stdout.take(), child.stdin.take(), child.stderr.take())
@@ -157,6 +179,8 @@ impl SessionStarter {
         });
         arguments.option("--approval", approval.as_ref());
         arguments.option("--approval-policy", settings.approval_policy.as_ref());
+        let wait = self.approvals.as_ref().map(|way| way.wait.as_secs().max(1).to_string());
+        arguments.option("--approval-timeout", wait.as_ref());
         arguments.option("--limit-memory", settings.limit_memory.as_ref());
         arguments.option("--limit-cpu", settings.limit_cpu.map(|cpu| cpu.to_string()).as_ref());
         arguments.option("--limit-processes", settings.limit_processes.map(|most| most.to_string()).as_ref());

@@ -204,11 +204,13 @@ impl Gate {
             _ => BTreeSet::new(),
         };
         let is_old = permit.decided.elapsed() > PERMIT_AGE;
-        let holds = match self.judgement(permit.action(), permit.chosen_by).effect {
+        let judgement = self.judgement(permit.action(), permit.chosen_by);
+        let lacks_approver = judgement.approvers.is_some() && !permit.is_by_approver;
+        let holds = match judgement.effect {
             ApprovalEffect::Allow => true,
             ApprovalEffect::Deny => false,
             // Somebody was asked about no less than this, or has consented to it.
-            ApprovalEffect::Ask => !permit.is_by_policy && more.is_empty() && !is_old,
+            ApprovalEffect::Ask => !permit.is_by_policy && !lacks_approver && more.is_empty() && !is_old,
         };
         (!holds).then(|| why_again(&more, is_old))
     }

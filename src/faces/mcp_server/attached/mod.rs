@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rmcp::model::Implementation;
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub(super) use self::person::serve;
+pub(super) use self::person::{PersonRights, ShownEvents, serve};
 use super::questions::{GATHER, QuestionSheet, complete_batches, for_prompt, gather_for, scope};
 use crate::approval::provenance::Label;
 use crate::approval::{
@@ -132,6 +132,12 @@ impl AttachedPeople {
                 true
             }
         });
+    }
+
+    /// From now on somebody may come at any time: what nobody has answered waits, though nobody is there.
+    pub(super) fn expect_people(&self) {
+        self.state.lock().people += 1;
+        self.queue.attend(true);
     }
 
     /// Asks this person what the client's user is asked, too.

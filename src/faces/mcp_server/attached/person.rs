@@ -48,14 +48,14 @@ pub(in crate::faces::mcp_server) async fn serve<R, W>(
     attached: &Arc<AttachedPeople>,
     own: OpenSession,
     ClientStreams { input, output }: ClientStreams<R, W>,
-    can_answer: bool,
+    rights: PersonRights,
     closed: CancellationToken,
 ) -> io::Result<()>
 where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let (presence, open) = attached.arrive(can_answer);
+    let (presence, open) = attached.arrive(rights.can_answer);
     let mailbox = attached.audience.join();
     open.into_iter().for_each(|question| mailbox.put(question));
     let (answers, answered) = mpsc::channel(ANSWERS);
@@ -63,6 +63,7 @@ where
         attached: Arc::clone(attached),
         own,
         number: presence.number,
+        shown: rights.shown,
         running: Mutex::default(),
         answers,
     });
@@ -76,11 +77,41 @@ where
     served
 }
 
+/// A person's part in the session.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::faces::mcp_server) struct PersonRights {
+    /// Those who cannot answer are asked nothing.
+    pub(in crate::faces::mcp_server) can_answer: bool,
+    pub(in crate::faces::mcp_server) shown: ShownEvents,
+}
+
+/// The events that a person sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::faces::mcp_server) enum ShownEvents {
+    All,
+    /// Questions and decisions, but neither code nor output.
+    WithoutCells,
+}
+
+impl ShownEvents {
+    fn has(self, event: &SessionEvent) -> bool {
+        let is_of_cell = matches!(
+            event,
+            SessionEvent::Began { .. }
+                | SessionEvent::Text { .. }
+                | SessionEvent::LeftOut { .. }
+                | SessionEvent::Ended { .. }
+        );
+        self == Self::All || !is_of_cell
+    }
+}
+
 struct Person {
     attached: Arc<AttachedPeople>,
     /// The session of the client, and its cells.
     own: OpenSession,
     number: u64,
+    shown: ShownEvents,
     /// Ends the person's cell, as long as there is one.
     running: Mutex<Option<CancellationToken>>,
     /// The answers that are to be written beside the events of the session.
@@ -330,7 +361,7 @@ async fn write(
         next = tokio::select! {
             biased;
             event = mailbox.next() => match event {
-                Some(event) => Some(person.heard(event)),
+                Some(event) => person.shown.has(&event).then(|| person.heard(event)),
                 None => return Err(io::Error::new(io::ErrorKind::TimedOut, "the person reads too slowly")),
             },
             Ok(()) = changes.changed() => {

@@ -103,7 +103,7 @@ async function showImage(cell, path, index) {
   const place = make("p", "quiet", path);
   cell.element.append(place);
   try {
-    const reply = await post("/image", { cell: cell.id, image: index });
+    const reply = await post("image", { cell: cell.id, image: index });
     if (!reply.ok) return;
     const image = make("img");
     image.alt = path;
@@ -182,7 +182,7 @@ function outcome(how) {
 async function revokeGrant(grant) {
   fail("");
   try {
-    const reply = await post("/revoke", { grant });
+    const reply = await post("revoke", { grant });
     if (reply.status === 401) return lock();
     if (!reply.ok) throw new Error(await reply.text());
   } catch (error) {

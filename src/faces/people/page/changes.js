@@ -17,7 +17,7 @@ function askForChanges() {
     changesDue = null;
     changesAsked = Date.now();
     try {
-      await post("/changes", {});
+      await post("changes", {});
     } catch {
       // The connection is lost, which the page says: the next one brings them.
     }
@@ -90,7 +90,7 @@ function settling(copy, changes, what, revision, shift) {
 async function settleChanges(answer) {
   fail("");
   try {
-    const reply = await post("/settle", answer);
+    const reply = await post("settle", answer);
     if (reply.status === 401) return lock();
     if (!reply.ok) throw new Error(await reply.text());
   } catch (error) {

@@ -110,12 +110,22 @@ struct DiffLine {
     text: String,
 }
 
+/// The files that are read to be compared with what a call would write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ComparedFiles {
+    /// Those that the user of this page can read.
+    OfThisUser,
+    /// None: this process can read more than the person who looks at the page.
+    None,
+}
+
 /// The changes that a call would make, as far as its arguments show. Blocks: reads the file.
-pub(super) fn changes(call: &ShownCall) -> Vec<TextChange> {
+pub(super) fn changes(call: &ShownCall, files: ComparedFiles) -> Vec<TextChange> {
     let mut changes = Vec::new();
     let mut room = Room::new();
     if !call.is_ours() {
-        changes.extend(written(call).map(|(path, argument, text)| of_file(&path, argument, text, &mut room)));
+        let written = written(call).filter(|_| files == ComparedFiles::OfThisUser);
+        changes.extend(written.map(|(path, argument, text)| of_file(&path, argument, text, &mut room)));
         in_object("", &call.arguments, DEPTH, &mut changes, &mut room);
     }
     if changes.len() >= MOST {
@@ -308,7 +318,7 @@ mod tests {
             let lines = change.lines.iter().map(|line| format!("{}{}", line.sign, line.text));
             (change.what, lines.collect::<Vec<_>>().join("\n"))
         };
-        changes(&call).into_iter().map(text).collect()
+        changes(&call, ComparedFiles::OfThisUser).into_iter().map(text).collect()
     }
 
     #[test]
@@ -389,7 +399,7 @@ mod tests {
         };
         let edits: Vec<_> = (0..30).map(|_| json!({"oldText": text(600), "newText": text(601)})).collect();
         let call = super::super::words::call_for_tests("files", json!({"edits": edits}));
-        let changes = changes(&call);
+        let changes = changes(&call, ComparedFiles::OfThisUser);
         let shown = changes.iter().flat_map(|change| &change.lines).map(|line| line.text.len());
         let left_out: usize = changes.iter().map(|change| change.left_out).sum();
         assert!(shown.clone().count() <= Room::new().lines && left_out > 0);

@@ -33,21 +33,29 @@ const HEADERS: [(HeaderName, &str); 9] = [
 
 /// The name by which browsers know the page. Not `localhost`, which may be `[::1]` too, where somebody else can listen.
 #[derive(Debug, Clone)]
-pub(super) struct PageHost(String);
+pub(super) struct PageHost {
+    host: String,
+    origin: String,
+}
 
 impl PageHost {
     pub(super) fn of(address: SocketAddr) -> Self {
-        Self(address.to_string())
+        Self { host: address.to_string(), origin: format!("http://{address}") }
+    }
+
+    /// That of a page with this origin, as `https://ipybox.example`.
+    pub(super) fn at(origin: &str) -> Self {
+        let host = origin.split_once("://").map_or(origin, |(_, host)| host);
+        Self { host: host.to_owned(), origin: origin.to_owned() }
     }
 
     /// Why a request is not answered.
     pub(super) fn refusal(&self, request: &Request) -> Option<(StatusCode, &'static str)> {
         let headers = request.headers();
         // Against DNS rebinding: a page whose name leads here still sends that name.
-        let host = only(headers, &header::HOST).filter(|host| *host == self.0);
-        let Some(host) = host else {
+        if only(headers, &header::HOST) != Some(&self.host) {
             return Some((StatusCode::MISDIRECTED_REQUEST, "This is not the address of the page."));
-        };
+        }
         let is_of_others = |site: &HeaderValue| site != "same-origin";
         if request.method() == Method::GET {
             let is_framed = headers
@@ -58,8 +66,7 @@ impl PageHost {
                 .then_some((StatusCode::FORBIDDEN, "Other pages do not get this one."));
         }
         // Requests that change something or return data. Browsers always send the origin of such a request.
-        let is_ours =
-            only(headers, &header::ORIGIN).and_then(|origin| origin.strip_prefix("http://")) == Some(host);
+        let is_ours = only(headers, &header::ORIGIN) == Some(&self.origin);
         if !is_ours || headers.get(&SITE).is_some_and(is_of_others) {
             return Some((StatusCode::FORBIDDEN, "Only the page itself can ask for this."));
         }

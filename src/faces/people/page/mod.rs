@@ -9,6 +9,7 @@
 mod cell;
 mod diff;
 mod guard;
+mod hosted;
 mod hub;
 mod key;
 mod routes;
@@ -27,6 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use self::hosted::{hosted_guarded, hosted_parts, hosted_person};
 use self::hub::BrowserHub;
 use self::key::PageLock;
 use crate::ground::web::listener::{self, ListenerLimits};

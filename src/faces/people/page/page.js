@@ -12,6 +12,8 @@ const REFRESH_MS = 50;
 const find = (id) => document.getElementById(id);
 // In memory alone: no other port of this machine, and no file of the browser, has it.
 let key = null;
+// Where people have logged in elsewhere, a cookie is enough.
+const hosted = "login" in document.body.dataset;
 // Ends the connection that events come by.
 let hearing = null;
 // Ends the time in which this tab is hidden.
@@ -57,6 +59,7 @@ function enter(found) {
   key = found;
   find("enter").hidden = true;
   find("inside").hidden = false;
+  find("leave").hidden = !hosted;
   disconnect();
   connect();
 }
@@ -66,6 +69,7 @@ function lock() {
   if (hiding) hiding.abort();
   disconnect();
   find("inside").hidden = true;
+  find("leave").hidden = true;
   find("enter").hidden = false;
   state("Locked");
   find("code").focus();
@@ -76,7 +80,7 @@ find("enter").addEventListener("submit", async (event) => {
   const code = find("code").value;
   find("wrong").textContent = "";
   try {
-    const answer = await post("/enter", { code });
+    const answer = await post("enter", { code });
     if (answer.ok) {
       find("code").value = "";
       enter((await answer.json()).key);
@@ -142,7 +146,7 @@ async function listen() {
 
 // Takes events until the connection ends. It ends in any case: ipybox counts connections as tabs.
 async function hear(signal) {
-  const answer = await post("/events", {}, signal);
+  const answer = await post("events", {}, signal);
   if (answer.status === 401) return lock();
   if (!answer.ok) throw new Error(answer.statusText);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -246,8 +250,33 @@ function showAbout({ workspace, client, session }) {
 
 // The beginning: once all scripts are there, since the key of another tab brings events at once.
 
+// On a page of many people each enters with a token.
+function askForToken() {
+  find("enter-title").textContent = "Log in";
+  find("enter-about").textContent = "Calls that wait for your decision are shown here.";
+  find("code-label").textContent = "Token";
+  find("code").removeAttribute("maxlength");
+  find("code").type = "password";
+  find("run").hidden = true;
+}
+
+find("leave").addEventListener("click", async () => {
+  try {
+    await post("leave", {});
+  } catch {
+    fail("ipybox does not answer, so the login goes on.");
+    return;
+  }
+  location.reload();
+});
+
 document.addEventListener("DOMContentLoaded", () => {
   state("Locked");
+  if (hosted) {
+    askForToken();
+    // Without a login, the first answer says so.
+    return enter("hosted");
+  }
   const tabs = "BroadcastChannel" in window ? new BroadcastChannel("ipybox") : null;
   if (tabs) {
     tabs.onmessage = ({ data }) => {

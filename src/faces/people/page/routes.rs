@@ -1,5 +1,6 @@
 //! The requests of the page.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,6 +18,7 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::diff::ComparedFiles;
 use super::guard::{self, KEY, PageHost};
 use super::hub::{BrowserHub, WatchingBrowser};
 use super::key::{PageLock, TriedCode};
@@ -28,9 +30,8 @@ use crate::ground::web::listener::{self, BusyRequest, ListenerPeer};
 /// The largest body, in bytes: answers to some thousand questions.
 const BODY_BYTES: usize = 256 * 1024;
 
-/// The page: paths, kinds and texts.
-const PARTS: [(&str, &str, &str); 9] = [
-    ("/", HTML, include_str!("page.html")),
+/// The parts of the page: paths, kinds and texts.
+const PARTS: [(&str, &str, &str); 8] = [
     ("/page.css", CSS, include_str!("page.css")),
     ("/page.js", JAVASCRIPT, include_str!("page.js")),
     ("/activity.js", JAVASCRIPT, include_str!("activity.js")),
@@ -40,6 +41,9 @@ const PARTS: [(&str, &str, &str); 9] = [
     ("/table.js", JAVASCRIPT, include_str!("table.js")),
     ("/waiting.js", JAVASCRIPT, include_str!("waiting.js")),
 ];
+
+/// The page for a browser on this machine.
+const HTML_TEXT: &str = include_str!("page.html");
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
@@ -57,16 +61,22 @@ const TRY_TIME: Duration = Duration::from_millis(200);
 /// The interval at which a page that nothing happens on hears that the session is there.
 const BEAT: Duration = Duration::from_secs(15);
 
+/// What browsers have entered by a code.
 #[derive(Clone)]
 struct PageSite {
-    host: PageHost,
     cookie_name: Arc<str>,
-    hub: Arc<BrowserHub>,
     lock: Arc<PageLock>,
     on_news: Arc<OnNews>,
     turnstiles: Arc<Turnstiles>,
+}
+
+/// What a person sees and says.
+#[derive(Clone)]
+struct PersonSite {
+    hub: Arc<BrowserHub>,
     /// The details of one call are made at a time: long texts take much memory then.
     details: Arc<tokio::sync::Mutex<()>>,
+    files: ComparedFiles,
 }
 
 /// Let one code after the other be looked at, in the order of their arrival. The user does not wait behind other users.
@@ -84,38 +94,57 @@ pub(super) fn router(
     on_news: Arc<OnNews>,
 ) -> Router {
     let site = PageSite {
-        host: PageHost::of(address),
         // Browsers send the cookies of all ports of a host to each of them.
         cookie_name: format!("ipybox-{}", address.port()).into(),
-        hub,
         lock,
         on_news,
         turnstiles: Arc::default(),
-        details: Arc::default(),
     };
-    let inside = Router::new()
-        .route("/events", post(events))
-        .route("/answer", post(answer))
-        .route("/call", post(call))
+    let inside = person(hub).layer(middleware::from_fn_with_state(site.clone(), admitted));
+    let router = parts(HTML_TEXT.into()).merge(inside).route("/enter", post(enter).with_state(site));
+    guarded(PageHost::of(address), router.fallback(nothing))
+}
+
+/// The page and its parts, which anybody may have.
+pub(super) fn parts(html: Cow<'static, str>) -> Router {
+    let router = Router::new().route("/", get(move || async move { part(HTML, html) }));
+    PARTS.into_iter().fold(router, |router, (path, kind, text)| {
+        router.route(path, get(move || async move { part(kind, text) }))
+    })
+}
+
+/// The requests of a person who is known.
+fn person(hub: Arc<BrowserHub>) -> Router {
+    let site = PersonSite { hub, details: Arc::default(), files: ComparedFiles::OfThisUser };
+    let own = Router::new()
         .route("/revoke", post(revoke))
         .route("/image", post(image))
         .route("/changes", post(changes))
-        .route("/settle", post(settle))
-        .layer(middleware::from_fn_with_state(site.clone(), admitted));
-    let parts = PARTS.into_iter().fold(Router::new(), |router, (path, kind, text)| {
-        router.route(path, get(move || async move { part(kind, text) }))
-    });
-    parts
-        .route("/enter", post(enter))
-        .merge(inside)
-        .fallback(|| async { (StatusCode::NOT_FOUND, "There is nothing here.") })
-        .layer(middleware::from_fn_with_state(site.clone(), guarded))
-        .with_state(site)
+        .route("/settle", post(settle));
+    questions().merge(own).with_state(site)
+}
+
+/// The requests of a person on another machine: nothing of this one is read for them.
+pub(super) fn hosted(hub: Arc<BrowserHub>) -> Router {
+    questions().with_state(PersonSite { hub, details: Arc::default(), files: ComparedFiles::None })
+}
+
+fn questions() -> Router<PersonSite> {
+    Router::new().route("/events", post(events)).route("/answer", post(answer)).route("/call", post(call))
+}
+
+/// Has a router answer requests of the page at `host` alone, with the headers of all answers.
+pub(super) fn guarded(host: PageHost, router: Router) -> Router {
+    router.layer(middleware::from_fn_with_state(host, guard_request))
+}
+
+async fn nothing() -> (StatusCode, &'static str) {
+    (StatusCode::NOT_FOUND, "There is nothing here.")
 }
 
 /// Lets requests of the page itself through.
-async fn guarded(State(site): State<PageSite>, request: Request, next: Next) -> Response {
-    if let Some((status, why)) = site.host.refusal(&request) {
+async fn guard_request(State(host): State<PageHost>, request: Request, next: Next) -> Response {
+    if let Some((status, why)) = host.refusal(&request) {
         return guard::refused(status, why);
     }
     let (head, body) = request.into_parts();
@@ -139,7 +168,7 @@ async fn admitted(State(site): State<PageSite>, request: Request, next: Next) ->
     busy.until_written(next.run(request).await)
 }
 
-fn part(kind: &'static str, text: &'static str) -> Response {
+fn part(kind: &'static str, text: impl IntoResponse) -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], text).into_response()
 }
 
@@ -183,7 +212,7 @@ async fn enter(
 }
 
 /// The events, one line of JSON each, from now on.
-async fn events(State(site): State<PageSite>) -> Response {
+async fn events(State(site): State<PersonSite>) -> Response {
     let lines = futures::stream::unfold(site.hub.watch(), |mut watching: WatchingBrowser| async {
         let line = match tokio::time::timeout(BEAT, watching.next()).await {
             Ok(line) => line?,
@@ -214,7 +243,7 @@ struct PostedAnswers {
 
 /// Passes answers on. How a question was decided is an event: somebody else may have been earlier.
 async fn answer(
-    State(site): State<PageSite>,
+    State(site): State<PersonSite>,
     answers: Result<Json<PostedAnswers>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
     let Json(PostedAnswers { questions, answer, label }) = answers?;
@@ -224,7 +253,7 @@ async fn answer(
         let scene = site.hub.scene();
         // Without a grant to give, that answer would be a refusal.
         let is_open =
-            scene.can_answer(question) && (answer != UserAnswer::Grant || scene.can_grant(question));
+            scene.can_answer(question, answer) && (answer != UserAnswer::Grant || scene.can_grant(question));
         drop(scene);
         if !is_open {
             over.push(question);
@@ -246,7 +275,7 @@ struct Revoked {
 
 /// Ends a grant. Which ones hold after that is an event.
 async fn revoke(
-    State(site): State<PageSite>,
+    State(site): State<PersonSite>,
     revoked: Result<Json<Revoked>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
     let Json(Revoked { grant }) = revoked?;
@@ -255,7 +284,7 @@ async fn revoke(
 }
 
 /// Asks the session which changes wait: the answer is an event.
-async fn changes(State(site): State<PageSite>) -> Response {
+async fn changes(State(site): State<PersonSite>) -> Response {
     if site.hub.say(PersonMessage::Changes) { Json(json!({})).into_response() } else { unheard() }
 }
 
@@ -271,7 +300,7 @@ struct PostedChanges {
 
 /// Has changes that the page has shown applied or discarded. The result is an event.
 async fn settle(
-    State(site): State<PageSite>,
+    State(site): State<PersonSite>,
     posted: Result<Json<PostedChanges>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
     let Json(PostedChanges { revision, copy, action, changes }) = posted?;
@@ -305,7 +334,7 @@ struct CallDetails {
 
 /// The changes that a call would make, and all of its arguments in full.
 async fn call(
-    State(site): State<PageSite>,
+    State(site): State<PersonSite>,
     asked: Result<Json<AskedDetails>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
     let Json(AskedDetails { question, only_changes }) = asked?;
@@ -318,7 +347,7 @@ async fn call(
         // It goes on although nobody waits for it any more.
         let _turn = turn;
         let arguments = if only_changes { Vec::new() } else { row::wholes(&call) };
-        Json(CallDetails { changes: diff::changes(&call), arguments }).into_response()
+        Json(CallDetails { changes: diff::changes(&call, site.files), arguments }).into_response()
     });
     Ok(match shown.await {
         Ok(shown) => shown,
@@ -335,7 +364,7 @@ struct ImageQuery {
 
 /// An image that a cell has shown, if it is one that browsers only draw.
 async fn image(
-    State(site): State<PageSite>,
+    State(site): State<PersonSite>,
     shown: Result<Json<ImageQuery>, JsonRejection>,
 ) -> Result<Response, JsonRejection> {
     let Json(ImageQuery { cell, image }) = shown?;

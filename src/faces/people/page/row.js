@@ -171,8 +171,8 @@ function openMenu(row) {
     toggle(row);
   });
   if (call.grant) add(grantWords(call), call.grant.covers, answer("grant"));
-  add(`Allow ${call.like} in this session`, "This one too; until the session ends", answer("session"));
-  add(`Always allow ${call.like}`, "In this workspace, in later sessions too", answer("always"));
+  if (!call.asker) add(`Allow ${call.like} in this session`, "This one too; until the session ends", answer("session"));
+  if (!call.asker) add(`Always allow ${call.like}`, "In this workspace, in later sessions too", answer("always"));
   element.addEventListener("keydown", onMenuKey);
   row.more.after(element);
   Object.assign(menu, { row, element });
@@ -234,7 +234,7 @@ async function readChanges() {
     unread.delete(row);
     if (!row.isOpen) continue;
     try {
-      const reply = await post("/call", { question: row.id, only_changes: true });
+      const reply = await post("call", { question: row.id, only_changes: true });
       if (reply.ok) preview(row, (await reply.json()).changes);
     } catch {
       // The details say it.
@@ -319,7 +319,7 @@ async function toggle(row) {
   row.element.after(row.full);
   const parts = [];
   try {
-    const reply = await post("/call", { question: row.id });
+    const reply = await post("call", { question: row.id });
     if (!reply.ok) throw new Error(await reply.text());
     const { changes, arguments: all } = await reply.json();
     for (const change of changes) parts.push(make("h4", "", change.what), ...diffOf(change));

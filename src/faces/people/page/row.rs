@@ -42,6 +42,8 @@ pub(super) struct CallRow {
     origins: Vec<OriginInWords>,
     /// The data that the session has had access to.
     read: Option<String>,
+    /// Another person, in whose session the call waits, and the reason for the question. Answers hold once then.
+    asker: Option<String>,
     /// The labels that an answer can give to the data of the server.
     labels: &'static [Label],
 }
@@ -93,7 +95,8 @@ impl CallRow {
             },
             origins: call.origins.iter().map(shown_origin).collect(),
             read: call.read.as_deref().map(visible::line),
-            labels: if call.takes_label() { &Label::ALL } else { &[] },
+            asker: call.asker.as_deref().map(visible::line),
+            labels: if call.takes_label() && call.asker.is_none() { &Label::ALL } else { &[] },
         }
     }
 
@@ -109,6 +112,11 @@ impl CallRow {
     /// Whether a grant is proposed.
     pub(super) fn has_grant(&self) -> bool {
         self.grant.is_some()
+    }
+
+    /// Whether the call waits in another person's session.
+    pub(super) fn is_of_another(&self) -> bool {
+        self.asker.is_some()
     }
 
     /// Whether the question can be answered on the page.

@@ -12,7 +12,7 @@ use super::cell::{ArgumentCell, cells};
 use super::row::CallRow;
 use super::waiting_changes::WaitingChanges;
 use super::words::{block, name};
-use crate::faces::people::{CellAuthor, PastDecision, SessionMessage, ShownCall, StandingGrant};
+use crate::faces::people::{CellAuthor, PastDecision, SessionMessage, ShownCall, StandingGrant, UserAnswer};
 use crate::ground::text::ColouredText;
 use crate::ground::text::visible::{self, TextUse};
 
@@ -188,9 +188,11 @@ impl PageScene {
         json!({"event": "over"})
     }
 
-    /// Whether a question can be answered here.
-    pub(super) fn can_answer(&self, question: u64) -> bool {
-        self.questions.get(&question).is_some_and(|open| open.row.can_be_answered())
+    /// Whether a question can be answered here, in this way.
+    pub(super) fn can_answer(&self, question: u64, answer: UserAnswer) -> bool {
+        let is_for_once = matches!(answer, UserAnswer::Once | UserAnswer::No);
+        let open = self.questions.get(&question);
+        open.is_some_and(|open| open.row.can_be_answered() && (is_for_once || !open.row.is_of_another()))
     }
 
     /// Whether a grant can be given as the answer to a question.

@@ -9,7 +9,7 @@ const NAMED = 3;
 
 // Calls of one tool make a table. What differs among them has columns.
 function groupOf(call) {
-  const name = JSON.stringify([call.server, call.tool, call.behind, call.changes, call.kind, call.hints, call.batch, call.compared]);
+  const name = JSON.stringify([call.server, call.tool, call.behind, call.changes, call.kind, call.hints, call.batch, call.compared, call.asker, call.asker && call.read]);
   const known = groups.get(name);
   if (known) return known;
   const element = make("section", "card group");
@@ -24,6 +24,8 @@ function groupOf(call) {
     title.append(hints);
   }
   about.append(title);
+  if (call.asker) about.append(make("p", "", call.asker));
+  if (call.asker && call.read) about.append(make("p", "from", `The session has had access to ${call.read}.`));
   if (call.kind) about.append(make("p", "", call.kind));
   if (call.batch) about.append(make("p", "", `The code says what it is for: “${call.batch}”`));
   if (call.behind) {

@@ -127,7 +127,7 @@ const isReady = (row) => canTake(row) && row.guard === null && row.group.guard =
 const labelOf = ({ group }) => (group.label && group.label.list.value) || null;
 
 async function give(given, answer) {
-  const answered = given.filter((row) => canTake(row) && (answer !== "grant" || row.call.grant));
+  const answered = given.filter((row) => canTake(row) && (answer !== "grant" || row.call.grant) && (!row.call.asker || answer === "once" || answer === "no"));
   if (!answered.length) return;
   for (const row of answered) row.isSent = true;
   fail("");
@@ -135,7 +135,7 @@ async function give(given, answer) {
   try {
     for (const label of new Set(answered.map(labelOf))) {
       const some = answered.filter((row) => labelOf(row) === label);
-      const reply = await post("/answer", { questions: some.map((row) => row.id), answer, label });
+      const reply = await post("answer", { questions: some.map((row) => row.id), answer, label });
       if (reply.status === 401) lock();
       if (!reply.ok) throw new Error(await reply.text());
       for (const id of (await reply.json()).over) decide(id, "was over before the answer came");
@@ -302,7 +302,7 @@ function refresh() {
   }
   find("keys").hidden = !rows.size;
   refreshBar(here);
-  const read = open.map((row) => row.call.read).filter(Boolean).pop();
+  const read = open.map((row) => !row.call.asker && row.call.read).filter(Boolean).pop();
   if (find("read").hidden === Boolean(read)) groups.forEach(guard);
   find("read").hidden = !read;
   find("read").textContent = read ? `This session has had access to ${read}.` : "";

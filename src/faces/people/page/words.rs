@@ -53,5 +53,6 @@ pub(super) fn call_for_tests(server: &str, arguments: Value) -> ShownCall {
         batch: None,
         origins: Vec::new(),
         read: None,
+        asker: None,
     }
 }

@@ -9,7 +9,7 @@ fn state() -> SessionState {
 }
 
 fn wish(slot: &SessionSlot) -> serde_json::Value {
-    serde_json::from_str(&slot.wish()).unwrap()
+    serde_json::from_value(slot.wish()).unwrap()
 }
 
 /// Begins a session, as a request of a client does.

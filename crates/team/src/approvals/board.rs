@@ -1,0 +1,269 @@
+//! All questions that wait, and the decisions about them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::question::{AskedApproval, QuestionFor, WaitingQuestion};
+use super::record::{DecisionRecord, RecordedDecision};
+use crate::login::TeamUser;
+use crate::storage::now;
+
+/// The number of questions that can wait in all sessions of a user.
+const MOST_OF_USER: usize = 256;
+/// The number of questions whose end is remembered, for pages that have shown them.
+const ENDS: usize = 1024;
+
+/// The questions of all users.
+pub(crate) struct QuestionBoard {
+    state: Mutex<BoardState>,
+    changes: watch::Sender<u64>,
+    record: Arc<DecisionRecord>,
+}
+
+#[derive(Default)]
+struct BoardState {
+    last: u64,
+    open: BTreeMap<u64, Arc<WaitingQuestion>>,
+    /// The ids of questions about which a decision is being written.
+    deciding: BTreeSet<String>,
+    ends: VecDeque<(u64, String)>,
+}
+
+/// Why a question does not wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NotWaiting {
+    /// It has been decided: the message for the session.
+    Decided(Value),
+    /// It is not taken, for this reason.
+    Refused(&'static str),
+}
+
+impl QuestionBoard {
+    pub(crate) fn new(record: DecisionRecord) -> Self {
+        Self { state: Mutex::default(), changes: watch::Sender::new(0), record: Arc::new(record) }
+    }
+
+    /// Changes with the questions.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// The questions that a user may answer.
+    pub(crate) fn of(&self, user: &TeamUser) -> BTreeMap<u64, Arc<WaitingQuestion>> {
+        let state = self.state.lock();
+        let own = state.open.iter().filter(|(_, question)| question.is_for(user));
+        own.map(|(number, question)| (*number, Arc::clone(question))).collect()
+    }
+
+    /// The end of a question, in words.
+    pub(crate) fn end_of(&self, number: u64) -> String {
+        let state = self.state.lock();
+        let end = state.ends.iter().rev().find(|(ended, _)| *ended == number);
+        end.map_or_else(|| "decided meanwhile".to_owned(), |(_, how)| how.clone())
+    }
+
+    /// Adds a question; its number.
+    ///
+    /// # Errors
+    /// It has been decided, or there are too many.
+    pub(crate) fn add(&self, question: WaitingQuestion) -> Result<Arc<WaitingQuestion>, NotWaiting> {
+        let mut state = self.state.lock();
+        if let QuestionFor::Approvers(asked) = &question.is_for {
+            if let Some(decision) = self.record.find(&asked.question) {
+                return Err(again(&decision, asked, &question.asker.key));
+            }
+            // The connection by which it was asked before may not be noticed to be gone.
+            for old in state.asked_as(&asked.question) {
+                if old.asker.key != question.asker.key {
+                    return Err(NotWaiting::Refused("another question has this id"));
+                }
+                state.end(old.number, "asked again".to_owned());
+            }
+        }
+        if state.open.values().filter(|other| other.asker.key == question.asker.key).count() >= MOST_OF_USER {
+            return Err(NotWaiting::Refused("too many questions wait already"));
+        }
+        state.last += 1;
+        let question = Arc::new(question.numbered(state.last));
+        state.open.insert(question.number, Arc::clone(&question));
+        drop(state);
+        self.changed();
+        Ok(question)
+    }
+
+    /// Removes a question that is over.
+    pub(crate) fn remove(&self, number: u64, how: &str) {
+        self.state.lock().end(number, how.to_owned());
+        self.changed();
+    }
+
+    /// Answers a question in the name of a user. Returns whether the answer counts; of the user's own session, that it is passed
+    /// on.
+    pub(crate) async fn answer(&self, number: u64, user: &TeamUser, answer: &Value) -> bool {
+        let Some(question) = self.state.lock().open.get(&number).cloned() else { return false };
+        if !question.is_for(user) {
+            return false;
+        }
+        match &question.is_for {
+            QuestionFor::Asker { number } => {
+                let mut said = answer.clone();
+                said["question"] = (*number).into();
+                question.answers.send(said).await.is_ok()
+            }
+            QuestionFor::Approvers(asked) => match answer["answer"].as_str() {
+                Some("once") => self.decide(&question, asked, user, true).await,
+                Some("no") => self.decide(&question, asked, user, false).await,
+                _ => false,
+            },
+        }
+    }
+
+    async fn decide(
+        &self,
+        question: &Arc<WaitingQuestion>,
+        asked: &AskedApproval,
+        user: &TeamUser,
+        is_allowed: bool,
+    ) -> bool {
+        {
+            let mut state = self.state.lock();
+            // The first one decides, also if the session asks again meanwhile.
+            if !state.open.contains_key(&question.number) || !state.deciding.insert(asked.question.clone()) {
+                return false;
+            }
+            state.open.remove(&question.number);
+        }
+        let by = format!("{} ({})", user.name, user.identity);
+        let decision = RecordedDecision {
+            time: now(),
+            question: asked.question.clone(),
+            user: question.asker.key.clone(),
+            session: question.session.clone(),
+            server: asked.name("server").to_owned(),
+            tool: asked.name("tool").to_owned(),
+            rule: asked.rule().to_owned(),
+            digest: asked.digest(),
+            is_allowed,
+            by: by.clone(),
+        };
+        let message = answer_of(&decision);
+        let record = Arc::clone(&self.record);
+        let written = tokio::task::spawn_blocking(move || record.write(decision)).await;
+        let written = written.map_err(std::io::Error::other).flatten();
+        let mut told = vec![question.answers.clone()];
+        {
+            let mut state = self.state.lock();
+            state.deciding.remove(&asked.question);
+            match &written {
+                Ok(()) => {
+                    let how = format!("{} by {by}", if is_allowed { "allowed" } else { "denied" });
+                    for other in state.asked_as(&asked.question) {
+                        told.push(other.answers.clone());
+                        state.end(other.number, how.clone());
+                    }
+                    state.note_end(question.number, how);
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a decision could not be recorded, and does not count");
+                    state.open.insert(question.number, Arc::clone(question));
+                }
+            }
+        }
+        self.changed();
+        if written.is_ok() {
+            for answers in told {
+                // A session that is not there now asks again, and is told.
+                answers.send(message.clone()).await.ok();
+            }
+        }
+        written.is_ok()
+    }
+
+    /// Has all pages look again.
+    pub(crate) fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+}
+
+impl BoardState {
+    /// The questions to approvers with this id: one, unless a session has asked again.
+    fn asked_as(&self, id: &str) -> Vec<Arc<WaitingQuestion>> {
+        let is_it = |other: &&Arc<WaitingQuestion>| match &other.is_for {
+            QuestionFor::Approvers(asked) => asked.question == id,
+            QuestionFor::Asker { .. } => false,
+        };
+        self.open.values().filter(is_it).cloned().collect()
+    }
+
+    fn end(&mut self, number: u64, how: String) {
+        if self.open.remove(&number).is_some() {
+            self.note_end(number, how);
+        }
+    }
+
+    fn note_end(&mut self, number: u64, how: String) {
+        self.ends.push_back((number, how));
+        if self.ends.len() > ENDS {
+            self.ends.pop_front();
+        }
+    }
+}
+
+/// The answer to a question that is asked again after its decision.
+fn again(decision: &RecordedDecision, asked: &AskedApproval, key: &str) -> NotWaiting {
+    if decision.user == key && decision.digest == asked.digest() {
+        NotWaiting::Decided(answer_of(decision))
+    } else {
+        NotWaiting::Refused("the id of the question is that of another one")
+    }
+}
+
+fn answer_of(decision: &RecordedDecision) -> Value {
+    let RecordedDecision { question, is_allowed, by, .. } = decision;
+    json!({"hear": "answer", "question": question, "is_allowed": is_allowed, "by": by})
+}
+
+/// Questions by the session's ids of them, as long as a connection lasts.
+pub(crate) struct ConnectionQuestions<'a> {
+    board: &'a QuestionBoard,
+    open: HashMap<String, u64>,
+}
+
+impl<'a> ConnectionQuestions<'a> {
+    pub(crate) fn of(board: &'a QuestionBoard) -> Self {
+        Self { board, open: HashMap::new() }
+    }
+
+    /// Adds a question.
+    ///
+    /// # Errors
+    /// As for [`QuestionBoard::add`].
+    pub(crate) fn add(
+        &mut self,
+        id: String,
+        question: WaitingQuestion,
+    ) -> Result<Arc<WaitingQuestion>, NotWaiting> {
+        let question = self.board.add(question)?;
+        self.open.insert(id, question.number);
+        Ok(question)
+    }
+
+    /// The session says that it is over.
+    pub(crate) fn end(&mut self, id: &str, how: &str) {
+        if let Some(number) = self.open.remove(id) {
+            self.board.remove(number, how);
+        }
+    }
+}
+
+impl Drop for ConnectionQuestions<'_> {
+    fn drop(&mut self) {
+        for number in self.open.values() {
+            self.board.remove(*number, "the session has gone");
+        }
+    }
+}
