@@ -171,8 +171,7 @@ fn serve(config: TeamConfig) -> anyhow::Result<()> {
     let client = ipybox::http_client(configure_client).map_err(anyhow::Error::msg)?;
     let runtime = multi_threaded()?;
     let resource = config.login.resource.to_string();
-    let pages =
-        ApprovalPages::new(page::hosted_parts, page::hosted_guarded, |stream| page::hosted_person(stream));
+    let pages = ApprovalPages::new(page::hosted_parts, page::hosted_guarded, page::hosted_person);
     let serving = async {
         let server = TeamServer::open(config, program, client, SYSTEM, pages).await?;
         let address = server.address()?;

@@ -9,7 +9,8 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::event::{
-    AnnouncedBatch, AuditEvent, AuditVerdict, CallOutcome, DecidedAction, LineRetention, millis,
+    AnnouncedBatch, AuditEvent, AuditVerdict, CallOutcome, DecidedAction, DecidingApprover, LineRetention,
+    millis,
 };
 use super::handle::{Audit, OpenAuditLog};
 use super::notes::NotedCall;
@@ -130,8 +131,10 @@ impl Asking {
                 AskedUsers::Users(Some(via)) => via.word(),
                 _ => log.face.answers(),
             }),
-            approver: by.approver().map(|decided| redacted::text(&log.redactor, &decided.by)),
-            question: by.approver().map(|decided| decided.question.clone()),
+            approver: by.approver().map(|decided| {
+                let approver = redacted::text(&log.redactor, &decided.by);
+                Box::new(DecidingApprover { approver, question: decided.question.clone() })
+            }),
             waited_ms: millis(decision.waited),
             reason: decision
                 .outcome
@@ -166,7 +169,6 @@ impl Drop for Asking {
             grant: None,
             via: None,
             approver: None,
-            question: None,
             waited_ms: millis(self.begun.elapsed()),
             reason: Some("whoever asked did not wait for the answer".to_owned()),
         });

@@ -11,6 +11,14 @@ use crate::approval::action::ToolAnnotations;
 use crate::approval::provenance::{Label, Provenance};
 use crate::ground::text::{rfc3339, visible};
 
+/// The approver who decided about an action.
+#[derive(Debug, Serialize)]
+pub(super) struct DecidingApprover {
+    pub(super) approver: String,
+    /// The id of the question, by which the team server has recorded the decision.
+    pub(super) question: String,
+}
+
 /// An event. All its texts are redacted and of bounded length.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -89,11 +97,8 @@ pub(super) enum AuditEvent {
         /// By which face somebody answered, or consented.
         #[serde(skip_serializing_if = "Option::is_none")]
         via: Option<&'static str>,
-        /// The approver who decided, and the id of the question, which the team server has recorded.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        approver: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        question: Option<String>,
+        #[serde(flatten)]
+        approver: Option<Box<DecidingApprover>>,
         waited_ms: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,

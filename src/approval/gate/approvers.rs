@@ -128,7 +128,7 @@ mod tests {
                 let (gate, asked) = gate();
                 gate.standing.remember(&pay(), UserAnswer::Session).unwrap();
                 answering(asked, is_allowed);
-                let decided = gate.decide(pay(), &approver).await;
+                let decided = gate.decide(pay(), &approver).await.map(drop);
                 assert_eq!(decided.is_ok(), is_allowed, "{decided:?}");
             }
         }
@@ -138,7 +138,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_that_nobody_decides_about_is_denied_and_withdrawn() {
         let (gate, mut asked) = gate();
-        let deciding = gate.decide(pay(), &Approver::Consent);
+        let deciding = async { gate.decide(pay(), &Approver::Consent).await.map(drop) };
         let (decided, question) = tokio::join!(deciding, async {
             let mut question = asked.recv().await.unwrap();
             question.answer.closed().await;
@@ -150,7 +150,7 @@ mod tests {
             "{words}"
         );
         drop(asked);
-        let words = gate.decide(pay(), &Approver::Consent).await.unwrap_err().to_string();
+        let words = gate.decide(pay(), &Approver::Consent).await.map(drop).unwrap_err().to_string();
         assert!(words.contains("who cannot be asked"), "{words}");
     }
 
@@ -158,7 +158,7 @@ mod tests {
     async fn without_a_server_for_teams_a_rule_with_approvers_denies() {
         let policy = ApprovalPolicy::parse(RULE).unwrap();
         let gate = Gate::new(policy, StandingAnswers::default(), Duration::from_secs(60), Audit::off());
-        let words = gate.decide(pay(), &Approver::Consent).await.unwrap_err().to_string();
+        let words = gate.decide(pay(), &Approver::Consent).await.map(drop).unwrap_err().to_string();
         assert!(words.ends_with("who cannot be asked: only `ipybox team` asks other people"), "{words}");
         let other = Action::new("bank".to_owned(), "look".to_owned(), Map::new(), Target::Host);
         assert!(gate.decide_about(other, &Approver::Consent, ChosenBy::Trusted).await.is_ok());
