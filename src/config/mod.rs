@@ -18,7 +18,6 @@ use std::sync::Arc;
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::{IPYBOX_CONTAINER, Variables};
 use crate::kernels::changes::COPIES;
-use crate::kernels::checkpoint::CheckpointOwner;
 use crate::kernels::kernel::ShellCommands;
 use crate::kernels::sandbox::{Confinement, ExposedPlaces, PolicyPaths};
 
@@ -77,6 +76,13 @@ pub(crate) enum NotebookPlace {
     Beside(PathBuf),
 }
 
+/// The checkpoint of a session that is found again by its id.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnCheckpoint {
+    /// Whether its client had it before, and gets its variables back unasked.
+    pub(crate) is_resumed: bool,
+}
+
 /// Settings that have been made usable: paths are absolute, directories exist.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -112,8 +118,8 @@ pub struct Config {
     pub(crate) notebook: NotebookPlace,
     /// The id of the session, if it has one already.
     pub(crate) session: Option<String>,
-    /// The kernels that get saved variables back.
-    pub(crate) checkpoint_owner: CheckpointOwner,
+    /// Whether variables are saved for the session with this id, and not for the workspace.
+    pub(crate) own_checkpoint: Option<OwnCheckpoint>,
     pub(crate) mcp_configs: Vec<PathBuf>,
     pub(crate) variables: Arc<Variables>,
 }
@@ -195,7 +201,7 @@ impl Config {
             audit: settings.audit,
             notebook,
             session: None,
-            checkpoint_owner: CheckpointOwner::Workspace,
+            own_checkpoint: None,
             mcp_configs: settings.mcp_configs,
             variables,
         };

@@ -11,7 +11,8 @@ use super::cell::{Cell, CellRequester};
 use super::end::CellEnding;
 use super::worker::KernelWorker;
 use crate::config::{Config, KernelSite};
-use crate::kernels::checkpoint::{Checkpoint, CheckpointConditions};
+pub(crate) use crate::kernels::checkpoint::saved_sessions;
+use crate::kernels::checkpoint::{Checkpoint, CheckpointConditions, CheckpointOwner};
 
 /// The time that it may take to bring variables back, and the number of characters about it.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -21,7 +22,14 @@ const RESTORE: &str = "__import__('ipybox_checkpoint').restore()";
 /// The checkpoint that the settings ask for.
 pub(super) fn of(config: &Config) -> Option<Arc<Checkpoint>> {
     let conditions = conditions(config).filter(|_| config.kernel.checkpoint)?;
-    Some(Arc::new(Checkpoint::new(&config.state_dir, conditions, &config.checkpoint_owner)))
+    Some(Arc::new(Checkpoint::new(&config.state_dir, conditions, &owner(config))))
+}
+
+fn owner(config: &Config) -> CheckpointOwner {
+    match (config.own_checkpoint, &config.session) {
+        (Some(own), Some(id)) => CheckpointOwner::Session { id: id.clone(), is_resumed: own.is_resumed },
+        _ => CheckpointOwner::Workspace,
+    }
 }
 
 /// The conditions under which kernels run; `None` on a Jupyter server, for which the settings exclude checkpoints.

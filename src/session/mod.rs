@@ -54,6 +54,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::audience::{AudienceQuestion, SessionAudience, SessionEvent, WatcherMailbox};
 pub(crate) use self::cell::{Cell, CellRequester, Outcome};
+pub(crate) use self::checkpoint::saved_sessions;
 pub(crate) use self::end::CellEnding;
 pub use self::end::KernelState;
 pub use self::error::StartError;
@@ -110,7 +111,7 @@ pub(crate) struct Session {
     place: Arc<PlaceInForce>,
     places: OutputPlaces,
     opened: OpenedWith,
-    /// The tasks that close the connections to MCP servers when the session stops.
+    /// The tasks that the end of the session waits for: those that close connections to MCP servers, and that settle changes.
     stopping: TaskTracker,
     /// Those who watch its cells.
     audience: Arc<SessionAudience>,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::Session;
 use super::site::{AppliedChanges, ChangedCopies, NoChangedCopy};
@@ -39,15 +40,19 @@ impl Session {
         seen: BTreeMap<PathBuf, String>,
     ) -> Result<AppliedChanges, SettleError> {
         let copy = self.copies().find(&id)?;
-        let settled = tokio::task::spawn_blocking(move || match action {
-            SettleAction::Apply => copy.apply_seen(&seen),
-            SettleAction::Discard => copy.discard_seen(&seen),
+        let gate = Arc::clone(&self.gate);
+        // A session that ends waits for it: whatever is done is recorded.
+        let settled = self.stopping.spawn_blocking(move || {
+            let settled = match action {
+                SettleAction::Apply => copy.apply_seen(&seen),
+                SettleAction::Discard => copy.discard_seen(&seen),
+            }?;
+            let files = settled.digests.iter();
+            let files = files.map(|(path, digest)| (path.to_string_lossy().into_owned(), digest.clone()));
+            let record = SettledFiles::new(id, action, files.collect(), settled.refused.len());
+            gate.audit().settled(&record, PAGE);
+            Ok(settled)
         });
-        let settled = settled.await.map_err(io::Error::other).flatten()?;
-        let files = settled.digests.iter();
-        let files = files.map(|(path, digest)| (path.to_string_lossy().into_owned(), digest.clone()));
-        let record = SettledFiles::new(id, action, files.collect(), settled.refused.len());
-        self.gate.audit().settled(&record, PAGE);
-        Ok(settled)
+        settled.await.map_err(io::Error::other)?
     }
 }

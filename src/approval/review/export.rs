@@ -188,7 +188,7 @@ impl OcsfExport {
     }
 }
 
-/// How it ended, as OCSF has it, and in the log's word.
+/// Its end, as OCSF has it, and in the log's word.
 fn status(record: &AuditRecord) -> (Option<u32>, Option<&str>) {
     let word = match record.event.as_str() {
         "decision" => record.decision.as_deref(),

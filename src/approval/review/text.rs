@@ -13,7 +13,7 @@ use crate::ground::text::visible::line;
 struct ChainSummary<'a>(&'a AuditReport);
 
 impl AuditReport {
-    /// What the chain has shown, in words.
+    /// The findings about the chain, in words.
     pub fn summary(&self) -> String {
         ChainSummary(self).to_string()
     }

@@ -15,21 +15,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::approvals::{FacingSession, FrontSocket};
-use super::client_connection::ClientConnection;
+use super::attending::AttendingClient;
 use super::entry::{EntryDescription, SessionEntry, now};
 use super::front::FrontWish;
 use super::greeting::{KeeperAnswer, KeeperRequest, KeeperStatus, LINE_BYTES, PromptWish, line, understand};
 use super::likeness::SessionLikeness;
 use super::list::end_more_than_may_be_kept;
 use super::{Error, GREETING_TIME, KeepRules};
-use crate::config::{Config, Settings};
+use crate::config::{Config, OwnCheckpoint, Settings};
 use crate::faces::mcp_server::{
     ApprovalCodes, ClientStreams, Error as ServeError, ServedSession, end_on_signals,
 };
 use crate::ground::env::IPYBOX_APPROVALS_TOKEN;
 use crate::ground::process::{descends_from, memory_of_family, memory_of_machine};
 use crate::ground::text::readable;
-use crate::kernels::checkpoint::CheckpointOwner;
 
 /// The time that the first client may take: the relay that has started us attends at once.
 const FIRST_CLIENT: Duration = Duration::from_secs(30);
@@ -71,7 +70,7 @@ pub(super) struct Keeper {
     /// The number of people at prompts.
     pub(super) people: watch::Sender<usize>,
     /// That to the newest client.
-    connection: Mutex<ClientConnection>,
+    connection: Mutex<AttendingClient>,
     description: Mutex<EntryDescription>,
     state_dir: std::path::PathBuf,
     pub(super) stop: CancellationToken,
@@ -94,11 +93,9 @@ pub async fn keep_session(settings: Settings, keep: KeepRules) -> Result<(), Err
     let likeness = SessionLikeness::of(&settings);
     let mut config = Config::new(settings)?;
     config.session = Some(entry.id());
-    let approvals = keep.front.as_ref().and_then(FrontWish::approvals);
-    if let Some(front) = keep.front {
-        let id = entry.id();
-        config.checkpoint_owner = CheckpointOwner::Session { is_resumed: front.had(&id), id };
-    }
+    let front = keep.front.as_ref();
+    config.own_checkpoint = front.map(|front| OwnCheckpoint { is_resumed: front.had(&entry.id()) });
+    let approvals = front.and_then(FrontWish::approvals);
     for problem in config.variables().problems() {
         tracing::warn!("{problem}");
     }
@@ -295,7 +292,7 @@ impl Keeper {
         }
         let closed = self.stop.child_token();
         let socket = streams.output.as_ref().as_fd().try_clone_to_owned()?;
-        *self.connection.lock() = ClientConnection::new(closed.clone(), socket);
+        *self.connection.lock() = AttendingClient::new(closed.clone(), socket);
         let served = self.serving.client(streams, closed, Some(self.stop.clone())).await;
         // Its end shows at the other side only now.
         self.connection.lock().end();

@@ -9,7 +9,7 @@
 //! relay ends, however that happens, the keeper notices the end of the connection and waits for the next one.
 
 mod approvals;
-mod client_connection;
+mod attending;
 mod entry;
 mod front;
 mod greeting;

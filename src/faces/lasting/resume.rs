@@ -15,7 +15,7 @@ use super::greeting::{KeeperAnswer, KeeperRequest};
 use super::list::{ENDING, STARTING, ask, status_of};
 use super::relay::{KeeperConnection, NewSession, WantedSession, attend};
 use crate::config::workspace_state_dir;
-use crate::kernels::checkpoint::saved_sessions;
+use crate::faces::mcp_server::saved_sessions;
 
 /// The interval of looks at a session that starts or ends.
 const LOOK: Duration = Duration::from_millis(20);

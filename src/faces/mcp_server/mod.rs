@@ -57,3 +57,4 @@ pub(crate) use self::streams::ClientStreams;
 use self::without_views as views;
 pub use crate::approval::UserAnswer as PromptAnswer;
 pub use crate::faces::people::{CellAuthor, PersonMessage, SessionMessage, named_rows};
+pub(crate) use crate::session::saved_sessions;

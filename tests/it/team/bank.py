@@ -7,7 +7,11 @@ import sys
 TOOL = {
     "name": "transfer",
     "description": "Pays an amount",
-    "inputSchema": {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]},
+    "inputSchema": {
+        "type": "object",
+        "properties": {"amount": {"type": "integer"}},
+        "required": ["amount"],
+    },
 }
 
 
@@ -15,7 +19,11 @@ def answer(message):
     method, params = message["method"], message.get("params", {})
     if method == "initialize":
         server = {"name": "bank", "version": "1"}
-        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": server}
+        return {
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": server,
+        }
     if method == "tools/list":
         return {"tools": [TOOL]}
     if method == "tools/call":
@@ -31,5 +39,9 @@ for line in sys.stdin:
     if "id" not in message:
         continue
     result = answer(message)
-    reply = {"result": result} if result is not None else {"error": {"code": -32601, "message": "no such method"}}
+    reply = (
+        {"result": result}
+        if result is not None
+        else {"error": {"code": -32601, "message": "no such method"}}
+    )
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply}), flush=True)

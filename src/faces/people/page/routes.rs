@@ -70,7 +70,7 @@ struct PageSite {
     turnstiles: Arc<Turnstiles>,
 }
 
-/// What a person sees and says.
+/// The side of one person, who is known.
 #[derive(Clone)]
 struct PersonSite {
     hub: Arc<BrowserHub>,

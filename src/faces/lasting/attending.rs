@@ -7,14 +7,14 @@ use tokio_util::sync::CancellationToken;
 
 /// The connection to a client. Before the first one it has not ended.
 #[derive(Default)]
-pub(super) struct ClientConnection {
+pub(super) struct AttendingClient {
     /// Cancelled when its end was noticed.
     closed: CancellationToken,
     /// `None` if the client is not served any more.
     socket: Option<OwnedFd>,
 }
 
-impl ClientConnection {
+impl AttendingClient {
     pub(super) fn new(closed: CancellationToken, socket: OwnedFd) -> Self {
         Self { closed, socket: Some(socket) }
     }
@@ -48,9 +48,9 @@ mod tests {
 
     #[test]
     fn the_end_of_a_client_shows_before_anybody_reads() {
-        assert!(!ClientConnection::default().has_ended());
+        assert!(!AttendingClient::default().has_ended());
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let connection = ClientConnection::new(CancellationToken::new(), ours.into());
+        let connection = AttendingClient::new(CancellationToken::new(), ours.into());
         assert!(!connection.has_ended());
         drop(theirs);
         assert!(connection.has_ended());
