@@ -65,7 +65,7 @@ async fn a_collector_that_never_answers_does_not_hold_up_the_end() {
     let mut ipybox = start_with(&place, &[], &[(ENDPOINT, url.as_str())]).await;
     ipybox.cell("1").await.ok();
     let log = log_of_end(ipybox).await;
-    assert!(log.contains("the last spans and metrics could not be sent in time"), "{log}");
+    assert!(log.contains("the last spans, metrics and logs could not be sent in time"), "{log}");
 }
 
 #[tokio::test]
