@@ -58,6 +58,13 @@ pub(super) struct EntryDescription {
     pub(super) ended: Option<String>,
 }
 
+impl EntryDescription {
+    /// Why the session, which has ended, has done so.
+    pub(super) fn reason(self) -> String {
+        self.ended.unwrap_or_else(|| "its process was killed".to_owned())
+    }
+}
+
 impl SessionEntry {
     /// The entry with this path.
     pub(super) fn at(path: PathBuf) -> Self {

@@ -30,7 +30,7 @@ const OVERDUE: Duration = Duration::from_secs(300);
 pub(super) const STARTING: Duration = Duration::from_secs(120);
 
 /// The time that a session may take to end: the processes of MCP servers get time.
-pub(super) const ENDING: Duration = Duration::from_secs(60);
+const ENDING: Duration = Duration::from_secs(60);
 
 /// The kept sessions of a user, in one directory of states.
 #[derive(Debug)]
@@ -132,16 +132,21 @@ impl KeptSessions {
                 kill(&entry, why).map_err(failed)?;
             }
         }
-        let deadline = Instant::now() + ENDING;
-        while entry.is_held() {
-            if Instant::now() > deadline {
-                let source = std::io::Error::new(std::io::ErrorKind::TimedOut, "it has not ended yet");
-                return Err(failed(source));
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        if has_ended(&entry) {
+            return Ok(true);
         }
-        Ok(true)
+        let source = std::io::Error::new(std::io::ErrorKind::TimedOut, "it has not ended yet");
+        Err(failed(source))
     }
+}
+
+/// Waits for the end of a session that is ending. Returns whether it has come in time.
+pub(super) fn has_ended(entry: &SessionEntry) -> bool {
+    let deadline = Instant::now() + ENDING;
+    while entry.is_held() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    !entry.is_held()
 }
 
 /// Kills the process of a session. Its guardian kills what it has started.
@@ -309,7 +314,7 @@ pub(super) fn find(
             (true, None) => {}
             (false, _) if has_same_settings => {
                 let last_used = description.alone_since.unwrap_or(description.began);
-                let why = description.ended.unwrap_or_else(|| "its process was killed".to_owned());
+                let why = description.reason();
                 ended = ended.max(Some((last_used, why)));
                 entry.remove();
             }

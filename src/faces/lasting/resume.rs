@@ -12,12 +12,12 @@ use super::Error;
 use super::entry::{EntryDescription, SessionEntry, is_session_id};
 use super::front::FrontWish;
 use super::greeting::{KeeperAnswer, KeeperRequest};
-use super::list::{ENDING, STARTING, ask, status_of};
+use super::list::{STARTING, ask, has_ended, status_of};
 use super::relay::{KeeperConnection, NewSession, WantedSession, attend};
 use crate::config::workspace_state_dir;
 use crate::faces::mcp_server::saved_sessions;
 
-/// The interval of looks at a session that starts or ends.
+/// The interval of looks at a session that starts.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The time after which the entry of a process that starts is locked, or nobody will lock it.
@@ -46,9 +46,7 @@ impl WantedSession<'_> {
                 return Ok(Err(NewSession { id: None, notes: vec![note] }));
             }
         }
-        let ended = entry
-            .read()
-            .map(|description| description.ended.unwrap_or_else(|| "its process was killed".to_owned()));
+        let ended = entry.read().map(EntryDescription::reason);
         entry.remove();
         let notes = ended.map(|why| format!("This session was begun anew: it had ended, because {why}."));
         Ok(Err(NewSession { id: Some(id.to_owned()), notes: notes.into_iter().collect() }))
@@ -94,19 +92,22 @@ fn described(entry: &SessionEntry) -> Option<EntryDescription> {
     }
 }
 
-/// Ends a session unless it runs cells or has another client. Returns whether it has ended.
+/// Ends a session that says that it runs no cell and has no other client. Returns whether it has ended: one that does not answer
+/// may be about to.
 fn end_if_idle(entry: &SessionEntry) -> bool {
-    if status_of(entry).is_some_and(|status| status.open_cells > 0) {
-        return false;
+    match status_of(entry) {
+        Some(status) if status.open_cells > 0 => return false,
+        Some(_) => {
+            let asked = ask(entry, &KeeperRequest::End { why: OUTDATED.to_owned(), only_alone: true });
+            match asked {
+                Ok(KeeperAnswer::Taken) => return false,
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(%error, session = %entry.id(), "a session could not be asked to end");
+                }
+            }
+        }
+        None => {}
     }
-    match ask(entry, &KeeperRequest::End { why: OUTDATED.to_owned(), only_alone: true }) {
-        Ok(KeeperAnswer::Taken) => return false,
-        Ok(_) => {}
-        Err(error) => tracing::debug!(%error, session = %entry.id(), "a session could not be asked to end"),
-    }
-    let deadline = Instant::now() + ENDING;
-    while entry.is_held() && Instant::now() < deadline {
-        std::thread::sleep(LOOK);
-    }
-    !entry.is_held()
+    has_ended(entry)
 }
