@@ -1,8 +1,6 @@
 //! The tokens of sessions at the socket for decisions: one for each user, which another user cannot make.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::Path;
 
 use base64::Engine as _;
@@ -10,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use crate::storage::read_bounded;
+use crate::storage::{read_bounded, replace};
 
 /// The number of bytes of the secret.
 const SECRET_BYTES: usize = 32;
@@ -26,9 +24,7 @@ impl SessionTokens {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut secret = vec![0; SECRET_BYTES];
                 SystemRandom::new().fill(&mut secret).map_err(|_| io::Error::other("no random numbers"))?;
-                let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-                file.write_all(&secret)?;
-                file.sync_all()?;
+                replace(path, &secret)?;
                 secret
             }
             Err(error) => return Err(error),
