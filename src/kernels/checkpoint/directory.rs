@@ -142,9 +142,11 @@ fn name(conditions: &CheckpointConditions, python: &str) -> String {
     digest[..NAME_CHARS].to_owned()
 }
 
-/// Removes the checkpoints below `base` that nobody has written for long, and `base` itself if nothing is left.
-pub(super) fn remove_old(base: &Path) {
-    others(base, &CheckpointConditions::default(), "");
+/// Removes the checkpoints below `base` that no session has open, and `base` itself if nothing is left.
+pub(super) fn remove_all(base: &Path) {
+    for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
+        remove_unused(&entry.path());
+    }
     match std::fs::remove_dir(base) {
         Err(error) if error.kind() != io::ErrorKind::DirectoryNotEmpty => {
             tracing::debug!(%error, "could not remove an old checkpoint");
@@ -153,16 +155,13 @@ pub(super) fn remove_old(base: &Path) {
     }
 }
 
-/// Removes the checkpoints below `base` that no session has open, and `base` itself if nothing is left.
-pub(super) fn remove_all(base: &Path) {
-    for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
-        if let Ok(unused) = CheckpointDirectory::own(&entry.path())
-            && let Err(error) = unused.remove()
-        {
-            tracing::warn!(%error, "could not remove an old checkpoint");
-        }
+/// Removes a checkpoint, unless a session has it open; then it returns `false`.
+fn remove_unused(path: &Path) -> bool {
+    let Ok(unused) = CheckpointDirectory::own(path) else { return false };
+    if let Err(error) = unused.remove() {
+        tracing::warn!(%error, "could not remove an old checkpoint");
     }
-    remove_old(base);
+    true
 }
 
 /// The checkpoints of a session.
@@ -203,12 +202,7 @@ pub(super) fn others(base: &Path, conditions: &CheckpointConditions, python: &st
         let written = std::fs::metadata(&file).or_else(|_| std::fs::metadata(&path));
         let written = written.and_then(|metadata| metadata.modified());
         let age = written.ok().and_then(|written| SystemTime::now().duration_since(written).ok());
-        if age.is_some_and(|age| age > KEPT_FOR)
-            && let Ok(old) = CheckpointDirectory::own(&path)
-        {
-            if let Err(error) = old.remove() {
-                tracing::warn!(%error, "could not remove an old checkpoint");
-            }
+        if age.is_some_and(|age| age > KEPT_FOR) && remove_unused(&path) {
             continue;
         }
         others.extend(StateFile::new(file).read::<Manifest>().ok());

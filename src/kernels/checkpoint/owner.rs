@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::directory::{SavedContent, remove_all, remove_old, saved_content};
-use super::manifest::TOTAL_BYTES;
+use super::directory::{SavedContent, remove_all, saved_content};
+use super::manifest::{KEPT_FOR, TOTAL_BYTES};
 
 /// The number of sessions of a workspace whose variables are kept, and of bytes that those together may take which have
 /// ended.
@@ -31,22 +31,20 @@ impl CheckpointOwner {
     }
 
     /// The directory of all conditions below the state directory of a workspace. What sessions have saved that have ended is
-    /// removed if it is old, or too much; the newest stays.
+    /// removed if it is nothing, old, or too much; the newest stays.
     pub(super) fn directory(&self, state_dir: &Path) -> PathBuf {
         match self {
             Self::Workspace => state_dir.join("checkpoints"),
             Self::Session { id, .. } => {
                 let sessions = of_sessions(state_dir);
-                for entry in std::fs::read_dir(&sessions).into_iter().flatten().flatten() {
-                    if *entry.file_name() != **id {
-                        remove_old(&entry.path());
-                    }
-                }
                 let others = newest_first(&sessions).into_iter().filter(|(other, _)| other != id);
                 let mut bytes = 0;
                 for (place, (other, content)) in others.enumerate() {
-                    bytes += content.bytes;
-                    if place + 1 >= MOST_SESSIONS || bytes > MOST_BYTES {
+                    bytes += content.as_ref().map_or(0, |content| content.bytes);
+                    let is_kept = content.is_some_and(|content| !content.is_old())
+                        && place + 1 < MOST_SESSIONS
+                        && bytes <= MOST_BYTES;
+                    if !is_kept {
                         remove_all(&sessions.join(other));
                     }
                 }
@@ -62,16 +60,24 @@ fn of_sessions(state_dir: &Path) -> PathBuf {
 
 /// The ids of the sessions that have saved variables in the state directory of a workspace, the newest first.
 pub(crate) fn saved_sessions(state_dir: &Path) -> Vec<String> {
-    newest_first(&of_sessions(state_dir)).into_iter().map(|(id, _)| id).collect()
+    let sessions = newest_first(&of_sessions(state_dir)).into_iter();
+    sessions.filter_map(|(id, content)| content.map(|_| id)).collect()
 }
 
-fn newest_first(sessions: &Path) -> Vec<(String, SavedContent)> {
+/// The sessions with what they have saved. Those without variables are the last.
+fn newest_first(sessions: &Path) -> Vec<(String, Option<SavedContent>)> {
     let entries = std::fs::read_dir(sessions).into_iter().flatten().flatten();
-    let mut found: Vec<(String, SavedContent)> = entries
-        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, saved_content(&entry.path())?)))
+    let mut found: Vec<(String, Option<SavedContent>)> = entries
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, saved_content(&entry.path()))))
         .collect();
-    found.sort_by_key(|(_, content)| std::cmp::Reverse(content.saved));
+    found.sort_by_key(|(_, content)| std::cmp::Reverse(content.as_ref().map(|content| content.saved)));
     found
+}
+
+impl SavedContent {
+    fn is_old(&self) -> bool {
+        self.saved.elapsed().is_ok_and(|age| age > KEPT_FOR)
+    }
 }
 
 #[cfg(test)]
