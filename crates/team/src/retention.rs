@@ -6,7 +6,7 @@ use crate::config::{DAY, RetentionSettings};
 use crate::describe;
 use crate::users::{SessionStarter, TeamAccount, UserAccounts};
 
-/// What is removed, and for whom.
+/// Removes the records of users, and what those who have gone have left, as the configuration says.
 pub(crate) struct RetentionTask {
     pub(crate) accounts: Arc<UserAccounts>,
     pub(crate) starter: Arc<SessionStarter>,

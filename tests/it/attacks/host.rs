@@ -360,7 +360,7 @@ impl Host {
         })
     }
 
-    /// What has changed when the server has ended. Waits until nothing of it is left.
+    /// The changes of the host when the server has ended. Waits until nothing of the server is left.
     pub(super) async fn end(self) -> Vec<String> {
         let changes = self.changes();
         eventually("no private directory is left", || self.private_directories().is_empty()).await;

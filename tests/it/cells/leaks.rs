@@ -1,4 +1,4 @@
-//! What a kernel holds while it forks others, by its own count.
+//! The descriptors, threads, children and mappings of a kernel that forks others, by its own count.
 
 use std::time::Instant;
 

@@ -191,7 +191,7 @@ impl Place {
     }
 }
 
-/// What goes while this looks is left out.
+/// Adds the texts of all files below a directory. Those that vanish meanwhile are left out.
 fn collect(directory: &Path, text: &mut String) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();

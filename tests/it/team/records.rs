@@ -1,4 +1,4 @@
-//! What the server's operator keeps of users: audit logs, and for how long.
+//! The records that the server's operator keeps of users: exports of audit logs, and retention.
 
 use std::fs::{File, FileTimes};
 use std::os::unix::fs::MetadataExt as _;

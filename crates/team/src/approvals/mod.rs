@@ -90,7 +90,7 @@ pub(crate) struct TeamApprovals {
     pub(crate) site: Arc<ApprovalSite>,
 }
 
-/// What decisions need of the server.
+/// The parts of the server that decisions need.
 pub(crate) struct ApprovalParts {
     pub(crate) accounts: Arc<UserAccounts>,
     pub(crate) authenticator: Arc<UserAuthenticator>,

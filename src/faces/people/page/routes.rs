@@ -61,7 +61,7 @@ const TRY_TIME: Duration = Duration::from_millis(200);
 /// The interval at which a page that nothing happens on hears that the session is there.
 const BEAT: Duration = Duration::from_secs(15);
 
-/// What browsers have entered by a code.
+/// The side of browsers that enter by a code.
 #[derive(Clone)]
 struct PageSite {
     cookie_name: Arc<str>,
