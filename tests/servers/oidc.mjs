@@ -2,6 +2,7 @@
 //
 //     node oidc.mjs [--packages DIR] [--port PORT] [--issuer-port PORT] [--consent auto|form] [--tokens jwt|opaque]
 //         [--token-lifetime SECONDS] [--offline-access] [--any-scope] [--client-id ID --client-secret SECRET]
+//         [--resource URL]
 //
 // Once it listens, it prints `{"url": …, "issuer": …}` as the only line on standard output. Where a user is to consent
 // (`form`), two pages ask, and a click on the button `allow` goes on; `deny` is beside it. `GET /log` at the server's
@@ -33,6 +34,7 @@ const { values: options } = parseArgs({
     "any-scope": { type: "boolean", default: false },
     "client-id": { type: "string" },
     "client-secret": { type: "string" },
+    resource: { type: "string" },
   },
 });
 
@@ -113,7 +115,8 @@ async function bodyOf(request) {
 const resource = await listen(options.port);
 const issuing = await listen(options["issuer-port"]);
 const issuer = issuing.origin;
-const url = `${resource.origin}/mcp`;
+// That of another program, if it is named.
+const url = options.resource ?? `${resource.origin}/mcp`;
 
 const { privateKey } = await jose.generateKeyPair("ES256", { extractable: true });
 const { privateKey: rsa } = await jose.generateKeyPair("RS256", { extractable: true });
@@ -166,7 +169,7 @@ if (options["client-id"]) {
     client_secret: options["client-secret"],
     application_type: "native",
     // RFC 8252: on any port.
-    redirect_uris: ["http://127.0.0.1/callback", "http://localhost/callback"],
+    redirect_uris: ["http://127.0.0.1/callback", "http://localhost/callback", "http://127.0.0.1/approvals/callback"],
     grant_types: ["authorization_code", "refresh_token", "client_credentials"],
   });
 }

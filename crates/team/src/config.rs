@@ -421,11 +421,12 @@ impl TeamConfig {
         if self.retention.audit.is_some_and(|kept| kept < DAY) {
             return wrong("retention.audit", "is shorter than a day", "use a longer time, as \"365d\"");
         }
-        if self.approvals.is_some() && self.login.tokens_file.is_none() {
+        let has_web = self.login.issuers.iter().any(|issuer| issuer.web.is_some());
+        if self.approvals.is_some() && self.login.tokens_file.is_none() && !has_web {
             return wrong(
                 "approvals",
                 "has nobody who could log in by a browser",
-                "name `login.tokens_file`, and add those who decide by `ipybox team user add`",
+                "write a table `login.issuer.web`, or name `login.tokens_file` and add those who decide by `ipybox team user add`",
             );
         }
         if self.approvals.as_ref().is_some_and(|approvals| !WAITS.contains(&approvals.wait)) {

@@ -72,10 +72,10 @@ fn paid(place: &TeamPlace, name: &str) -> String {
 }
 
 /// A browser that shows the page.
-struct PageBrowser {
+pub(super) struct PageBrowser {
     http: reqwest::Client,
     origin: String,
-    cookie: String,
+    pub(super) cookie: String,
 }
 
 impl PageBrowser {
@@ -90,7 +90,7 @@ impl PageBrowser {
     }
 
     /// One that has not logged in.
-    fn stranger(place: &TeamPlace) -> Self {
+    pub(super) fn stranger(place: &TeamPlace) -> Self {
         Self {
             http: ipybox::http_client(|client| client.no_proxy().pool_max_idle_per_host(0)).unwrap(),
             origin: format!("http://127.0.0.1:{}", place.port),
@@ -99,7 +99,7 @@ impl PageBrowser {
     }
 
     /// A request as the page sends it.
-    fn ask(&self, path: &str, body: &Value) -> RequestBuilder {
+    pub(super) fn ask(&self, path: &str, body: &Value) -> RequestBuilder {
         let request = self.http.request(Method::POST, format!("{}/approvals/{path}", self.origin));
         let request = request.timeout(PATIENCE).header("origin", &self.origin);
         let request = request.header("content-type", "application/json").header("cookie", &self.cookie);
@@ -112,23 +112,24 @@ impl PageBrowser {
         PageEvents { response, text: String::new() }
     }
 
-    /// The rows of the questions that wait for this user.
-    async fn rows(&self) -> Vec<Value> {
+    /// All that the page shows, once the server has said whose it is.
+    pub(super) async fn all(&self) -> Value {
         let mut events = self.events().await;
         // A new page is shown to be empty before the board fills it, which has answered once it says who is there.
         loop {
             let event = events.next().await;
             let about = &event["about"]["client"];
             if event["event"] == "all" && about.is_string() {
-                return event["questions"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .map(|open| open["row"].clone())
-                    .collect();
+                return event;
             }
             events = self.events().await;
         }
+    }
+
+    /// The rows of the questions that wait for this user.
+    async fn rows(&self) -> Vec<Value> {
+        let all = self.all().await;
+        all["questions"].as_array().unwrap().iter().map(|open| open["row"].clone()).collect()
     }
 
     /// The row of the only question, once it waits.

@@ -6,6 +6,7 @@ mod attacks;
 mod clients;
 mod conformance;
 mod lives;
+mod login;
 mod packages;
 mod records;
 mod support;

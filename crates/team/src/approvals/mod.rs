@@ -17,6 +17,7 @@ mod record;
 mod routes;
 mod socket;
 mod tokens;
+mod web;
 mod webhook;
 
 use std::path::{Path, PathBuf};
@@ -42,17 +43,18 @@ use crate::users::UserAccounts;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ApprovalPages {
-    parts: fn() -> Router,
+    parts: fn(bool) -> Router,
     guarded: fn(&str, Router) -> Router,
     person: fn(DuplexStream) -> Router,
 }
 
 impl ApprovalPages {
-    /// `parts` answers with the page, also to those who have not logged in. `guarded` lets requests of the page with this origin
+    /// `parts` answers with the page, also to those who have not logged in; it leads to an identity provider, if one can log in
+    /// there. `guarded` lets requests of the page with this origin
     /// through. `person` answers the requests of one person, for whom sessions speak on
     /// the stream.
     pub fn new(
-        parts: fn() -> Router,
+        parts: fn(bool) -> Router,
         guarded: fn(&str, Router) -> Router,
         person: fn(DuplexStream) -> Router,
     ) -> Self {

@@ -20,7 +20,8 @@ use super::ApprovalPages;
 use super::board::QuestionBoard;
 use super::browsers::{BrowserLogin, BrowserLogins};
 use super::page::speak;
-use crate::login::{TeamUser, TokenLoginError, UserAuthenticator, UserIdentity};
+use super::web::{self, WebAttempts};
+use crate::login::{LocalToken, TeamUser, TokenLoginError, UserAuthenticator, UserIdentity};
 use crate::users::user_key;
 
 /// The path of the page.
@@ -30,9 +31,10 @@ pub(crate) const APPROVALS_PATH: &str = "/approvals/";
 pub(crate) struct ApprovalSite {
     board: Arc<QuestionBoard>,
     logins: BrowserLogins,
-    authenticator: Arc<UserAuthenticator>,
+    pub(super) attempts: WebAttempts,
+    pub(super) authenticator: Arc<UserAuthenticator>,
     hooks: ApprovalPages,
-    origin: String,
+    pub(super) origin: String,
     cookie: String,
     /// The pages of users, by their keys.
     open: Mutex<HashMap<String, UserPage>>,
@@ -64,7 +66,8 @@ impl ApprovalSite {
             None => "__Host-ipybox-approvals".to_owned(),
         };
         let logins = BrowserLogins::default();
-        Self { board, logins, authenticator, hooks, origin, cookie, open: Mutex::default() }
+        let attempts = WebAttempts::default();
+        Self { board, logins, attempts, authenticator, hooks, origin, cookie, open: Mutex::default() }
     }
 
     /// The routes of browsers.
@@ -74,21 +77,23 @@ impl ApprovalSite {
             .route("/leave", post(leave))
             .fallback(person)
             .with_state(Arc::clone(&self));
-        let parts = (self.hooks.parts)();
+        let parts = (self.hooks.parts)(self.authenticator.web_issuers().next().is_some());
         let inside = (self.hooks.guarded)(&self.origin, known.merge(parts));
         let path = APPROVALS_PATH.trim_end_matches('/');
         Router::new()
             .route(path, get(|| async { Redirect::permanent(APPROVALS_PATH) }))
+            .merge(web::routes(&self))
             .nest(APPROVALS_PATH, inside)
     }
 
     /// The values of the cookie of a request.
     fn cookies<'r>(&'r self, headers: &'r HeaderMap) -> impl Iterator<Item = &'r str> {
-        let sent = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-        sent.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| {
-            let (name, value) = cookie.trim().split_once('=')?;
-            (name == self.cookie).then_some(value)
-        })
+        cookies(headers, &self.cookie)
+    }
+
+    /// The name of the cookie of browsers that are about to log in.
+    pub(super) fn attempt_cookie(&self) -> String {
+        format!("{}-attempt", self.cookie)
     }
 
     /// The user of a request.
@@ -125,16 +130,29 @@ impl ApprovalSite {
     }
 
     /// Logs a browser in: the header with its cookie.
-    fn begin(&self, user: TeamUser, token: Option<crate::login::LocalToken>) -> Option<HeaderValue> {
+    pub(super) fn begin(&self, user: TeamUser, token: Option<LocalToken>) -> Option<HeaderValue> {
         tracing::info!(user = %user_key(&user.identity), "a browser has logged in");
         let cookie = self.logins.begin(user, token)?;
         HeaderValue::from_str(&self.set_cookie(&cookie)).ok()
     }
 
     fn set_cookie(&self, value: &str) -> String {
-        let secure = if self.origin.starts_with("https://") { "; Secure" } else { "" };
-        format!("{}={value}; HttpOnly; SameSite=Strict; Path=/{secure}", self.cookie)
+        format!("{}={value}; HttpOnly; SameSite=Strict; Path=/{}", self.cookie, self.secure())
     }
+
+    /// The mark of cookies that are sent encrypted alone.
+    pub(super) fn secure(&self) -> &'static str {
+        if self.origin.starts_with("https://") { "; Secure" } else { "" }
+    }
+}
+
+/// The values of the cookies of a name.
+pub(super) fn cookies<'r>(headers: &'r HeaderMap, name: &'r str) -> impl Iterator<Item = &'r str> {
+    let sent = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    sent.flat_map(|cookies| cookies.split(';')).filter_map(move |cookie| {
+        let (its_name, value) = cookie.trim().split_once('=')?;
+        (its_name == name).then_some(value)
+    })
 }
 
 /// Takes the token of a user.

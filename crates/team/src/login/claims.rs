@@ -33,20 +33,26 @@ impl TokenClaims<'_> {
         }
         self.check_kind()?;
         self.check_audience()?;
+        let user = self.named()?;
+        // The scopes of a JupyterHub are its own; that which stands for the audience was looked for.
+        let required = self.config.required_scopes.iter().filter(|_| self.issuer.jupyterhub.is_none());
+        let missing: Vec<String> = required.filter(|scope| !user.scopes.contains(*scope)).cloned().collect();
+        if missing.is_empty() { Ok(user) } else { Err(TokenLoginError::Scope { missing }) }
+    }
+
+    /// The user whom the claims name, whatever the token is for.
+    ///
+    /// # Errors
+    /// A claim has another type than it should have, or the subject is missing.
+    pub(super) fn named(&self) -> Result<TeamUser, TokenFault> {
         let subject = self.claims.get("sub").and_then(Value::as_str).ok_or(TokenFault::Subject)?;
         let is_usable = !subject.is_empty()
             && subject.chars().count() <= LONGEST_SUBJECT
             && !subject.chars().any(char::is_control);
         if !is_usable {
-            return Err(TokenFault::Subject.into());
+            return Err(TokenFault::Subject);
         }
         let scopes = self.scopes()?;
-        // The scopes of a JupyterHub are its own; that which stands for the audience was looked for.
-        let required = self.config.required_scopes.iter().filter(|_| self.issuer.jupyterhub.is_none());
-        let missing: Vec<String> = required.filter(|scope| !scopes.contains(*scope)).cloned().collect();
-        if !missing.is_empty() {
-            return Err(TokenLoginError::Scope { missing });
-        }
         let identity =
             UserIdentity { issuer: self.issuer.issuer.as_str().to_owned(), subject: subject.to_owned() };
         let name = self.name().unwrap_or_else(|| subject.to_owned());

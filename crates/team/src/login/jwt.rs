@@ -80,7 +80,7 @@ impl<'t> UnverifiedJwt<'t> {
         }
     }
 
-    /// The claims, if a key of the issuer has signed them and they are valid now.
+    /// The claims, if a key of the issuer has signed them and they are valid now, whatever kind of token it is.
     ///
     /// The header's own keys (`jwk`, `jku`, `x5c`, `x5u`) are the sender's, and never used.
     pub(super) fn verify(
@@ -100,7 +100,7 @@ impl<'t> UnverifiedJwt<'t> {
         let mut fault = TokenFault::Signature;
         for key in keys.candidates(self.key_id()?, algorithm) {
             match decode::<StrictObject>(self.token, key, &validation) {
-                Ok(decoded) => return self.access_token(decoded.claims),
+                Ok(decoded) => return Ok(decoded.claims.0),
                 Err(error) => match fault_of(error.kind()) {
                     TokenFault::Signature => {}
                     other => fault = other,
@@ -110,14 +110,14 @@ impl<'t> UnverifiedJwt<'t> {
         Err(fault)
     }
 
-    fn access_token(&self, claims: StrictObject) -> Result<Map<String, Value>, TokenFault> {
-        // RFC 9068 says what it is; otherwise nothing may say that it is something else.
-        let is_said = self.header.text("typ").is_some_and(is_access_token);
-        let is_id_token = !is_said && OF_ID_TOKENS.iter().any(|claim| claims.0.contains_key(*claim));
-        if is_id_token {
-            return Err(TokenFault::Kind);
-        }
-        Ok(claims.0)
+    /// Whether its header says that it is an access token (RFC 9068).
+    pub(super) fn is_said_to_be_for_access(&self) -> bool {
+        self.header.text("typ").is_some_and(is_access_token)
+    }
+
+    /// Whether verified claims may be those of an access token: nothing says that they are something else.
+    pub(super) fn may_be_for_access(&self, claims: &Map<String, Value>) -> bool {
+        self.is_said_to_be_for_access() || !OF_ID_TOKENS.iter().any(|claim| claims.contains_key(*claim))
     }
 }
 

@@ -44,7 +44,15 @@ enum LookupMethod {
 }
 
 /// Not shown by `Debug`.
-struct ClientSecret(String);
+pub(super) struct ClientSecret(pub(super) String);
+
+impl ClientSecret {
+    /// The value of the environment variable with this name.
+    pub(super) fn of(name: &str, secret: &impl Fn(&str) -> Option<String>) -> Result<Self, SecretError> {
+        let value = secret(name).filter(|secret| !secret.is_empty());
+        value.map(Self).ok_or_else(|| SecretError(name.to_owned()))
+    }
+}
 
 impl std::fmt::Debug for ClientSecret {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -52,11 +60,11 @@ impl std::fmt::Debug for ClientSecret {
     }
 }
 
-/// Why tokens could not be looked up.
+/// Why this server cannot be a client of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the environment variable `{0}`, which `login.issuer.introspection.client_secret_env` names, is not set; \
-     set it to the client's secret"
+    "the environment variable `{0}`, which a `client_secret_env` of `login.issuer` names, is not set; set it to the \
+     client's secret"
 )]
 pub struct SecretError(String);
 
@@ -72,9 +80,7 @@ impl TokenLookup {
         secret: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, SecretError> {
         let method = if let Some(introspection) = &issuer.introspection {
-            let name = &introspection.client_secret_env;
-            let secret = secret(name).filter(|secret| !secret.is_empty());
-            let secret = ClientSecret(secret.ok_or_else(|| SecretError(name.clone()))?);
+            let secret = ClientSecret::of(&introspection.client_secret_env, &secret)?;
             let endpoint = OnceCell::new_with(introspection.endpoint.clone());
             LookupMethod::Introspection { config: introspection.clone(), secret, endpoint }
         } else if let Some(hub) = &issuer.jupyterhub {

@@ -15,6 +15,10 @@ const SHOWN: usize = 200;
 pub(super) struct IssuerMetadata {
     pub(super) jwks_uri: Option<SecureUrl>,
     pub(super) introspection_endpoint: Option<SecureUrl>,
+    pub(super) authorization_endpoint: Option<SecureUrl>,
+    pub(super) token_endpoint: Option<SecureUrl>,
+    /// Whether a browser always comes back with `iss` (RFC 9207).
+    pub(super) answers_with_iss: bool,
 }
 
 #[derive(Deserialize)]
@@ -24,6 +28,12 @@ struct WrittenMetadata {
     jwks_uri: Option<String>,
     #[serde(default)]
     introspection_endpoint: Option<String>,
+    #[serde(default)]
+    authorization_endpoint: Option<String>,
+    #[serde(default)]
+    token_endpoint: Option<String>,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: bool,
 }
 
 impl IssuerMetadata {
@@ -55,6 +65,9 @@ impl IssuerMetadata {
         Ok(Self {
             jwks_uri: endpoint("jwks_uri", written.jwks_uri)?,
             introspection_endpoint: endpoint("introspection_endpoint", written.introspection_endpoint)?,
+            authorization_endpoint: endpoint("authorization_endpoint", written.authorization_endpoint)?,
+            token_endpoint: endpoint("token_endpoint", written.token_endpoint)?,
+            answers_with_iss: written.authorization_response_iss_parameter_supported,
         })
     }
 

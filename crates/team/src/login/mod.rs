@@ -25,6 +25,7 @@ mod signature;
 mod strict_json;
 mod token_file;
 mod user;
+mod web_login;
 
 #[cfg(test)]
 mod tests;
@@ -33,14 +34,14 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Response, Uri};
 use reqwest::Client;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use algorithm::{AlgorithmError, TokenAlgorithm};
 use challenge::LoginSigns;
 use claims::TokenClaims;
 pub use config::{
     ClaimNames, ClientAuthentication, IntrospectionConfig, IssuerConfig, IssuerUrl, JupyterHubConfig,
-    LoginConfig, LoginConfigError, TextList, TokenAlgorithms,
+    LoginConfig, LoginConfigError, TextList, TokenAlgorithms, WebLoginConfig,
 };
 pub use error::{ProviderFault, RequestFault, TokenFault, TokenLoginError};
 use issuer_keys::{IssuerKeys, KeyTimes};
@@ -54,6 +55,8 @@ pub use secure_url::{SecureUrl, SecureUrlError};
 pub(crate) use token_file::LocalToken;
 pub use token_file::{LocalUser, NewToken, NewUser, TOKEN_PREFIX, TokenFile, TokenFileError};
 pub use user::{LOCAL_ISSUER, TeamUser, UserIdentity};
+use web_login::WebLogin;
+pub(crate) use web_login::{WebLoginAttempt, WebLoginError};
 
 /// The users of requests, by their tokens.
 #[derive(Debug)]
@@ -63,6 +66,7 @@ pub struct UserAuthenticator {
     issuers: Vec<IssuerKeys>,
     lookup: Option<TokenLookup>,
     tokens: Option<TokenFile>,
+    web: Vec<WebLogin>,
 }
 
 /// Why nobody could log in.
@@ -108,10 +112,12 @@ impl UserAuthenticator {
         signature::install();
         let http = ProviderHttp::new(client);
         let mut lookup = None;
+        let mut web = Vec::new();
         for issuer in &config.issuers {
             if let Some(new) = TokenLookup::new(&config, issuer, &http, &secret)? {
                 lookup = Some(new);
             }
+            web.extend(WebLogin::new(issuer, &http, &secret)?);
         }
         let tokens = config.tokens_file.clone().map(TokenFile::new);
         if let Some(tokens) = &tokens {
@@ -119,7 +125,7 @@ impl UserAuthenticator {
         }
         let issuers = config.issuers.iter().filter(|issuer| issuer.jupyterhub.is_none());
         let issuers = issuers.map(|issuer| IssuerKeys::new(issuer.clone(), http.clone(), times)).collect();
-        Ok(Self { signs: LoginSigns::new(&config), config, issuers, lookup, tokens })
+        Ok(Self { signs: LoginSigns::new(&config), config, issuers, lookup, tokens, web })
     }
 
     /// The user of a request.
@@ -157,19 +163,34 @@ impl UserAuthenticator {
     }
 
     async fn by_keys(&self, jwt: &UnverifiedJwt<'_>) -> Result<TeamUser, TokenLoginError> {
-        let known = self.issuers.iter().find(|keys| keys.config().issuer.as_str() == jwt.issuer());
-        let issuer = known.ok_or(TokenFault::Issuer)?;
+        let issuer = self.keys_of(jwt.issuer()).ok_or(TokenFault::Issuer)?;
+        let claims = self.verified(jwt, issuer).await?;
+        if !jwt.may_be_for_access(&claims) {
+            return Err(TokenFault::Kind.into());
+        }
+        TokenClaims { config: &self.config, issuer: issuer.config(), claims: &claims }.user()
+    }
+
+    fn keys_of(&self, issuer: &str) -> Option<&IssuerKeys> {
+        self.issuers.iter().find(|keys| keys.config().issuer.as_str() == issuer)
+    }
+
+    /// The claims of a token that its issuer has signed and that is valid now.
+    async fn verified(
+        &self,
+        jwt: &UnverifiedJwt<'_>,
+        issuer: &IssuerKeys,
+    ) -> Result<Map<String, Value>, TokenLoginError> {
         jwt.check_header(issuer.config())?;
         let keys = issuer.for_token(jwt.key_id()?).await?;
         let verify = |keys: &KeySet| jwt.verify(issuer.config(), keys, self.skew());
-        let claims = match verify(&keys) {
+        Ok(match verify(&keys) {
             Err(TokenFault::Signature) => {
                 let newer = issuer.instead_of(&keys).await.ok_or(TokenFault::Signature)?;
                 verify(&newer)?
             }
             verified => verified?,
-        };
-        TokenClaims { config: &self.config, issuer: issuer.config(), claims: &claims }.user()
+        })
     }
 
     fn skew(&self) -> Duration {

@@ -10,12 +10,15 @@ use super::guard::PageHost;
 use super::hub::BrowserHub;
 use super::routes;
 
-/// By which the page's script knows that its users log in.
+/// By which the page's script knows that its users log in: with a token, or also at an identity provider.
 const BODY: &str = "<body data-login>";
+const PROVIDER_BODY: &str = "<body data-login=\"provider\">";
 
-/// The page and its parts, also for those who have not logged in yet: they do so with a token.
-pub fn hosted_parts() -> Router {
-    routes::parts(include_str!("page.html").replacen("<body>", BODY, 1).into())
+/// The page and its parts, also for those who have not logged in yet: they do so with a token, or at an identity provider, if
+/// there is one.
+pub fn hosted_parts(has_provider: bool) -> Router {
+    let body = if has_provider { PROVIDER_BODY } else { BODY };
+    routes::parts(include_str!("page.html").replacen("<body>", body, 1).into())
 }
 
 /// Has a router answer requests of the page with this origin alone, with the headers of all answers of the page.

@@ -258,6 +258,12 @@ function askForToken() {
   find("code").removeAttribute("maxlength");
   find("code").type = "password";
   find("run").hidden = true;
+  if (document.body.dataset.login !== "provider") return;
+  const link = make("a", "", "Log in at the identity provider");
+  link.href = "login";
+  const line = make("p");
+  line.append(link);
+  find("wrong").before(line);
 }
 
 find("leave").addEventListener("click", async () => {

@@ -55,6 +55,27 @@ pub struct IssuerConfig {
     /// Its tokens are those of a JupyterHub, which knows no introspection.
     #[serde(default)]
     pub jupyterhub: Option<JupyterHubConfig>,
+    /// The client by which browsers log in there.
+    #[serde(default)]
+    pub web: Option<WebLoginConfig>,
+}
+
+/// The client that this server is at an issuer for browsers (OpenID Connect Core).
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebLoginConfig {
+    /// Its id: the audience of ID tokens.
+    pub client_id: String,
+    /// The environment variable with its secret. Default: it has none, and is a public client.
+    #[serde(default)]
+    pub client_secret_env: Option<String>,
+    /// The scopes that are asked for. Default: `openid` and `profile`.
+    #[serde(default = "web_scopes")]
+    pub scopes: Vec<String>,
+}
+
+fn web_scopes() -> Vec<String> {
+    ["openid", "profile"].map(str::to_owned).into()
 }
 
 /// Introspection of opaque tokens (RFC 7662).
@@ -226,6 +247,12 @@ pub enum LoginConfigError {
         "`login.{key}` has `{value}`, which is no scope: scopes are words without spaces, quotes and backslashes"
     )]
     Scope { key: &'static str, value: String },
+    #[error(
+        "`login.issuer` with `{0}` has both `jupyterhub` and `web`: a JupyterHub has no ID tokens; remove `web`"
+    )]
+    WebHub(String),
+    #[error("`login.issuer.web.scopes` lacks `openid`, without which there is no ID token; add it")]
+    NoOpenId,
     #[error("`{0}` is empty; write a text, or leave the key out")]
     Empty(&'static str),
 }
@@ -291,6 +318,9 @@ fn check_issuers(issuers: &[IssuerConfig]) -> Result<(), LoginConfigError> {
         if issuer.audience.0.iter().any(String::is_empty) {
             return Err(LoginConfigError::Empty("login.issuer.audience"));
         }
+        if let Some(web) = &issuer.web {
+            check_web(web, issuer)?;
+        }
         match (&issuer.introspection, &issuer.jupyterhub) {
             (None, None) => continue,
             (Some(_), Some(_)) => return Err(LoginConfigError::TwoLookups(name())),
@@ -310,6 +340,19 @@ fn check_issuers(issuers: &[IssuerConfig]) -> Result<(), LoginConfigError> {
         }
     }
     Ok(())
+}
+
+fn check_web(web: &WebLoginConfig, issuer: &IssuerConfig) -> Result<(), LoginConfigError> {
+    if issuer.jupyterhub.is_some() {
+        return Err(LoginConfigError::WebHub(issuer.issuer.to_string()));
+    }
+    if web.client_id.is_empty() {
+        return Err(LoginConfigError::Empty("login.issuer.web.client_id"));
+    }
+    if let Some(scope) = web.scopes.iter().find(|scope| !is_scope(scope)) {
+        return Err(LoginConfigError::Scope { key: "issuer.web.scopes", value: scope.clone() });
+    }
+    if web.scopes.iter().any(|scope| scope == "openid") { Ok(()) } else { Err(LoginConfigError::NoOpenId) }
 }
 
 fn without_query(url: SecureUrl) -> Result<SecureUrl, LoginConfigError> {
