@@ -8,7 +8,7 @@ const MOST: usize = 100;
 /// The people who decide about an action instead of the session's user: any of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct NamedApprovers {
-    /// `group:NAME`, or `user:ISSUER SUBJECT`.
+    /// `group:NAME`, `group:ISSUER NAME` or `user:ISSUER SUBJECT`.
     pub(crate) names: Vec<String>,
     /// Whether the session's user counts, if named.
     pub(crate) includes_user: bool,
@@ -38,7 +38,9 @@ pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
         return wrong(format!("a rule has 1 to {MOST} approvers"));
     }
     match names.iter().find(|name| !is_approver(name)) {
-        Some(name) => wrong(format!("{name:?} is no approver: write `group:NAME`, or `user:ISSUER SUBJECT`")),
+        Some(name) => wrong(format!(
+            "{name:?} is no approver: write `group:NAME`, `group:ISSUER NAME` or `user:ISSUER SUBJECT`"
+        )),
         None => Ok(Some(names)),
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
-use crate::login::{TeamUser, UserIdentity};
+use crate::login::{LOCAL_ISSUER, TeamUser, UserIdentity};
 use crate::users::user_key;
 
 /// The user in whose session a question waits.
@@ -87,12 +87,22 @@ impl AskedApproval {
     /// Whether this is one of the approvers.
     fn names(&self, user: &TeamUser) -> bool {
         self.approvers.iter().any(|approver| match approver.split_once(':') {
-            Some(("group", group)) => user.groups.contains(group),
+            Some(("group", group)) => has_group(user, group),
             Some(("user", name)) => {
                 name.split_once(' ') == Some((&user.identity.issuer, &user.identity.subject))
             }
             _ => false,
         })
+    }
+}
+
+/// Whether a user has a group, named as in a rule: `NAME`, or `ISSUER NAME` for the group of one issuer.
+fn has_group(user: &TeamUser, group: &str) -> bool {
+    match group.split_once(' ') {
+        Some((issuer, name)) if issuer == LOCAL_ISSUER || issuer.contains("://") => {
+            user.identity.issuer == issuer && user.groups.contains(name)
+        }
+        _ => user.groups.contains(group),
     }
 }
 
@@ -194,9 +204,10 @@ mod tests {
 
     #[test]
     fn approvers_are_named_by_group_or_as_users() {
-        let question = asked(&["group:finance", "user:https://id.example carl x"], false);
+        let question = asked(&["group:finance", "user:https://id.example carl x", "group:Big Sales"], false);
         assert!(question.is_for(&user("local", "fay", &["finance"])));
         assert!(question.is_for(&user("https://id.example", "carl x", &[])));
+        assert!(question.is_for(&user("https://other.example", "gus", &["Big Sales"])));
         for other in [
             user("local", "bob", &["finances", "group:finance"]),
             user("local", "carl x", &[]),
@@ -204,6 +215,22 @@ mod tests {
             user("local", "finance", &[]),
         ] {
             assert!(!question.is_for(&other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_group_of_one_issuer_is_not_that_of_another() {
+        for issuer in ["https://id.example", "local"] {
+            let approver = format!("group:{issuer} finance");
+            let question = asked(&[&approver], false);
+            assert!(question.is_for(&user(issuer, "fay", &["finance"])));
+            let named_so = &approver["group:".len()..];
+            for other in [
+                user("https://evil.example", "eve", &["finance", named_so]),
+                user(issuer, "bob", &[named_so]),
+            ] {
+                assert!(!question.is_for(&other), "{other:?}");
+            }
         }
     }
 
