@@ -29,6 +29,8 @@ from limits import ATTACKS
 from mcp_session import McpSession, ipybox_command, text_of
 
 PATIENCE_SECS = 300
+# Enough to save small variables in.
+SAVED_SECS = 5
 LEGACY = "2025-11-25"
 # Speaks what a client of tools needs, so that the SDK of a server takes no part of the time.
 SERVER = """
@@ -53,7 +55,6 @@ for line in sys.stdin:
         continue
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
-RESTORED = "import ipybox_checkpoint; ipybox_checkpoint.restore(); print(x)"
 TOOL_CALL = "from mcptools import echo\necho.say.run(text='{}')"
 
 
@@ -164,6 +165,8 @@ class TeamClient:
         for event in reversed(events or [text]):
             answer = json.loads(event) if event.strip() else {}
             if answer.get("id") == self.requests and "method" not in answer:
+                if "error" in answer:
+                    raise ConnectionError(answer["error"]["message"])
                 return answer["result"]
         raise ConnectionError("the stream broke off")
 
@@ -297,14 +300,18 @@ def measure_load(options, server, root):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    # As in a machine that has lost them: what is ended in order has nothing to come back to.
+    # As in a machine that has lost them. Variables are saved while no cell runs.
     for client in clients:
-        client.cell("import ipybox_checkpoint; x = 1")
+        client.cell("x = 1")
+    time.sleep(SAVED_SECS)
     for session in server.json("sessions"):
         os.kill(session["process"], signal.SIGKILL)
     restored = []
     for client in clients:
-        took, text = timed(lambda client=client: client.cell(RESTORED))
+        # The first request learns of the death.
+        with contextlib.suppress(ConnectionError):
+            client.cell("1")
+        took, text = timed(lambda client=client: client.cell("print(x)"))
         if text.endswith("1"):
             restored.append(took)
     print(f"{len(restored)} of {len(clients)} have their variables back")
