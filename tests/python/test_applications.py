@@ -1,6 +1,7 @@
 """Applications of every kind: how they end, what they fork, what loop they run."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 import time
@@ -264,7 +265,13 @@ def test_options_of_the_interpreter_change_nothing(workspace, options):
 
     path = f"import sys; sys.path.insert(0, {str(ROOT / 'python')!r})\n"
     done = workspace.run(f"{path}{RUN}\nasyncio.run(main())\n", *options)
-    assert (done.stdout, done.stderr) == ("42\n", "")
+    # In its own debug mode, asyncio tells of callbacks that took long: on a busy machine, any may.
+    said = [
+        line
+        for line in done.stderr.splitlines()
+        if not re.fullmatch(r"Executing <.* took \S+ seconds", line)
+    ]
+    assert (done.stdout, said) == ("42\n", [])
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
