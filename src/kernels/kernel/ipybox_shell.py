@@ -1,5 +1,6 @@
 """IPython's shell, adapted for a client without a terminal that only runs cells and reads their output."""
 
+import ast
 import codecs
 import fcntl
 import functools
@@ -21,6 +22,10 @@ from ipybox_loading import after_import, later
 # Modules that few sessions need.
 script_module = later("ipybox_scripts")
 process_module = later("ipybox_processes")
+check_module = later("ipybox_check")
+# What the check imports.
+later("ipybox_bindings")
+later("ipybox_packages")
 # The size of the terminal that programs are told.
 ROWS_AND_COLUMNS = (24, 80)
 # The time between two looks whether a command has ended whose output another program still holds open, in milliseconds.
@@ -105,6 +110,37 @@ def configuration():
     return config
 
 
+class CallCheck:
+    """Refuses a cell that calls tools wrongly, as `ipybox_check.py` finds, before anything of it runs."""
+
+    def __init__(self, shell):
+        self._shell = shell
+
+    def visit(self, tree):
+        from IPython.core.error import InputRejected
+
+        try:
+            if "mcptools" in sys.modules or imports_tools(tree):
+                check_module().check(tree, self._shell.user_ns)
+        except InputRejected:
+            raise
+        except Exception:  # noqa: BLE001 - what cannot be read or is nested too deeply is not judged
+            return tree
+        return tree
+
+
+def imports_tools(tree):
+    return any(
+        name.partition(".")[0] == "mcptools"
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in [
+            getattr(node, "module", None) or "",
+            *(each.name for each in node.names),
+        ]
+    )
+
+
 def adapt(shell):
     """Patch what has no option."""
     shell.ask_exit = refuse_to_exit
@@ -112,6 +148,7 @@ def adapt(shell):
     shell.getoutput = interruptible(shell.getoutput)
     ipybox_sources.install(shell.compile)
     ipybox_tracebacks.install(shell)
+    shell.ast_transformers.append(CallCheck(shell))
     strip_prompts_of_pasted_code_only(shell)
     # URLs below each line of an error are useless in text. pydantic reads this variable on
     # first use.

@@ -1,6 +1,7 @@
 //! Tools of MCP servers: registration, calls, results.
 
 pub(crate) mod calls;
+mod checks;
 pub(crate) mod content;
 #[cfg(target_os = "linux")]
 mod durability;
