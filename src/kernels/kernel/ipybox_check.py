@@ -13,7 +13,7 @@ import ast
 import ipybox_hints
 from ipybox_bindings import RUNNERS, Bindings, CellVisitor, path_of
 from ipybox_hints import ROOT
-from ipybox_packages import Packages
+from ipybox_packages import Packages, has_member
 from IPython.core.error import InputRejected
 
 # Functions whose `with` expects an exception.
@@ -220,7 +220,8 @@ class Checker(CellVisitor):
         if package is None or not is_judged or tool.startswith("_"):
             return
         if tool not in self._packages.tools(server):
-            if tool not in package.names and member is None:
+            is_known = tool in package.names or has_member(tool, server)
+            if not is_known and member is None:
                 self._fault(
                     node,
                     f"`{server}` has no tool `{tool}`",
@@ -235,7 +236,7 @@ class Checker(CellVisitor):
             or member.startswith("_")
         ):
             return
-        if member not in module.names:
+        if member not in module.names and not has_member(member, server, tool):
             self._fault(node, f"`{server}.{tool}` has no `{member}`", module.call())
 
     # Calls

@@ -8,6 +8,7 @@ import os
 import sys
 
 import ipybox_hints
+from ipybox_bindings import RUNNERS
 from ipybox_hints import ROOT
 
 # The most modules of tools whose sources are kept.
@@ -48,10 +49,30 @@ class Packages:
                 os.path.join(location, *path) + ".py" for location in self._locations
             )
             source = next(filter(None, (source_at(file, path) for file in files)), None)
-            self._known[path] = (
-                source if source is not None and source.is_generated else None
+            is_judged = (
+                source is not None
+                and source.is_generated
+                and not is_replaced(server, tool)
             )
+            self._known[path] = source if is_judged else None
         return self._known[path]
+
+
+def has_member(name, *path):
+    """Return whether an imported module has a member, which code may have given it."""
+    module = sys.modules.get(".".join((ROOT, *path)))
+    return module is not None and name in vars(module)
+
+
+def is_replaced(server, tool):
+    """Return whether code has put functions of its own in the place of those that call a tool."""
+    module = sys.modules.get(f"{ROOT}.{server}.{tool}")
+    functions = [vars(module).get(name) for name in RUNNERS] if module else []
+    own = [None, getattr(module, "__file__", None)]
+    return any(
+        getattr(getattr(each, "__code__", None), "co_filename", each) not in own
+        for each in functions
+    )
 
 
 def source_at(file, path):

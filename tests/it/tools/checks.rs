@@ -98,6 +98,14 @@ async fn what_cannot_be_known_is_left_to_python() {
         assert!(has_begun(&place), "{code}");
         ipybox.reset().await;
     }
+    // Earlier cells have put something of their own there.
+    let replaced = "from mcptools import probe\nprobe.mine = probe.add.mine = 1\nkept = probe.add.run\n\
+                    probe.add.run = lambda b: kept(a=b)";
+    ipybox.cell(replaced).await.ok();
+    let answer =
+        ipybox.cell(&format!("{DONE}probe.mine, probe.add.mine, probe.add.run(b=3).total")).await.ok();
+    assert!(answer.ends_with("(1, 1, 8)"), "{answer}");
+    ipybox.reset().await;
     // Python's own error has its traceback, where nothing would be left undone.
     let error = ipybox.cell("from mcptools.probe import add\nadd.run()").await.error();
     assert!(error.contains("ValidationError") && error.contains("line 2"), "{error}");
