@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::connections::mcp_client::Connector;
+use crate::connections::oauth::Accounts;
 use crate::ground::env::{IPYBOX_CONTAINER, Variables};
+use crate::ground::web::FrontSocket;
 use crate::kernels::changes::COPIES;
 use crate::kernels::kernel::ShellCommands;
 use crate::kernels::sandbox::{Confinement, ExposedPlaces, PolicyPaths};
@@ -120,6 +122,8 @@ pub struct Config {
     pub(crate) session: Option<String>,
     /// Whether variables are saved for the session with this id, and not for the workspace.
     pub(crate) own_checkpoint: Option<OwnCheckpoint>,
+    /// The server of a team, at which the session asks for its user's tokens.
+    pub(crate) front: Option<FrontSocket>,
     pub(crate) mcp_configs: Vec<PathBuf>,
     pub(crate) variables: Arc<Variables>,
 }
@@ -202,6 +206,7 @@ impl Config {
             notebook,
             session: None,
             own_checkpoint: None,
+            front: None,
             mcp_configs: settings.mcp_configs,
             variables,
         };
@@ -370,9 +375,11 @@ impl Config {
     /// The connector to MCP servers.
     pub(crate) fn connector(&self) -> Connector {
         let guard = exposures::guard(&self.state_dir, self.exposed());
+        let redactor = self.variables.redactor().clone();
+        let accounts = Accounts::new(Some(self.state_dir.clone()), self.front.clone(), redactor);
         Connector::new(Arc::clone(&self.variables), self.workspace.clone(), guard)
             .with_connect_timeout(self.tool_server.connect_timeout)
-            .with_accounts_in(self.state_dir.clone(), &self.login_flags)
+            .with_accounts(accounts, &self.login_flags)
     }
 
     /// The flags by which commands of `ipybox` find this workspace, with a blank before each.

@@ -8,6 +8,7 @@ use crate::config::TeamConfig;
 use crate::describe;
 use crate::front::tls_problem;
 use crate::login::UserAuthenticator;
+use crate::upstream::UpstreamServers;
 use crate::users::{SessionStarter, UserAccounts, UserSystem};
 
 /// The result of trying one thing.
@@ -55,6 +56,14 @@ impl TeamConfig {
                 }
             }
         }
+        match UpstreamServers::open(&self.upstream, &self.login, client.clone(), |name| std::env::var(name).ok()) {
+            Err(error) => findings.push(TeamFinding::new("upstream", Err(describe(&error)))),
+            Ok(upstream) => {
+                for (name, result) in checks_of(upstream).await {
+                    findings.push(TeamFinding::new(format!("upstream {name}"), result));
+                }
+            }
+        }
         match UserAuthenticator::new(self.login.clone(), client, |name| std::env::var(name).ok()) {
             Err(error) => findings.push(TeamFinding::new("login", Err(describe(&error)))),
             Ok(authenticator) => {
@@ -66,5 +75,12 @@ impl TeamConfig {
             }
         }
         findings
+    }
+}
+
+async fn checks_of(upstream: Option<UpstreamServers>) -> Vec<(String, Result<(), String>)> {
+    match upstream {
+        Some(upstream) => upstream.check().await,
+        None => Vec::new(),
     }
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::login::{LoginConfig, SecureUrl};
 use crate::storage::read_bounded;
+use crate::upstream::{self, UpstreamMistake, UpstreamTable};
 use crate::users::UserLimits;
 
 /// The path of MCP.
@@ -84,6 +85,9 @@ pub struct TeamConfig {
     /// Decisions on a page of the server. Default: there is none.
     #[serde(default)]
     pub approvals: Option<ApprovalTable>,
+    /// Servers that each user reaches as oneself.
+    #[serde(default)]
+    pub upstream: Vec<UpstreamTable>,
 }
 
 /// Decisions of people on a page.
@@ -435,6 +439,9 @@ impl TeamConfig {
                 "is not between a second and a week",
                 "use the default, or some minutes",
             );
+        }
+        if let Some(UpstreamMistake { key, why, remedy }) = upstream::mistake(&self.upstream, &self.login) {
+            return wrong(key, &why, remedy);
         }
         if self.users.requests_per_minute == 0 || self.users.max_sessions == 0 {
             return wrong("users", "would let nobody in", "leave the limits out, or use 1 at least");

@@ -9,7 +9,9 @@ pub mod login;
 mod retention;
 mod server;
 mod sessions;
+mod socket;
 mod storage;
+mod upstream;
 mod users;
 
 use std::error::Error;
@@ -23,6 +25,7 @@ pub use self::config::{
 };
 pub use self::front::ListenError;
 pub use self::server::{ServeError, TeamServer};
+pub use self::upstream::{AuthorizationTable, ExchangeTable, UpstreamTable};
 pub use self::users::{AccountError, MakeGroups, TeamAccount, UserLimits, UserSystem, become_user};
 
 /// An error with its causes, in one line.

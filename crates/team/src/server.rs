@@ -6,13 +6,15 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::approvals::{ApprovalFiles, ApprovalPages, ApprovalParts, ApprovalSetupError, TeamApprovals};
+use crate::approvals::{ApprovalHearing, ApprovalPages, ApprovalParts, ApprovalSetupError, TeamApprovals};
 use crate::config::{ConfigError, TeamConfig};
 use crate::front::{FrontListener, FrontParts, ListenError, metrics_routes, routes, serve};
 use crate::login::{LoginSetupError, UserAuthenticator};
 use crate::retention::RetentionTask;
 use crate::sessions::{SessionDirectory, SessionRecords};
-use crate::users::{AccountError, ApprovalWay, SessionStarter, UserAccounts, UserSystem};
+use crate::socket::{SessionHearing, SessionSocket, SocketFiles};
+use crate::upstream::UpstreamServers;
+use crate::users::{AccountError, SessionStarter, SocketWay, UserAccounts, UserSystem};
 
 /// Why a server cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +32,15 @@ pub enum ServeError {
     /// Nobody could decide about calls.
     #[error(transparent)]
     Approvals(#[from] ApprovalSetupError),
+    /// Sessions could not ask it.
+    #[error("let sessions ask by the socket `{}`", path.display())]
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// It cannot listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -45,7 +56,7 @@ pub enum ServeError {
 pub struct TeamServer {
     listener: FrontListener,
     metrics: Option<FrontListener>,
-    approvals: Option<TeamApprovals>,
+    socket: Option<SessionSocket>,
     config: TeamConfig,
     parts: FrontParts,
     retention: RetentionTask,
@@ -69,27 +80,21 @@ impl TeamServer {
         let authenticator = Arc::new(UserAuthenticator::new(config.login.clone(), client.clone(), secret)?);
         let accounts = Arc::new(UserAccounts::open(&config.server.state_dir, &config.users, system)?);
         let records = Arc::new(SessionRecords::open(accounts.sessions(), config.users.max_sessions)?);
+        let upstream = UpstreamServers::open(&config.upstream, &config.login, client.clone(), secret);
+        let upstream = upstream.map_err(LoginSetupError::from)?.map(Arc::new);
         let approvals = match &config.approvals {
             Some(table) => {
-                let files = ApprovalFiles::of(&accounts);
-                let failed = |source| ApprovalSetupError::Files { path: accounts.approvals(), source };
-                let tokens = Arc::new(files.tokens().map_err(failed)?);
-                let way =
-                    ApprovalWay { socket: files.socket(), tokens: Arc::clone(&tokens), wait: table.wait };
-                let parts = ApprovalParts {
-                    accounts: Arc::clone(&accounts),
-                    authenticator: Arc::clone(&authenticator),
-                    tokens,
-                    client,
-                    pages,
-                };
-                Some((way, TeamApprovals::open(&config, table, parts)?))
+                let (accounts, authenticator) = (Arc::clone(&accounts), Arc::clone(&authenticator));
+                let parts = ApprovalParts { accounts, authenticator, client, pages };
+                Some(TeamApprovals::open(&config, table, parts)?)
             }
             None => None,
         };
-        let (way, approvals) = approvals.unzip();
+        let (hearing, site) = approvals.map(|approvals| (approvals.hearing, approvals.site)).unzip();
+        let subjects = upstream.as_ref().map(|upstream| Arc::clone(&upstream.subjects));
+        let (way, socket) = socket(&config, &accounts, hearing, upstream)?.unzip();
         let starter = SessionStarter::new(program, config.sessions.clone(), config.packages.clone());
-        let starter = starter.with_approvals(way);
+        let starter = starter.with_socket(way);
         let starter = Arc::new(starter);
         starter.check(&accounts.probe()?).await.map_err(ServeError::Sandbox)?;
         let directory = Arc::new(SessionDirectory::new(Arc::clone(&starter), Arc::clone(&records)));
@@ -98,11 +103,11 @@ impl TeamServer {
             Some(address) => Some(FrontListener::plain(address).await?),
             None => None,
         };
-        let site = approvals.as_ref().map(|approvals| Arc::clone(&approvals.site));
-        let parts = FrontParts { authenticator, approvals: site, accounts, records, directory };
+        let parts =
+            FrontParts { authenticator, approvals: site, subjects, accounts, records, directory };
         let accounts = Arc::clone(&parts.accounts);
         let retention = RetentionTask { accounts, starter, settings: config.retention };
-        Ok(Self { listener, metrics, approvals, config, parts, retention })
+        Ok(Self { listener, metrics, socket, config, parts, retention })
     }
 
     /// The address that it listens on.
@@ -118,7 +123,7 @@ impl TeamServer {
     /// # Errors
     /// The system's signals cannot be heard.
     pub async fn serve(self) -> Result<(), ServeError> {
-        let Self { listener, metrics, approvals, config, parts, retention } = self;
+        let Self { listener, metrics, socket, config, parts, retention } = self;
         let draining = CancellationToken::new();
         let ending = CancellationToken::new();
         end_on_signals(&draining)?;
@@ -127,7 +132,7 @@ impl TeamServer {
         let metrics = metrics.map(|listener| {
             tokio::spawn(serve(listener, metrics_routes(Arc::clone(&state)), ending.clone()))
         });
-        let approvals = approvals.map(|approvals| tokio::spawn(approvals.serve(ending.clone())));
+        let socket = socket.map(|socket| tokio::spawn(socket.serve(ending.clone())));
         let serving = tokio::spawn(serve(listener, router, ending.clone()));
         let removing = tokio::spawn(draining.clone().run_until_cancelled_owned(retention.apply_daily()));
         draining.cancelled().await;
@@ -139,11 +144,37 @@ impl TeamServer {
         directory.close().await;
         ending.cancel();
         removing.await.map_err(std::io::Error::other)?;
-        for task in metrics.into_iter().chain(approvals).chain([serving]) {
+        for task in metrics.into_iter().chain(socket).chain([serving]) {
             task.await.map_err(std::io::Error::other)?;
         }
         Ok(())
     }
+}
+
+/// The socket at which sessions ask, and their way there, if there is something to ask for.
+fn socket(
+    config: &TeamConfig,
+    accounts: &Arc<UserAccounts>,
+    approvals: Option<ApprovalHearing>,
+    upstream: Option<Arc<UpstreamServers>>,
+) -> Result<Option<(SocketWay, SessionSocket)>, ServeError> {
+    if approvals.is_none() && upstream.is_none() {
+        return Ok(None);
+    }
+    let files = SocketFiles::of(accounts);
+    let failed = |source| ServeError::Socket { path: files.socket(), source };
+    let tokens = Arc::new(files.tokens().map_err(failed)?);
+    let way = SocketWay {
+        socket: files.socket(),
+        tokens: Arc::clone(&tokens),
+        approvals: config.approvals.as_ref().map(|table| table.wait),
+        upstream: upstream.as_ref().map(|_| files.upstream()),
+    };
+    if let Some(upstream) = &upstream {
+        upstream.write(&files.upstream()).map_err(failed)?;
+    }
+    let hearing = SessionHearing { tokens, accounts: Arc::clone(accounts), approvals, upstream };
+    Ok(Some((way, SessionSocket::open(&files.socket(), hearing).map_err(failed)?)))
 }
 
 /// Cancels `draining` on the signals that ask a program to end.

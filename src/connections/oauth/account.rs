@@ -19,7 +19,7 @@ use super::token::AccessToken;
 use super::{Error, OauthSettings, foreign, machine, registration, with_causes};
 use crate::ground::files::FileStamp;
 use crate::ground::text::Redactor;
-use crate::ground::web::bare;
+use crate::ground::web::{FrontSocket, bare};
 
 /// The time that a failure to get a token holds for further calls.
 const FAILURE_HOLDS: Duration = Duration::from_secs(3);
@@ -27,6 +27,8 @@ const FAILURE_HOLDS: Duration = Duration::from_secs(3);
 /// The accounts of a workspace.
 pub(crate) struct Accounts {
     directory: Option<PathBuf>,
+    /// The server of a team, which has tokens of the user.
+    front: Option<FrontSocket>,
     /// Learns each token, so that no error or log line has one.
     redactor: Redactor,
     open: Mutex<HashMap<String, Arc<Account>>>,
@@ -72,11 +74,11 @@ impl From<AccessToken> for Got {
 
 impl Accounts {
     /// Accounts that are kept in a state directory, or in memory alone.
-    pub(crate) fn new(directory: Option<PathBuf>, redactor: Redactor) -> Self {
+    pub(crate) fn new(directory: Option<PathBuf>, front: Option<FrontSocket>, redactor: Redactor) -> Self {
         if let Some(Err(error)) = directory.as_deref().map(LoginStore::settle) {
             tracing::warn!(error = %error, "a login of an earlier process is not complete yet");
         }
-        Self { directory, redactor, open: Mutex::default(), tasks: TaskTracker::new() }
+        Self { directory, front, redactor, open: Mutex::default(), tasks: TaskTracker::new() }
     }
 
     /// Waits for tokens that are being renewed: one that is lost ends the login.
@@ -97,7 +99,8 @@ impl Accounts {
             _ => {
                 let store = LoginStore::new(key.clone(), server.to_string(), self.directory.as_deref());
                 let account = Arc::new(Account {
-                    server: ProtectedServer::new(server, settings, store, self.redactor.clone()),
+                    server: ProtectedServer::new(server, settings, store, self.redactor.clone())
+                        .with_front(self.front.clone()),
                     redactor: self.redactor.clone(),
                     tasks: self.tasks.clone(),
                     logging_in: AsyncMutex::default(),

@@ -13,7 +13,7 @@ use url::form_urlencoded;
 use super::http::OauthHttp;
 use super::server::{AuthorizationServer, KeptClient, ProtectedServer};
 use super::token::{AccessToken, now};
-use super::{Error, IdentityProvider, MachineClient, TokenGrant, foreign, jwt, with_causes};
+use super::{Error, IdentityProvider, MachineClient, TokenGrant, foreign, jwt, team, with_causes};
 use crate::ground::text::describe;
 
 /// The type of the client's assertion, a JSON Web Token (RFC 7523 §2.2).
@@ -21,6 +21,9 @@ const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-be
 
 /// A token without a user, for a server that has answered with `challenge`.
 pub(super) async fn token(server: &ProtectedServer, challenge: Option<&str>) -> Result<AccessToken, Error> {
+    if let TokenGrant::Team = server.settings.grant {
+        return team::token(server).await;
+    }
     let (mut manager, resolved) = server.discover(challenge, KeptClient::default()).await?;
     server.check_issuer(&resolved).await?;
     let scopes = match server.settings.scopes.as_slice() {
@@ -44,7 +47,7 @@ pub(super) async fn token(server: &ProtectedServer, challenge: Option<&str>) -> 
             by_assertion(server, &resolved, &assertion, &scopes).await
         }
         TokenGrant::Enterprise(provider) => by_provider(server, &resolved, provider, scopes).await,
-        TokenGrant::Code { .. } => Err(Error::Ended("a user has to log in".to_owned())),
+        TokenGrant::Code { .. } | TokenGrant::Team => Err(Error::Ended("a user has to log in".to_owned())),
     }
 }
 

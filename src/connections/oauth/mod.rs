@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Accounts ─→ Account ┬ login    registration → authorization URL → callback → code → tokens ┐
+//!                     ├ team     the server of a team has the user's token
 //!                     ├ machine  client credentials, or an identity provider's assertion → token ┴→ server  discovery
 //!                     └ store    tokens in the vault, what is no secret in `logins.json`
 //! ```
@@ -25,6 +26,7 @@ mod registration;
 mod server;
 mod settings;
 mod store;
+mod team;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -99,6 +101,9 @@ pub(crate) enum Error {
     /// The authorization server gave no token.
     #[error("the authorization server gave no token: {0}{hint}", hint = resource_hint(.0))]
     Token(String),
+    /// The server of a team gave none.
+    #[error("the team server gave no token: {0}")]
+    Team(String),
     /// It is not the one that the user names, or that has the client's secret.
     #[error(
         "the server names the authorization server `{found}`, and not `{expected}`, to which the client belongs\n\

@@ -12,6 +12,7 @@ use super::published::is_same_issuer;
 use super::store::{ForClient, LoginStore, blocking};
 use super::{Error, OauthSettings, earlier, foreign, private, with_causes};
 use crate::ground::text::Redactor;
+use crate::ground::web::FrontSocket;
 
 /// Metadata is read within this time: a hostile server may have many pages for us, each of them slow.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -22,6 +23,8 @@ pub(super) struct ProtectedServer {
     pub(super) url: Url,
     pub(super) settings: OauthSettings,
     pub(super) store: Arc<LoginStore>,
+    /// The server of a team, which has tokens of the user.
+    pub(super) front: Option<FrontSocket>,
     redactor: Redactor,
     /// Made at the first request: reading the machine's certificates takes some milliseconds.
     clients: Mutex<Option<OauthClients>>,
@@ -46,7 +49,12 @@ pub(super) struct KeptClient {
 
 impl ProtectedServer {
     pub(super) fn new(url: Url, settings: OauthSettings, store: LoginStore, redactor: Redactor) -> Self {
-        Self { url, settings, store: Arc::new(store), redactor, clients: Mutex::default() }
+        Self { url, settings, store: Arc::new(store), front: None, redactor, clients: Mutex::default() }
+    }
+
+    /// Has the server of a team give tokens.
+    pub(super) fn with_front(self, front: Option<FrontSocket>) -> Self {
+        Self { front, ..self }
     }
 
     /// Checks that the authorization server is the one that the user names, or that a client's own secret went to before.

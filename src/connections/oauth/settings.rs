@@ -38,6 +38,8 @@ pub(crate) enum TokenGrant {
     Client(MachineClient),
     /// An enterprise's identity provider vouches for the user.
     Enterprise(Box<IdentityProvider>),
+    /// The server of a team has the user's.
+    Team,
 }
 
 /// A client that authenticates without a user.
@@ -89,7 +91,7 @@ impl OauthSettings {
 
     /// Whether a secret of the user's goes to the authorization server.
     pub(super) fn has_secret(&self) -> bool {
-        !matches!(&self.grant, TokenGrant::Code { client: None | Some((_, None)), .. })
+        !matches!(&self.grant, TokenGrant::Code { client: None | Some((_, None)), .. } | TokenGrant::Team)
     }
 
     /// The secret of a client that is registered already.
@@ -110,6 +112,7 @@ impl OauthSettings {
             ) => {
                 json!(["client", client_id])
             }
+            TokenGrant::Team => json!(["team"]),
             TokenGrant::Enterprise(provider) => json!(["enterprise", provider.issuer, provider.client_id]),
         };
         let digest = Sha256::digest(json!([server.as_str(), client]).to_string());

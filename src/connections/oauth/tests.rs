@@ -106,7 +106,7 @@ impl Provider {
 
     fn account(&self, settings: OauthSettings) -> Arc<Account> {
         let url = Url::parse(&self.filled("{}/mcp")).unwrap();
-        Accounts::new(None, Redactor::default()).with(&url, settings)
+        Accounts::new(None, None, Redactor::default()).with(&url, settings)
     }
 
     async fn login(&self, account: &Arc<Account>) -> Result<String, String> {

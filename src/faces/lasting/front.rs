@@ -7,6 +7,7 @@ use serde::de::{Deserializer, Error as _};
 use serde_json::json;
 
 use super::entry::is_session_id;
+use crate::ground::web::FrontSocket;
 
 /// The method of the notification that names the session.
 const METHOD: &str = "notifications/ipybox/session";
@@ -21,8 +22,10 @@ pub struct FrontWish {
     session: Option<String>,
     /// The ids of the sessions of its other clients.
     leave: Vec<String>,
-    /// The socket of the front at which people decide.
-    approvals: Option<PathBuf>,
+    /// The socket of the front, at which the session asks.
+    socket: Option<PathBuf>,
+    /// Whether people decide there.
+    approvals: bool,
 }
 
 impl FrontWish {
@@ -36,8 +39,15 @@ impl FrontWish {
         self.session.as_deref() == Some(id)
     }
 
-    pub(super) fn approvals(&self) -> Option<PathBuf> {
-        self.approvals.clone()
+    /// The socket of the front, for the session with this id and token.
+    pub(super) fn socket(&self, session: String, token: &str) -> Option<FrontSocket> {
+        let path = self.socket.clone()?;
+        Some(FrontSocket { path, token: token.to_owned(), session })
+    }
+
+    /// Whether people decide at the front's socket.
+    pub(super) fn approvals(&self) -> bool {
+        self.approvals
     }
 
     /// Whether the client may have the session with this id.

@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::approvals::{FacingSession, FrontSocket};
+use super::approvals::FacingSession;
 use super::attending::AttendingClient;
 use super::entry::{EntryDescription, SessionEntry, now};
 use super::front::FrontWish;
@@ -26,7 +26,7 @@ use crate::config::{Config, OwnCheckpoint, Settings};
 use crate::faces::mcp_server::{
     ApprovalCodes, ClientStreams, Error as ServeError, ServedSession, end_on_signals,
 };
-use crate::ground::env::IPYBOX_APPROVALS_TOKEN;
+use crate::ground::env::IPYBOX_SESSION_TOKEN;
 use crate::ground::process::{descends_from, memory_of_family, memory_of_machine};
 use crate::ground::text::readable;
 
@@ -95,7 +95,10 @@ pub async fn keep_session(settings: Settings, keep: KeepRules) -> Result<(), Err
     config.session = Some(entry.id());
     let front = keep.front.as_ref();
     config.own_checkpoint = front.map(|front| OwnCheckpoint { is_resumed: front.had(&entry.id()) });
-    let approvals = front.and_then(FrontWish::approvals);
+    config.front = front.and_then(|front| {
+        front.socket(entry.id(), config.variables().in_process(IPYBOX_SESSION_TOKEN)?)
+    });
+    let socket = config.front.clone().filter(|_| front.is_some_and(FrontWish::approvals));
     for problem in config.variables().problems() {
         tracing::warn!("{problem}");
     }
@@ -130,15 +133,11 @@ pub async fn keep_session(settings: Settings, keep: KeepRules) -> Result<(), Err
         stop,
         ended: Mutex::default(),
     });
-    let socket = approvals.and_then(|path| {
-        let token = config.variables().in_process(IPYBOX_APPROVALS_TOKEN)?.to_owned();
-        Some(FrontSocket { path, token })
-    });
     say_ready().map_err(Error::Start)?;
     match socket {
         Some(socket) => {
             let stop = keeper.stop.clone();
-            let facing = FacingSession { serving: &keeper.serving, id: entry.id(), socket, stop };
+            let facing = FacingSession { serving: &keeper.serving, socket, stop };
             tokio::select! {
                 () = keeper.serve(listener) => {}
                 () = facing.face_server() => {}

@@ -38,8 +38,8 @@ pub const IPYBOX_DOTENV: &str = "IPYBOX_DOTENV";
 pub const IPYBOX_STATE_DIR: &str = "IPYBOX_STATE_DIR";
 /// Set in the container image: the container is the session, so that none is kept beside it.
 pub const IPYBOX_CONTAINER: &str = "IPYBOX_CONTAINER";
-/// Set by `ipybox team` for sessions: their token at its socket for decisions.
-pub const IPYBOX_APPROVALS_TOKEN: &str = "IPYBOX_APPROVALS_TOKEN";
+/// Set by `ipybox team` for sessions: their token at its socket.
+pub const IPYBOX_SESSION_TOKEN: &str = "IPYBOX_SESSION_TOKEN";
 /// The `uv` program to use, as set by `uv run` and `uvx`. Default: `uv` on `PATH`.
 pub const UV: &str = "UV";
 /// Set in the kernel: the address of the tool server, `host:port`.

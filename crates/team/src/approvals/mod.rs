@@ -11,28 +11,24 @@
 
 mod board;
 mod browsers;
+mod hearing;
 mod page;
 mod question;
 mod record;
 mod routes;
-mod socket;
-mod tokens;
 mod web;
 mod webhook;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
 use tokio::io::DuplexStream;
-use tokio::net::UnixListener;
-use tokio_util::sync::CancellationToken;
 
 use self::board::QuestionBoard;
+pub(crate) use self::hearing::{ApprovalHearing, AskingSession};
 use self::record::DecisionRecord;
 pub(crate) use self::routes::ApprovalSite;
-use self::socket::ApprovalSocket;
-pub(crate) use self::tokens::SessionTokens;
 use self::webhook::ApprovalWebhook;
 pub use self::webhook::WebhookError;
 use crate::config::{ApprovalTable, TeamConfig};
@@ -62,33 +58,9 @@ impl ApprovalPages {
     }
 }
 
-/// The files by which sessions reach the server for decisions.
-pub(crate) struct ApprovalFiles {
-    directory: PathBuf,
-}
-
-impl ApprovalFiles {
-    pub(crate) fn of(accounts: &UserAccounts) -> Self {
-        Self { directory: accounts.approvals() }
-    }
-
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.directory.join("socket")
-    }
-
-    pub(crate) fn tokens(&self) -> std::io::Result<SessionTokens> {
-        SessionTokens::open(&self.directory.join("secret"))
-    }
-
-    fn decisions(&self) -> PathBuf {
-        self.directory.join("decisions.jsonl")
-    }
-}
-
 /// The side of the sessions, and that of browsers.
 pub(crate) struct TeamApprovals {
-    socket: Arc<ApprovalSocket>,
-    listener: UnixListener,
+    pub(crate) hearing: ApprovalHearing,
     pub(crate) site: Arc<ApprovalSite>,
 }
 
@@ -96,7 +68,6 @@ pub(crate) struct TeamApprovals {
 pub(crate) struct ApprovalParts {
     pub(crate) accounts: Arc<UserAccounts>,
     pub(crate) authenticator: Arc<UserAuthenticator>,
-    pub(crate) tokens: Arc<SessionTokens>,
     pub(crate) client: reqwest::Client,
     pub(crate) pages: ApprovalPages,
 }
@@ -120,17 +91,16 @@ pub enum ApprovalSetupError {
 }
 
 impl TeamApprovals {
-    /// Listens for sessions.
+    /// Has a board for questions, and a page and a record for answers.
     pub(crate) fn open(
         config: &TeamConfig,
         table: &ApprovalTable,
         parts: ApprovalParts,
     ) -> Result<Self, ApprovalSetupError> {
-        let ApprovalParts { accounts, authenticator, tokens, client, pages } = parts;
-        let files = ApprovalFiles::of(&accounts);
-        let failed = |source| ApprovalSetupError::Files { path: files.directory.clone(), source };
-        let record = DecisionRecord::open(&files.decisions()).map_err(failed)?;
-        let listener = socket::listen(Path::new(&files.socket())).map_err(failed)?;
+        let ApprovalParts { accounts, authenticator, client, pages } = parts;
+        let path = accounts.approvals();
+        let record = DecisionRecord::open(&path.join("decisions.jsonl"))
+            .map_err(|source| ApprovalSetupError::Files { path, source })?;
         let board = Arc::new(QuestionBoard::new(record));
         let origin = config.login.resource.url().origin().ascii_serialization();
         let webhook = match &table.webhook {
@@ -138,12 +108,6 @@ impl TeamApprovals {
             None => None,
         };
         let site = Arc::new(ApprovalSite::new(Arc::clone(&board), authenticator, pages, origin));
-        let socket = Arc::new(ApprovalSocket { board, tokens, accounts, webhook });
-        Ok(Self { socket, listener, site })
-    }
-
-    /// Hears sessions until `stop` is cancelled.
-    pub(crate) async fn serve(self, stop: CancellationToken) {
-        self.socket.serve(self.listener, stop).await;
+        Ok(Self { hearing: ApprovalHearing { board, webhook }, site })
     }
 }

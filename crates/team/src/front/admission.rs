@@ -17,6 +17,7 @@ use super::rate::RateLimits;
 use crate::config::TeamConfig;
 use crate::login::UserAuthenticator;
 use crate::sessions::{SessionRecords, SessionSlot};
+use crate::upstream::SubjectTokens;
 use crate::users::{UserAccounts, UserPlace};
 
 /// The header with the id of a session.
@@ -38,6 +39,8 @@ pub(crate) struct RequestAdmission {
     records: Arc<SessionRecords>,
     sessions: Arc<LocalSessionManager>,
     rates: RateLimits,
+    /// The tokens of users, if they are exchanged.
+    subjects: Option<Arc<SubjectTokens>>,
     /// The names of the server that a request may have as `Host`.
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -66,10 +69,16 @@ impl RequestAdmission {
             records,
             sessions,
             rates,
+            subjects: None,
             hosts,
             origins: origins.collect(),
             max_request_bytes: config.server.max_request_bytes,
         }
+    }
+
+    /// Keeps the tokens of users.
+    pub(crate) fn with_subjects(self, subjects: Option<Arc<SubjectTokens>>) -> Self {
+        Self { subjects, ..self }
     }
 
     pub(crate) fn authenticator(&self) -> &UserAuthenticator {
@@ -119,6 +128,11 @@ impl RequestAdmission {
         {
             // The same for a session of somebody else as for one that there is not.
             return Err((StatusCode::NOT_FOUND, "there is no such session: begin one\n").into());
+        }
+        if let Some(subjects) = &self.subjects
+            && let Some(token) = self.authenticator.provider_token(uri, headers)
+        {
+            subjects.note(&place.key, token, user.expires_at);
         }
         let slot = self.records.slot(&place.key, id.as_deref());
         Ok(RequestUser { place, slot })

@@ -28,12 +28,13 @@ use self::admission::{RequestAdmission, admit};
 pub use self::listener::ListenError;
 pub(crate) use self::listener::{FrontListener, serve};
 use self::metrics::FrontMetrics;
-use self::rate::RateLimits;
+pub(crate) use self::rate::RateLimits;
 pub(crate) use self::tls::tls_problem;
 use crate::approvals::ApprovalSite;
 use crate::config::{MCP_PATH, TeamConfig};
 use crate::login::UserAuthenticator;
 use crate::sessions::{SessionDirectory, SessionRecords, TeamHandler};
+use crate::upstream::SubjectTokens;
 use crate::users::UserAccounts;
 
 /// The time for which a client's session is remembered without a request; after it, the client finds it again by its record.
@@ -50,6 +51,8 @@ pub(crate) struct FrontState {
 pub(crate) struct FrontParts {
     pub(crate) authenticator: Arc<UserAuthenticator>,
     pub(crate) approvals: Option<Arc<ApprovalSite>>,
+    /// The tokens of users, if they are exchanged.
+    pub(crate) subjects: Option<Arc<SubjectTokens>>,
     pub(crate) accounts: Arc<UserAccounts>,
     pub(crate) records: Arc<SessionRecords>,
     pub(crate) directory: Arc<SessionDirectory>,
@@ -62,7 +65,7 @@ pub(crate) fn routes(
     draining: CancellationToken,
     ending: CancellationToken,
 ) -> (Router, Arc<FrontState>) {
-    let FrontParts { authenticator, approvals, accounts, records, directory } = parts;
+    let FrontParts { authenticator, approvals, subjects, accounts, records, directory } = parts;
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(REMEMBERED);
     let sessions = Arc::new(sessions);
@@ -79,7 +82,8 @@ pub(crate) fn routes(
     );
     let rates = RateLimits::new(config.users.requests_per_minute);
     let state = Arc::new(FrontState {
-        admission: RequestAdmission::new(config, authenticator, accounts, records, sessions, rates),
+        admission: RequestAdmission::new(config, authenticator, accounts, records, sessions, rates)
+            .with_subjects(subjects),
         metrics: FrontMetrics::default(),
         draining,
     });

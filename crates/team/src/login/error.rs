@@ -87,7 +87,7 @@ pub struct ProviderFault {
 }
 
 impl ProviderFault {
-    pub(super) fn new(place: impl Into<String>, why: impl Into<String>) -> Self {
+    pub(crate) fn new(place: impl Into<String>, why: impl Into<String>) -> Self {
         Self { place: place.into(), why: why.into() }
     }
 }

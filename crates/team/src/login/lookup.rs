@@ -44,13 +44,20 @@ enum LookupMethod {
 }
 
 /// Not shown by `Debug`.
-pub(super) struct ClientSecret(pub(super) String);
+pub(crate) struct ClientSecret(String);
 
 impl ClientSecret {
     /// The value of the environment variable with this name.
-    pub(super) fn of(name: &str, secret: &impl Fn(&str) -> Option<String>) -> Result<Self, SecretError> {
+    ///
+    /// # Errors
+    /// It is not set.
+    pub(crate) fn of(name: &str, secret: &impl Fn(&str) -> Option<String>) -> Result<Self, SecretError> {
         let value = secret(name).filter(|secret| !secret.is_empty());
         value.map(Self).ok_or_else(|| SecretError(name.to_owned()))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.0
     }
 }
 
@@ -63,7 +70,7 @@ impl std::fmt::Debug for ClientSecret {
 /// Why this server cannot be a client of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the environment variable `{0}`, which a `client_secret_env` of `login.issuer` names, is not set; set it to the \
+    "the environment variable `{0}`, which a `client_secret_env` of the configuration names, is not set; set it to the \
      client's secret"
 )]
 pub struct SecretError(String);

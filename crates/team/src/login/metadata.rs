@@ -12,11 +12,11 @@ const SHOWN: usize = 200;
 
 /// The endpoints of an issuer.
 #[derive(Debug, Clone)]
-pub(super) struct IssuerMetadata {
+pub(crate) struct IssuerMetadata {
     pub(super) jwks_uri: Option<SecureUrl>,
     pub(super) introspection_endpoint: Option<SecureUrl>,
     pub(super) authorization_endpoint: Option<SecureUrl>,
-    pub(super) token_endpoint: Option<SecureUrl>,
+    pub(crate) token_endpoint: Option<SecureUrl>,
     /// Whether a browser always comes back with `iss` (RFC 9207).
     pub(super) answers_with_iss: bool,
 }
@@ -38,7 +38,7 @@ struct WrittenMetadata {
 
 impl IssuerMetadata {
     /// Asks the issuer, at the places of both standards.
-    pub(super) async fn fetch(http: &ProviderHttp, issuer: &IssuerUrl) -> Result<Self, ProviderFault> {
+    pub(crate) async fn fetch(http: &ProviderHttp, issuer: &IssuerUrl) -> Result<Self, ProviderFault> {
         for place in places(issuer) {
             let answer = http.get(&place, RequestCredentials::None).await?;
             if answer.status == StatusCode::OK {

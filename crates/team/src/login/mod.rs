@@ -48,10 +48,13 @@ use issuer_keys::{IssuerKeys, KeyTimes};
 use jwt::UnverifiedJwt;
 use key_set::KeySet;
 pub use lookup::SecretError;
+pub(crate) use lookup::ClientSecret;
 use lookup::TokenLookup;
-use provider_http::ProviderHttp;
+pub(crate) use metadata::IssuerMetadata;
 pub use provider_http::configure_client;
+pub(crate) use provider_http::{ProviderHttp, RequestCredentials};
 pub use secure_url::{SecureUrl, SecureUrlError};
+pub(crate) use strict_json::StrictObject;
 pub(crate) use token_file::LocalToken;
 pub use token_file::{LocalUser, NewToken, NewUser, TOKEN_PREFIX, TokenFile, TokenFileError};
 pub use user::{LOCAL_ISSUER, TeamUser, UserIdentity};
@@ -143,6 +146,11 @@ impl UserAuthenticator {
         let lookup = self.lookup.as_ref().ok_or(TokenFault::Unknown)?;
         let claims = lookup.claims(token, self.skew()).await?;
         TokenClaims { config: &self.config, issuer: lookup.config(), claims: &claims }.user()
+    }
+
+    /// The token of a request that an identity provider gave, as [`authenticate`](Self::authenticate) takes it.
+    pub(crate) fn provider_token<'h>(&self, uri: &Uri, headers: &'h HeaderMap) -> Option<&'h str> {
+        bearer::bearer_token(uri, headers).ok().filter(|token| !token.starts_with(TOKEN_PREFIX))
     }
 
     /// The user whose token of the file it is.

@@ -24,17 +24,17 @@ pub fn configure_client(builder: ClientBuilder) -> ClientBuilder {
 
 /// The client for the requests to all identity providers.
 #[derive(Debug, Clone)]
-pub(super) struct ProviderHttp(Client);
+pub(crate) struct ProviderHttp(Client);
 
 /// An answer that was read to its end.
 #[derive(Debug)]
-pub(super) struct ProviderAnswer {
-    pub(super) status: StatusCode,
-    pub(super) body: Vec<u8>,
+pub(crate) struct ProviderAnswer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Vec<u8>,
 }
 
 /// The credentials of a request.
-pub(super) enum RequestCredentials<'c> {
+pub(crate) enum RequestCredentials<'c> {
     None,
     /// The user's own token.
     Bearer(&'c str),
@@ -46,7 +46,7 @@ pub(super) enum RequestCredentials<'c> {
 }
 
 impl ProviderHttp {
-    pub(super) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         Self(client)
     }
 
@@ -59,7 +59,7 @@ impl ProviderHttp {
     }
 
     /// Posts a form.
-    pub(super) async fn post(
+    pub(crate) async fn post(
         &self,
         url: &SecureUrl,
         credentials: RequestCredentials<'_>,

@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 
 /// An object without repeated names, at any depth.
 #[derive(Debug, Clone)]
-pub(super) struct StrictObject(pub(super) Map<String, Value>);
+pub(crate) struct StrictObject(pub(crate) Map<String, Value>);
 
 impl StrictObject {
-    pub(super) fn parse(json: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(json: &[u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
     }
 
     /// The text of a member that is there and is one.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.as_str()
     }
 }

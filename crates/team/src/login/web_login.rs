@@ -126,7 +126,7 @@ impl WebLogin {
             ("code_verifier", &attempt.verifier),
         ];
         let credentials = match &self.secret {
-            Some(secret) => RequestCredentials::Client { id: &self.config.client_id, secret: &secret.0 },
+            Some(secret) => RequestCredentials::Client { id: &self.config.client_id, secret: secret.text() },
             None => {
                 fields.push(("client_id", &self.config.client_id));
                 RequestCredentials::None

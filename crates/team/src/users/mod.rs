@@ -9,4 +9,4 @@ mod starter;
 pub use self::account::{AccountError, TeamAccount};
 pub(crate) use self::account::{UserAccounts, UserPlace, user_key};
 pub use self::identity::{MakeGroups, UserLimits, UserSystem, become_user};
-pub(crate) use self::starter::{ApprovalWay, SessionStarter};
+pub(crate) use self::starter::{SessionStarter, SocketWay};

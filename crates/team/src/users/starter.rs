@@ -13,9 +13,9 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 
 use super::account::UserPlace;
-use crate::approvals::SessionTokens;
 use crate::config::{PackageSettings, SessionSettings, TeamApproval, TeamSandbox};
 use crate::login::SecureUrl;
+use crate::socket::SessionTokens;
 
 /// The variables that each process has from the server.
 const INHERITED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"];
@@ -24,8 +24,8 @@ const INHERITED: [&str; 6] = ["PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "
 const FOREIGN: [&str; 5] = ["/home", "/root", "/run", "/tmp", "/var/tmp"];
 /// The file by which pip reads no configuration.
 const NO_FILE: &str = "/dev/null";
-/// The variable with a session's token for decisions.
-const TOKEN: &str = "IPYBOX_APPROVALS_TOKEN";
+/// The variable with a session's token at the socket.
+const TOKEN: &str = "IPYBOX_SESSION_TOKEN";
 /// The time that the last words of a process may take.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -34,15 +34,17 @@ pub(crate) struct SessionStarter {
     program: PathBuf,
     settings: SessionSettings,
     packages: PackageSettings,
-    approvals: Option<ApprovalWay>,
+    socket: Option<SocketWay>,
 }
 
-/// The way of a session to people who decide.
-pub(crate) struct ApprovalWay {
+/// The way of a session to the server.
+pub(crate) struct SocketWay {
     pub(crate) socket: PathBuf,
     pub(crate) tokens: Arc<SessionTokens>,
-    /// The time that a question waits.
-    pub(crate) wait: Duration,
+    /// The time that a question to people waits; `None` if the server asks nobody.
+    pub(crate) approvals: Option<Duration>,
+    /// The file with the servers that users reach as themselves.
+    pub(crate) upstream: Option<PathBuf>,
 }
 
 /// A process that has been started.
@@ -55,12 +57,12 @@ pub(crate) struct SessionProcess {
 impl SessionStarter {
     /// Starts this program.
     pub(crate) fn new(program: PathBuf, settings: SessionSettings, packages: PackageSettings) -> Self {
-        Self { program, settings, packages, approvals: None }
+        Self { program, settings, packages, socket: None }
     }
 
-    /// Has people decide by this way.
-    pub(crate) fn with_approvals(self, approvals: Option<ApprovalWay>) -> Self {
-        Self { approvals, ..self }
+    /// Has sessions ask the server by this way.
+    pub(crate) fn with_socket(self, socket: Option<SocketWay>) -> Self {
+        Self { socket, ..self }
     }
 
     /// The time after which a process ends that nobody needs.
@@ -71,8 +73,9 @@ impl SessionStarter {
     /// Starts a process for a session of a user; `wish` says which.
     pub(crate) async fn start(&self, place: &Arc<UserPlace>, mut wish: Value) -> io::Result<SessionProcess> {
         let mut command = self.command(place);
-        if let Some(way) = &self.approvals {
-            wish["approvals"] = way.socket.display().to_string().into();
+        if let Some(way) = &self.socket {
+            wish["socket"] = way.socket.display().to_string().into();
+            wish["approvals"] = way.approvals.is_some().into();
             command.env(TOKEN, way.tokens.of(&place.key));
         }
         command.args(self.arguments(place)).arg("--front").arg(wish.to_string());
@@ -170,7 +173,9 @@ impl SessionStarter {
         arguments.option("--sandbox-config", settings.sandbox_config.as_ref());
         settings.install_domains.iter().for_each(|domain| arguments.flag("--sandbox-install-domain", domain));
         arguments.option("--python", settings.python.as_ref());
-        settings.mcp_config.iter().for_each(|file| arguments.flag("--mcp-config", file));
+        let socket = self.socket.as_ref();
+        let upstream = socket.and_then(|way| way.upstream.as_ref());
+        settings.mcp_config.iter().chain(upstream).for_each(|file| arguments.flag("--mcp-config", file));
         let approval = settings.approval.map(|mode| match mode {
             TeamApproval::Auto => "auto",
             TeamApproval::Ask => "ask",
@@ -179,7 +184,7 @@ impl SessionStarter {
         });
         arguments.option("--approval", approval.as_ref());
         arguments.option("--approval-policy", settings.approval_policy.as_ref());
-        let wait = self.approvals.as_ref().map(|way| way.wait.as_secs().max(1).to_string());
+        let wait = socket.and_then(|way| way.approvals).map(|wait| wait.as_secs().max(1).to_string());
         arguments.option("--approval-timeout", wait.as_ref());
         arguments.option("--limit-memory", settings.limit_memory.as_ref());
         arguments.option("--limit-cpu", settings.limit_cpu.map(|cpu| cpu.to_string()).as_ref());

@@ -93,7 +93,7 @@ pub(crate) struct Connector {
 impl Connector {
     /// A connector that fills placeholders from `variables` and starts servers as `guard` permits it.
     pub(crate) fn new(variables: Arc<Variables>, workspace: PathBuf, guard: StartGuard) -> Self {
-        let accounts = Arc::new(Accounts::new(None, variables.redactor().clone()));
+        let accounts = Arc::new(Accounts::new(None, None, variables.redactor().clone()));
         Self {
             variables,
             workspace,
@@ -135,9 +135,8 @@ impl Connector {
         ClientSide { name: Arc::from(name), asker, state: Arc::default(), is_local, traced, revision }
     }
 
-    /// Keeps logins in this state directory, rather than in memory. `flags` name it for `ipybox login`.
-    pub(crate) fn with_accounts_in(self, state_directory: PathBuf, flags: &str) -> Self {
-        let accounts = Accounts::new(Some(state_directory), self.variables.redactor().clone());
+    /// Uses these accounts, rather than some in memory. `flags` name their state directory for `ipybox login`.
+    pub(crate) fn with_accounts(self, accounts: Accounts, flags: &str) -> Self {
         Self { accounts: Arc::new(accounts), login_flags: Arc::from(flags), ..self }
     }
 

@@ -48,6 +48,7 @@ pub(crate) enum GrantKind {
     Code,
     Client,
     Enterprise,
+    Team,
 }
 
 impl GrantKind {
@@ -56,10 +57,11 @@ impl GrantKind {
             None | Some("authorization_code") => Ok(Self::Code),
             Some("client_credentials") => Ok(Self::Client),
             Some("enterprise") => Ok(Self::Enterprise),
+            Some("team") => Ok(Self::Team),
             Some(found) => Err(ParametersError::Choice {
                 key: "oauth.grant",
                 found: found.to_owned(),
-                expected: "`authorization_code`, `client_credentials` or `enterprise`",
+                expected: "`authorization_code`, `client_credentials`, `enterprise` or `team`",
             }),
         }
     }
@@ -137,6 +139,9 @@ fn check(parameters: &Map<String, Value>) -> Result<(), ParametersError> {
         if fields.has(key) { Err(ParametersError::OnlyWith { key, grant }) } else { Ok(()) }
     };
     let grant = GrantKind::of(parameters)?;
+    if grant == GrantKind::Team {
+        return fields.only(&["oauth.grant"], "`oauth` with `\"grant\": \"team\"`");
+    }
     if grant != GrantKind::Client {
         only_with("oauth.private_key", "client_credentials")?;
         only_with("oauth.signing_algorithm", "client_credentials")?;
@@ -165,7 +170,7 @@ fn check(parameters: &Map<String, Value>) -> Result<(), ParametersError> {
         }
         GrantKind::Client => required("oauth.client_secret"),
         GrantKind::Enterprise => check_provider(parameters.get("identity_provider")),
-        GrantKind::Code => Ok(()),
+        GrantKind::Code | GrantKind::Team => Ok(()),
     }
 }
 

@@ -195,6 +195,7 @@ impl Filler<'_> {
                     }
                 }
             }
+            GrantKind::Team => TokenGrant::Team,
             GrantKind::Enterprise => {
                 let key = "identity_provider";
                 let provider = login.get(key).and_then(Value::as_object).cloned().unwrap_or_default();

@@ -143,7 +143,7 @@ impl IssuerUrl {
         self.0.as_str()
     }
 
-    pub(super) fn secure(&self) -> &SecureUrl {
+    pub(crate) fn secure(&self) -> &SecureUrl {
         &self.0
     }
 }

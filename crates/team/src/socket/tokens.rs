@@ -1,4 +1,4 @@
-//! The tokens of sessions at the socket for decisions: one for each user, which another user cannot make.
+//! The tokens of sessions at the socket of the server: one for each user, which another user cannot make.
 
 use std::io;
 use std::path::Path;
