@@ -11,3 +11,4 @@ mod packages;
 mod records;
 mod support;
 mod tenants;
+mod upstream;

@@ -130,6 +130,16 @@ impl TeamPlace {
         Self::begin(self.command(&["serve"]))
     }
 
+    /// A server that serves with more variables, and a thread with all that it logs.
+    pub(super) fn serve_in_and_log(
+        &self,
+        variables: &[(&str, &str)],
+    ) -> (TeamProcess, JoinHandle<Vec<String>>) {
+        let mut command = self.command(&["serve", "--log-level", "debug"]);
+        command.envs(variables.iter().copied());
+        Self::begin(command)
+    }
+
     fn begin(mut command: Command) -> (TeamProcess, JoinHandle<Vec<String>>) {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
