@@ -56,7 +56,9 @@ impl TeamConfig {
                 }
             }
         }
-        match UpstreamServers::open(&self.upstream, &self.login, client.clone(), |name| std::env::var(name).ok()) {
+        match UpstreamServers::open(&self.upstream, &self.login, client.clone(), |name| {
+            std::env::var(name).ok()
+        }) {
             Err(error) => findings.push(TeamFinding::new("upstream", Err(describe(&error)))),
             Ok(upstream) => {
                 for (name, result) in checks_of(upstream).await {

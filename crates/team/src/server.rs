@@ -6,14 +6,14 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::approvals::{ApprovalHearing, ApprovalPages, ApprovalParts, ApprovalSetupError, TeamApprovals};
+use crate::approvals::{ApprovalPages, ApprovalParts, ApprovalSetupError, TeamApprovals};
 use crate::config::{ConfigError, TeamConfig};
 use crate::front::{FrontListener, FrontParts, ListenError, metrics_routes, routes, serve};
 use crate::login::{LoginSetupError, UserAuthenticator};
 use crate::retention::RetentionTask;
 use crate::sessions::{SessionDirectory, SessionRecords};
 use crate::socket::{SessionHearing, SessionSocket, SocketFiles};
-use crate::upstream::UpstreamServers;
+use crate::upstream::{LoginCallbacks, UpstreamServers};
 use crate::users::{AccountError, SessionStarter, SocketWay, UserAccounts, UserSystem};
 
 /// Why a server cannot serve.
@@ -56,7 +56,7 @@ pub enum ServeError {
 pub struct TeamServer {
     listener: FrontListener,
     metrics: Option<FrontListener>,
-    socket: Option<SessionSocket>,
+    socket: SessionSocket,
     config: TeamConfig,
     parts: FrontParts,
     retention: RetentionTask,
@@ -92,7 +92,18 @@ impl TeamServer {
         };
         let (hearing, site) = approvals.map(|approvals| (approvals.hearing, approvals.site)).unzip();
         let subjects = upstream.as_ref().map(|upstream| Arc::clone(&upstream.subjects));
-        let (way, socket) = socket(&config, &accounts, hearing, upstream)?.unzip();
+        let callbacks = Arc::new(LoginCallbacks::new(&config));
+        let files = SocketFiles::of(&accounts);
+        let failed = |source| ServeError::Socket { path: files.socket(), source };
+        let tokens = Arc::new(files.tokens().map_err(failed)?);
+        let hearing = SessionHearing {
+            tokens,
+            accounts: Arc::clone(&accounts),
+            approvals: hearing,
+            upstream,
+            callbacks: Arc::clone(&callbacks),
+        };
+        let (way, socket) = socket(&config, hearing, &files)?;
         let starter = SessionStarter::new(program, config.sessions.clone(), config.packages.clone());
         let starter = starter.with_socket(way);
         let starter = Arc::new(starter);
@@ -104,7 +115,7 @@ impl TeamServer {
             None => None,
         };
         let parts =
-            FrontParts { authenticator, approvals: site, subjects, accounts, records, directory };
+            FrontParts { authenticator, approvals: site, subjects, callbacks, accounts, records, directory };
         let accounts = Arc::clone(&parts.accounts);
         let retention = RetentionTask { accounts, starter, settings: config.retention };
         Ok(Self { listener, metrics, socket, config, parts, retention })
@@ -132,7 +143,7 @@ impl TeamServer {
         let metrics = metrics.map(|listener| {
             tokio::spawn(serve(listener, metrics_routes(Arc::clone(&state)), ending.clone()))
         });
-        let socket = socket.map(|socket| tokio::spawn(socket.serve(ending.clone())));
+        let socket = tokio::spawn(socket.serve(ending.clone()));
         let serving = tokio::spawn(serve(listener, router, ending.clone()));
         let removing = tokio::spawn(draining.clone().run_until_cancelled_owned(retention.apply_daily()));
         draining.cancelled().await;
@@ -144,37 +155,31 @@ impl TeamServer {
         directory.close().await;
         ending.cancel();
         removing.await.map_err(std::io::Error::other)?;
-        for task in metrics.into_iter().chain(socket).chain([serving]) {
+        for task in metrics.into_iter().chain([socket, serving]) {
             task.await.map_err(std::io::Error::other)?;
         }
         Ok(())
     }
 }
 
-/// The socket at which sessions ask, and their way there, if there is something to ask for.
+/// The socket at which sessions ask, and their way there.
 fn socket(
     config: &TeamConfig,
-    accounts: &Arc<UserAccounts>,
-    approvals: Option<ApprovalHearing>,
-    upstream: Option<Arc<UpstreamServers>>,
-) -> Result<Option<(SocketWay, SessionSocket)>, ServeError> {
-    if approvals.is_none() && upstream.is_none() {
-        return Ok(None);
-    }
-    let files = SocketFiles::of(accounts);
+    hearing: SessionHearing,
+    files: &SocketFiles,
+) -> Result<(SocketWay, SessionSocket), ServeError> {
     let failed = |source| ServeError::Socket { path: files.socket(), source };
-    let tokens = Arc::new(files.tokens().map_err(failed)?);
     let way = SocketWay {
         socket: files.socket(),
-        tokens: Arc::clone(&tokens),
+        tokens: Arc::clone(&hearing.tokens),
+        callback: hearing.callbacks.address(),
         approvals: config.approvals.as_ref().map(|table| table.wait),
-        upstream: upstream.as_ref().map(|_| files.upstream()),
+        upstream: hearing.upstream.as_ref().map(|_| files.upstream()),
     };
-    if let Some(upstream) = &upstream {
+    if let Some(upstream) = &hearing.upstream {
         upstream.write(&files.upstream()).map_err(failed)?;
     }
-    let hearing = SessionHearing { tokens, accounts: Arc::clone(accounts), approvals, upstream };
-    Ok(Some((way, SessionSocket::open(&files.socket(), hearing).map_err(failed)?)))
+    Ok((way, SessionSocket::open(&files.socket(), hearing).map_err(failed)?))
 }
 
 /// Cancels `draining` on the signals that ask a program to end.

@@ -15,7 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use super::front_callback::FrontCallback;
 use super::{Error, foreign};
+use crate::ground::web::FrontSocket;
 use crate::ground::web::listener::{self, BusyRequest, ListenerLimits};
 
 /// The attempts to find a free port: it has to be free for both addresses of `localhost`.
@@ -24,6 +26,8 @@ const PORTS: usize = 16;
 const PAGE_TIMEOUT: Duration = Duration::from_secs(45);
 /// The time that the end of a login waits for the browser to take its page. No connection outlives it.
 const LAST_PAGE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time in which the server of a team has to know of a login.
+const FRONT_TIMEOUT: Duration = Duration::from_secs(15);
 /// The number of answers that may wait to be looked at.
 const WAITING: usize = 4;
 
@@ -47,6 +51,8 @@ pub(super) struct LoginCallback {
     pub(super) uri: String,
     arriving: mpsc::Receiver<ArrivedCallback>,
     expected: Arc<std::sync::OnceLock<String>>,
+    /// The server of a team, if the answer comes there.
+    front: Option<FrontCallback>,
     listening: TaskTracker,
     stop: DropGuard,
 }
@@ -85,13 +91,43 @@ impl LoginCallback {
             listening.spawn(listener::serve(listener, router.clone(), limits.clone(), stop.clone()));
         }
         listening.close();
-        Ok(Self { uri: url.to_string(), arriving, expected, listening, stop: stop.drop_guard() })
+        let stop = stop.drop_guard();
+        Ok(Self { uri: url.to_string(), arriving, expected, front: None, listening, stop })
+    }
+
+    /// Waits for the browser at the server of a team. `server` is the host of the MCP server.
+    pub(super) fn at_front(front: FrontSocket, server: &str) -> Self {
+        let (arrived, arriving) = mpsc::channel(WAITING);
+        let uri = front.callback.clone();
+        let front = Some(FrontCallback { front, server: server.to_owned(), arrived });
+        let (listening, stop) = (TaskTracker::new(), CancellationToken::new().drop_guard());
+        listening.close();
+        Self { uri, arriving, expected: Arc::default(), front, listening, stop }
+    }
+
+    /// Whether the browser comes to this machine.
+    pub(super) fn is_here(&self) -> bool {
+        self.front.is_none()
     }
 
     /// Answers with another `state` are not ours: anybody can send a browser here.
-    pub(super) fn expect(&self, state: &str) {
+    ///
+    /// # Errors
+    /// The server of a team cannot be reached.
+    pub(super) async fn expect(&mut self, state: &str) -> Result<(), Error> {
         // It is set once, by the login that has made this.
         self.expected.set(state.to_owned()).ok();
+        if let Some(front) = self.front.take() {
+            let (begun, has_begun) = oneshot::channel();
+            self.listening.spawn(front.wait(state.to_owned(), begun));
+            if !matches!(tokio::time::timeout(FRONT_TIMEOUT, has_begun).await, Ok(Ok(()))) {
+                return Err(Error::Listen {
+                    uri: self.uri.clone(),
+                    cause: std::io::ErrorKind::TimedOut.into(),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Ends, once the browser has its page, and with it all connections.
@@ -250,7 +286,7 @@ mod tests {
     #[tokio::test]
     async fn half_requests_keep_no_answer_out_and_end_with_the_login() {
         let mut callback = LoginCallback::listen(None).await.unwrap();
-        callback.expect("s");
+        callback.expect("s").await.unwrap();
         let address = format!("127.0.0.1:{}", Url::parse(&callback.uri).unwrap().port().unwrap());
         let connect = async |text: &str| {
             let mut stream = TcpStream::connect(&address).await.unwrap();

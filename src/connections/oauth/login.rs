@@ -17,7 +17,7 @@ use super::registration::{self, CLIENT_NAME};
 use super::server::{AuthorizationServer, KeptClient};
 use super::store::{ForClient, LoginStore, blocking};
 use super::token::AccessToken;
-use super::{Error, TokenGrant, with_causes};
+use super::{CLIENT_METADATA_URL, Error, TokenGrant, with_causes};
 use crate::ground::text::describe;
 
 /// The longest scopes that are asked for, in bytes: all are in the page's address.
@@ -92,8 +92,16 @@ impl Account {
         let page = &resolved.metadata.authorization_endpoint;
         resolved.http.check_page("its authorization endpoint", page).await?;
         let scopes = self.scopes(&manager, &resolved, scopes).await?;
-        let mut callback = LoginCallback::listen(redirect_uri.as_deref()).await?;
-        let document = client_metadata_url.as_deref().filter(|_| takes_documents(&resolved));
+        let mut callback = match (&self.server.front, redirect_uri) {
+            (Some(front), None) => {
+                LoginCallback::at_front(front.clone(), self.server.url.host_str().unwrap_or_default())
+            }
+            (_, redirect_uri) => LoginCallback::listen(redirect_uri.as_deref()).await?,
+        };
+        // Our own document names addresses of this machine alone.
+        let document = client_metadata_url.as_deref().filter(|document| {
+            takes_documents(&resolved) && (callback.is_here() || *document != CLIENT_METADATA_URL)
+        });
         let client = client.clone().or_else(|| document.map(|url| (url.to_owned(), None)));
         self.configure(&mut manager, &resolved, client, &callback.uri, &scopes).await?;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
@@ -104,7 +112,7 @@ impl Account {
         let resource = parameter(&url, "resource");
         resolved.http.reachable().check("its `resource`", &resource)?;
         let url = if self.server.settings.omits_resource { without_resource(url) } else { url };
-        callback.expect(&parameter(&url, "state"));
+        callback.expect(&parameter(&url, "state")).await?;
         let asking = self.ask(&manager, &resolved, &mut callback, &url, opener);
         let asked = tokio::time::timeout(timeout, asking).await;
         callback.end().await;

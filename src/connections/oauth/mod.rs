@@ -16,6 +16,7 @@
 mod account;
 mod callback;
 mod earlier;
+mod front_callback;
 mod http;
 mod jwt;
 mod login;

@@ -89,7 +89,7 @@ fn request(
         "grant_types": ["authorization_code", "refresh_token"],
         "token_endpoint_auth_method": method,
         "response_types": ["code"],
-        "application_type": "native",
+        "application_type": if redirect_uri.starts_with("https:") { "web" } else { "native" },
     });
     if !scopes.is_empty() {
         body["scope"] = json!(scopes.join(" "));

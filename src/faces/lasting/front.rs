@@ -22,8 +22,18 @@ pub struct FrontWish {
     session: Option<String>,
     /// The ids of the sessions of its other clients.
     leave: Vec<String>,
-    /// The socket of the front, at which the session asks.
-    socket: Option<PathBuf>,
+    /// The front as a server that the session asks.
+    server: Option<FrontServer>,
+}
+
+/// A front that sessions ask.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FrontServer {
+    /// Its socket.
+    socket: PathBuf,
+    /// Its page to which browsers come back from authorization servers.
+    callback: String,
     /// Whether people decide there.
     approvals: bool,
 }
@@ -41,13 +51,13 @@ impl FrontWish {
 
     /// The socket of the front, for the session with this id and token.
     pub(super) fn socket(&self, session: String, token: &str) -> Option<FrontSocket> {
-        let path = self.socket.clone()?;
-        Some(FrontSocket { path, token: token.to_owned(), session })
+        let FrontServer { socket, callback, .. } = self.server.clone()?;
+        Some(FrontSocket { path: socket, token: token.to_owned(), session, callback })
     }
 
     /// Whether people decide at the front's socket.
     pub(super) fn approvals(&self) -> bool {
-        self.approvals
+        self.server.as_ref().is_some_and(|server| server.approvals)
     }
 
     /// Whether the client may have the session with this id.

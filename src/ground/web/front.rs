@@ -17,6 +17,8 @@ pub(crate) struct FrontSocket {
     pub(crate) token: String,
     /// The session's id.
     pub(crate) session: String,
+    /// The page of the server to which browsers come back from authorization servers.
+    pub(crate) callback: String,
 }
 
 /// A session's purpose of a connection.
@@ -29,6 +31,8 @@ pub(crate) enum ConnectionUse {
     OwnPage,
     /// A token of the user for an MCP server.
     Upstream,
+    /// The answer that a browser brings.
+    Login,
 }
 
 #[derive(Serialize)]

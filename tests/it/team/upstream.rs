@@ -1,5 +1,6 @@
 //! Servers that users reach as themselves: the server exchanges the tokens of users at their identity provider.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -31,8 +32,13 @@ struct Company {
 
 impl Company {
     fn start() -> Self {
+        Self::of("exchange.mjs", &["--secret", SECRET])
+    }
+
+    /// Another fixture, which prints its places.
+    fn of(script: &str, flags: &[&str]) -> Self {
         let mut command = Command::new(tool("bin/node"));
-        command.arg(test_server("exchange.mjs")).arg("--packages").arg(tool("npm")).args(["--secret", SECRET]);
+        command.arg(test_server(script)).arg("--packages").arg(tool("npm")).args(flags);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -103,7 +109,11 @@ impl Drop for Company {
 
 /// The answers of both servers.
 async fn both(client: &mut TeamClient) -> String {
-    client.cell(&format!("from mcptools.crm import whoami as a\nfrom mcptools.wiki import whoami as b{WHO}who(a, b)")).await
+    client
+        .cell(&format!(
+            "from mcptools.crm import whoami as a\nfrom mcptools.wiki import whoami as b{WHO}who(a, b)"
+        ))
+        .await
 }
 
 /// The answer of the first server.
@@ -156,8 +166,7 @@ async fn users_reach_servers_as_themselves_and_their_tokens_stay_in_the_front() 
     let upstream = company.asked_at(&["crm", "wiki", "control"]).await;
     let shown: Vec<&str> =
         upstream.iter().filter_map(|request| request["headers"]["authorization"].as_str()).collect();
-    let mut secrets: Vec<&str> =
-        shown.iter().map(|header| header.strip_prefix("Bearer ").unwrap()).collect();
+    let mut secrets: Vec<&str> = shown.iter().map(|header| header.strip_prefix("Bearer ").unwrap()).collect();
     secrets.sort_unstable();
     secrets.dedup();
     assert_eq!(secrets.len(), 4, "a token for each user and server, which is asked for once");
@@ -246,11 +255,14 @@ async fn a_server_that_was_started_anew_needs_a_new_request() {
          try: said = a.run()\nexcept Exception as error: said = error\n\
          open('part', 'w').write(str(said)); os.rename('part', 'said')"
     );
-    let mut waiting = ann.again();
+    let waiting = ann.again();
     let call = json!({"name": "execute_ipython_cell", "arguments": {"code": code}});
     let waiting = tokio::spawn(async move {
         let request = json!({"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": call});
-        let request = waiting.request(Method::POST).header("content-type", "application/json").body(request.to_string());
+        let request = waiting
+            .request(Method::POST)
+            .header("content-type", "application/json")
+            .body(request.to_string());
         // It breaks off with the server.
         request.send().await.ok();
         waiting
@@ -276,7 +288,9 @@ async fn users_whom_the_provider_refuses_or_does_not_know_have_no_token() {
     let local = place.token("carol");
     let server = place.serve_in(&VARIABLES);
     let mallory = company.token("mallory").await;
-    for (token, words) in [(mallory, "refuses it: access_denied"), (local, "and this one has logged in at `local`")] {
+    for (token, words) in
+        [(mallory, "refuses it: access_denied"), (local, "and this one has logged in at `local`")]
+    {
         let mut client = place.begun(&token).await;
         let said = client.cell("1").await;
         for name in ["crm", "wiki"] {
@@ -284,7 +298,10 @@ async fn users_whom_the_provider_refuses_or_does_not_know_have_no_token() {
         }
         assert!(said.contains(words) && said.contains(company.at("issuer")), "{said}");
     }
-    assert!(company.asked_at(&["crm", "wiki", "authority"]).await.is_empty(), "a server was asked without a token");
+    assert!(
+        company.asked_at(&["crm", "wiki", "authority"]).await.is_empty(),
+        "a server was asked without a token"
+    );
     server.stop().await;
 }
 
@@ -308,4 +325,179 @@ async fn a_client_without_its_secret_is_a_mistake_and_doctor_asks_the_providers(
     place.change(&authority, &format!("{authority}/other"));
     let said = doctor(&place);
     assert!(said.contains("upstream wiki") && said.contains("publishes no metadata"), "{said}");
+}
+
+/// A browser, which keeps cookies and follows redirects.
+#[derive(Default)]
+struct LoginBrowser(BTreeMap<String, String>);
+
+impl LoginBrowser {
+    /// Goes to a page, and on from there until the server of the team is reached: the query of its page.
+    async fn visit(&mut self, url: &str) -> String {
+        let mut url = reqwest::Url::parse(url).unwrap();
+        for _ in 0..20 {
+            if url.path() == "/oauth/callback" {
+                return url.query().unwrap().to_owned();
+            }
+            let client = plain(|client| client.redirect(reqwest::redirect::Policy::none()));
+            let cookies: Vec<String> = self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let answer = client.get(url.clone()).header("cookie", cookies.join("; ")).send().await.unwrap();
+            for cookie in answer.headers().get_all("set-cookie") {
+                let (name, value) =
+                    cookie.to_str().unwrap().split(';').next().unwrap().split_once('=').unwrap();
+                self.0.insert(name.to_owned(), value.to_owned());
+            }
+            let location =
+                answer.headers().get("location").unwrap_or_else(|| panic!("{url}")).to_str().unwrap();
+            url = url.join(location).unwrap();
+        }
+        panic!("it leads nowhere");
+    }
+}
+
+fn plain(change: fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> reqwest::Client {
+    ipybox::http_client(|client| change(client.no_proxy())).unwrap()
+}
+
+/// The page of the server to which a browser comes back.
+struct CallbackPage {
+    origin: String,
+}
+
+impl CallbackPage {
+    async fn open(&self, query: &str) -> (StatusCode, String) {
+        let url = format!("{}/oauth/callback?{query}", self.origin);
+        let answer = plain(|client| client).get(url).send().await.unwrap();
+        (answer.status(), answer.text().await.unwrap())
+    }
+
+    /// Goes on, from a page of this origin.
+    async fn go_on(&self, query: &str, origin: Option<&str>) -> (StatusCode, String) {
+        let body = reqwest::Url::parse_with_params("http://x/", [("query", query)]).unwrap();
+        let request =
+            plain(|client| client).post(format!("{}/oauth/callback", self.origin)).timeout(PATIENCE);
+        let request = match origin {
+            Some(origin) => request.header("origin", origin),
+            None => request,
+        };
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        let answer = request.body(body.query().unwrap().to_owned()).send().await.unwrap();
+        (answer.status(), answer.text().await.unwrap())
+    }
+}
+
+/// A call whose stream has brought a question, and what comes after it.
+struct AskingCall {
+    response: reqwest::Response,
+    text: String,
+    read: usize,
+}
+
+impl AskingCall {
+    async fn begin(client: &mut TeamClient, call: Value) -> Self {
+        let response = client.send("tools/call", call).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        Self { response, text: String::new(), read: 0 }
+    }
+
+    /// The next message with this member.
+    async fn next(&mut self, member: &str) -> Value {
+        loop {
+            while let Some(end) = self.text[self.read..].find('\n') {
+                let line = &self.text[self.read..self.read + end];
+                let message =
+                    line.strip_prefix("data:").and_then(|data| serde_json::from_str(data.trim()).ok());
+                self.read += end + 1;
+                if let Some(message) = message.filter(|message: &Value| message.get(member).is_some()) {
+                    return message;
+                }
+            }
+            let chunk =
+                self.response.chunk().await.unwrap().unwrap_or_else(|| panic!("it ends: {}", self.text));
+            self.text.push_str(&String::from_utf8_lossy(&chunk));
+        }
+    }
+
+    /// The page of a login that the user is asked to open, which the client does.
+    async fn page(&mut self, client: &TeamClient) -> String {
+        let question = self.next("method").await;
+        assert_eq!(question["method"], "elicitation/create", "{question}");
+        let accepted = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}});
+        assert_eq!(client.post(&accepted).await.status(), StatusCode::ACCEPTED);
+        question["params"]["url"].as_str().unwrap_or_else(|| panic!("{question}")).to_owned()
+    }
+}
+
+#[tokio::test]
+async fn a_user_logs_in_by_a_browser_that_comes_back_to_the_server() {
+    let company = Company::of("oidc.mjs", &[]);
+    let place = TeamPlace::new("");
+    let tokens = ["ann", "bob"].map(|name| place.token(name));
+    let (server, log) = place.serve_in_and_log(&[]);
+    let mut clients = Vec::new();
+    for token in &tokens {
+        let mut client = place.client(token);
+        client.begin(json!({"elicitation": {"form": {}, "url": {}}})).await;
+        clients.push(client);
+    }
+    let origin = format!("http://127.0.0.1:{}", place.port);
+    let page = CallbackPage { origin: origin.clone() };
+    let params = json!({"url": company.at("url")});
+    let call = json!({"name": "register_mcp_server", "arguments": {"server_name": "notes", "server_params": params}});
+
+    // An answer of another authorization server is not taken.
+    let ann = &mut clients[0];
+    let mut asking = AskingCall::begin(ann, call.clone()).await;
+    let address = asking.page(ann).await;
+    assert!(
+        address.contains(&format!("{}%2Foauth%2Fcallback", origin.replace(':', "%3A").replace('/', "%2F"))),
+        "{address}"
+    );
+    let query = LoginBrowser::default().visit(&address).await;
+    let other: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("iss=")).collect();
+    let mixed = format!("{}&iss=https%3A%2F%2Fevil.example", other.join("&"));
+    let (_, said) = page.go_on(&mixed, Some(&origin)).await;
+    assert!(said.contains("not logged in"), "{said}");
+    let answer = asking.next("result").await;
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+
+    let mut asking = AskingCall::begin(ann, call.clone()).await;
+    let address = asking.page(ann).await;
+    let query = LoginBrowser::default().visit(&address).await;
+    let (status, said) = page.open("code=c&state=a-state-that-somebody-has-made-up").await;
+    assert_eq!(status, StatusCode::NOT_FOUND, "{said}");
+    let (status, said) = page.open(&query).await;
+    assert!(
+        status == StatusCode::OK && said.contains("of <b>ann</b>") && said.contains("127.0.0.1"),
+        "{said}"
+    );
+    // Another page cannot go on for the user.
+    for other in [None, Some("null"), Some("https://evil.example")] {
+        assert_eq!(page.go_on(&query, other).await.0, StatusCode::FORBIDDEN);
+    }
+    let (status, said) = page.go_on(&query, Some(&origin)).await;
+    assert!(status == StatusCode::OK && said.contains("ipybox is logged in"), "{said}");
+    let answer = asking.next("result").await;
+    assert_ne!(answer["result"]["isError"], true, "{answer}");
+    assert_eq!(page.go_on(&query, Some(&origin)).await.0, StatusCode::GONE);
+    assert_eq!(page.open(&query).await.0, StatusCode::NOT_FOUND);
+    let said = ann.cell("from mcptools.notes import whoami\nprint(whoami.run())").await;
+    assert!(said.contains("subject='alice'"), "{said}");
+
+    // It is not the login of another user.
+    let bob = &mut clients[1];
+    let mut asking = AskingCall::begin(bob, call).await;
+    let address = asking.page(bob).await;
+    let query = LoginBrowser::default().visit(&address).await;
+    assert!(page.open(&query).await.1.contains("of <b>bob</b>"));
+    let code = query
+        .split('&')
+        .find(|pair| pair.starts_with("code="))
+        .unwrap()
+        .trim_start_matches("code=")
+        .to_owned();
+    assert_eq!(page.go_on(&query, Some(&origin)).await.0, StatusCode::OK);
+    asking.next("result").await;
+    server.stop().await;
+    assert!(!log.join().unwrap().join("\n").contains(&code));
 }

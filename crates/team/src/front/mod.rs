@@ -34,7 +34,7 @@ use crate::approvals::ApprovalSite;
 use crate::config::{MCP_PATH, TeamConfig};
 use crate::login::UserAuthenticator;
 use crate::sessions::{SessionDirectory, SessionRecords, TeamHandler};
-use crate::upstream::SubjectTokens;
+use crate::upstream::{LoginCallbacks, SubjectTokens};
 use crate::users::UserAccounts;
 
 /// The time for which a client's session is remembered without a request; after it, the client finds it again by its record.
@@ -53,6 +53,7 @@ pub(crate) struct FrontParts {
     pub(crate) approvals: Option<Arc<ApprovalSite>>,
     /// The tokens of users, if they are exchanged.
     pub(crate) subjects: Option<Arc<SubjectTokens>>,
+    pub(crate) callbacks: Arc<LoginCallbacks>,
     pub(crate) accounts: Arc<UserAccounts>,
     pub(crate) records: Arc<SessionRecords>,
     pub(crate) directory: Arc<SessionDirectory>,
@@ -65,7 +66,7 @@ pub(crate) fn routes(
     draining: CancellationToken,
     ending: CancellationToken,
 ) -> (Router, Arc<FrontState>) {
-    let FrontParts { authenticator, approvals, subjects, accounts, records, directory } = parts;
+    let FrontParts { authenticator, approvals, subjects, callbacks, accounts, records, directory } = parts;
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(REMEMBERED);
     let sessions = Arc::new(sessions);
@@ -97,9 +98,10 @@ pub(crate) fn routes(
         .route("/.well-known/oauth-protected-resource", get(metadata))
         .route(&metadata_path, get(metadata))
         .with_state(Arc::clone(&state));
+    let router = guarded.merge(open).merge(callbacks.routes());
     let router = match approvals {
-        Some(site) => guarded.merge(open).merge(site.routes()),
-        None => guarded.merge(open),
+        Some(site) => router.merge(site.routes()),
+        None => router,
     };
     (router, state)
 }

@@ -1,4 +1,4 @@
-//! The socket at which sessions ask the server: about decisions, and for tokens of their user.
+//! The socket at which sessions ask the server: about decisions, for tokens of their user, and for what a login has brought.
 //!
 //! A session connects, and says by a token whose it is. So a new server needs to know none of them.
 
@@ -18,14 +18,14 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::tokens::SessionTokens;
 use crate::approvals::{ApprovalHearing, AskingSession};
-use crate::upstream::UpstreamServers;
+use crate::upstream::{LoginCallbacks, UpstreamServers};
 use crate::users::{TeamAccount, UserAccounts};
 
 /// The longest greeting, in bytes.
 const GREETING_BYTES: usize = 4 * 1024;
 /// The time that a greeting may take.
 const GREETING_TIME: Duration = Duration::from_secs(5);
-/// The number of connections at a time: three for each session.
+/// The number of connections at a time: four for each session.
 const CONNECTIONS: usize = 4096;
 
 /// Hears sessions.
@@ -40,6 +40,7 @@ pub(crate) struct SessionHearing {
     pub(crate) accounts: Arc<UserAccounts>,
     pub(crate) approvals: Option<ApprovalHearing>,
     pub(crate) upstream: Option<Arc<UpstreamServers>>,
+    pub(crate) callbacks: Arc<LoginCallbacks>,
 }
 
 #[derive(Deserialize)]
@@ -56,6 +57,7 @@ enum ConnectionUse {
     Approvers,
     OwnPage,
     Upstream,
+    Login,
 }
 
 /// The files by which sessions reach the server.
@@ -125,7 +127,8 @@ impl SessionHearing {
         let first = tokio::time::timeout(GREETING_TIME, first).await??.unwrap_or_default();
         let SessionGreeting { want, token, session } = serde_json::from_slice(&first)?;
         let account = self.account(&token, peer)?;
-        let absent = || io::Error::new(io::ErrorKind::Unsupported, "the server's configuration has it no more");
+        let absent =
+            || io::Error::new(io::ErrorKind::Unsupported, "the server's configuration has it no more");
         match want {
             ConnectionUse::Approvers | ConnectionUse::OwnPage => {
                 let approvals = self.approvals.as_ref().ok_or_else(absent)?;
@@ -139,6 +142,7 @@ impl SessionHearing {
                 let upstream = self.upstream.as_ref().ok_or_else(absent)?;
                 upstream.hear(input, output, &account).await
             }
+            ConnectionUse::Login => self.callbacks.hear(input, output, account).await,
         }
     }
 
@@ -163,7 +167,10 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// The next line, without its end; `None` at the end. A longer one is left out: the next one is returned.
-pub(crate) async fn line(input: &mut (impl AsyncBufRead + Unpin), most: usize) -> io::Result<Option<Vec<u8>>> {
+pub(crate) async fn line(
+    input: &mut (impl AsyncBufRead + Unpin),
+    most: usize,
+) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     let mut is_too_long = false;
     loop {

@@ -100,7 +100,11 @@ pub(crate) fn mistake(tables: &[UpstreamTable], login: &LoginConfig) -> Option<U
         }
         if table.issuer(login).is_none() {
             let remedy = "write the URL of an `issuer` of `[[login.issuer]]`, as it is written there";
-            return wrong("upstream.exchange.issuer", "names no identity provider that could exchange tokens", remedy);
+            return wrong(
+                "upstream.exchange.issuer",
+                "names no identity provider that could exchange tokens",
+                remedy,
+            );
         }
         if scopes.iter().any(|scope| scope.is_empty() || scope.contains(char::is_whitespace)) {
             return wrong("upstream.exchange.scopes", "has one that is no word", "write a list of words");

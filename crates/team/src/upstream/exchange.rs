@@ -151,9 +151,9 @@ impl TokenExchange {
             return Err(self.issuer.no("gives back the user's own token, which is passed on to nobody"));
         }
         match audience_of(&token.token) {
-            Some(audience) if !audience.iter().any(|name| name == wanted.1) => {
-                Err(self.issuer.no("gives a token for another audience; write its name as `exchange.audience`"))
-            }
+            Some(audience) if !audience.iter().any(|name| name == wanted.1) => Err(self
+                .issuer
+                .no("gives a token for another audience; write its name as `exchange.audience`")),
             _ => Ok(token),
         }
     }
@@ -281,11 +281,15 @@ fn is_code(code: &str) -> bool {
 /// The audience that a JSON Web Token names, which its reader verifies; `None` for an opaque token.
 fn audience_of(token: &str) -> Option<Vec<String>> {
     let mut parts = token.split('.');
-    let (_, payload, _, None) = (parts.next()?, parts.next()?, parts.next()?, parts.next()) else { return None };
+    let (_, payload, _, None) = (parts.next()?, parts.next()?, parts.next()?, parts.next()) else {
+        return None;
+    };
     let claims = StrictObject::parse(&URL_SAFE_NO_PAD.decode(payload).ok()?)?;
     Some(match claims.0.get("aud") {
         Some(Value::String(name)) => vec![name.clone()],
-        Some(Value::Array(names)) => names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+        Some(Value::Array(names)) => {
+            names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+        }
         _ => Vec::new(),
     })
 }

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A session asks for a token when it needs one. It gets that of the upstream server, and never that of the user, which stays
-//! here.
+//! here. Where users log in themselves, the session does so, and `callbacks` passes on what the browser brings back.
 
+mod callbacks;
 mod config;
 mod exchange;
 mod subjects;
@@ -22,6 +23,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 use url::Url;
 
+pub(crate) use self::callbacks::LoginCallbacks;
 pub use self::config::{AuthorizationTable, ExchangeTable, UpstreamTable};
 pub(crate) use self::config::{UpstreamMistake, mistake};
 use self::exchange::TokenExchange;
@@ -96,9 +98,7 @@ impl UpstreamServers {
 
     /// Writes the file by which sessions know the servers, as `--mcp-config` reads it.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        let entry = |server: &UpstreamServer| {
-            json!({"type": "http", "url": server.url.as_str(), "oauth": {"grant": "team"}})
-        };
+        let entry = |server: &UpstreamServer| json!({"type": "http", "url": server.url.as_str(), "oauth": {"grant": "team"}});
         let servers: Map<String, Value> =
             self.servers.iter().map(|server| (server.name.clone(), entry(server))).collect();
         replace(path, json!({"mcpServers": servers}).to_string().as_bytes())?;
@@ -150,7 +150,9 @@ impl UpstreamServers {
             ));
         };
         if self.rates.take(&account.key).is_err() {
-            return UpstreamAnswer::Unavailable(format!("too many tokens were asked for; `{name}` has to wait"));
+            return UpstreamAnswer::Unavailable(format!(
+                "too many tokens were asked for; `{name}` has to wait"
+            ));
         }
         match exchange.token(&subject).await {
             Ok(token) => UpstreamAnswer::Token { token: token.token, seconds: token.life.as_secs() },
@@ -161,7 +163,11 @@ impl UpstreamServers {
                     self.subjects.forget(user, &subject);
                 }
                 let why = format!("the user's token could not be exchanged for one of `{name}`: {error}");
-                if error.is_outage() { UpstreamAnswer::Unavailable(why) } else { UpstreamAnswer::Refused(why) }
+                if error.is_outage() {
+                    UpstreamAnswer::Unavailable(why)
+                } else {
+                    UpstreamAnswer::Refused(why)
+                }
             }
         }
     }

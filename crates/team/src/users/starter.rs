@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
@@ -34,13 +34,15 @@ pub(crate) struct SessionStarter {
     program: PathBuf,
     settings: SessionSettings,
     packages: PackageSettings,
-    socket: Option<SocketWay>,
+    way: Option<SocketWay>,
 }
 
 /// The way of a session to the server.
 pub(crate) struct SocketWay {
     pub(crate) socket: PathBuf,
     pub(crate) tokens: Arc<SessionTokens>,
+    /// The page to which browsers come back from authorization servers.
+    pub(crate) callback: String,
     /// The time that a question to people waits; `None` if the server asks nobody.
     pub(crate) approvals: Option<Duration>,
     /// The file with the servers that users reach as themselves.
@@ -57,12 +59,12 @@ pub(crate) struct SessionProcess {
 impl SessionStarter {
     /// Starts this program.
     pub(crate) fn new(program: PathBuf, settings: SessionSettings, packages: PackageSettings) -> Self {
-        Self { program, settings, packages, socket: None }
+        Self { program, settings, packages, way: None }
     }
 
     /// Has sessions ask the server by this way.
-    pub(crate) fn with_socket(self, socket: Option<SocketWay>) -> Self {
-        Self { socket, ..self }
+    pub(crate) fn with_socket(self, way: SocketWay) -> Self {
+        Self { way: Some(way), ..self }
     }
 
     /// The time after which a process ends that nobody needs.
@@ -73,9 +75,10 @@ impl SessionStarter {
     /// Starts a process for a session of a user; `wish` says which.
     pub(crate) async fn start(&self, place: &Arc<UserPlace>, mut wish: Value) -> io::Result<SessionProcess> {
         let mut command = self.command(place);
-        if let Some(way) = &self.socket {
-            wish["socket"] = way.socket.display().to_string().into();
-            wish["approvals"] = way.approvals.is_some().into();
+        if let Some(way) = &self.way {
+            let socket = way.socket.display().to_string();
+            let approvals = way.approvals.is_some();
+            wish["server"] = json!({"socket": socket, "callback": way.callback, "approvals": approvals});
             command.env(TOKEN, way.tokens.of(&place.key));
         }
         command.args(self.arguments(place)).arg("--front").arg(wish.to_string());
@@ -173,8 +176,8 @@ impl SessionStarter {
         arguments.option("--sandbox-config", settings.sandbox_config.as_ref());
         settings.install_domains.iter().for_each(|domain| arguments.flag("--sandbox-install-domain", domain));
         arguments.option("--python", settings.python.as_ref());
-        let socket = self.socket.as_ref();
-        let upstream = socket.and_then(|way| way.upstream.as_ref());
+        let way = self.way.as_ref();
+        let upstream = way.and_then(|way| way.upstream.as_ref());
         settings.mcp_config.iter().chain(upstream).for_each(|file| arguments.flag("--mcp-config", file));
         let approval = settings.approval.map(|mode| match mode {
             TeamApproval::Auto => "auto",
@@ -184,7 +187,7 @@ impl SessionStarter {
         });
         arguments.option("--approval", approval.as_ref());
         arguments.option("--approval-policy", settings.approval_policy.as_ref());
-        let wait = socket.and_then(|way| way.approvals).map(|wait| wait.as_secs().max(1).to_string());
+        let wait = way.and_then(|way| way.approvals).map(|wait| wait.as_secs().max(1).to_string());
         arguments.option("--approval-timeout", wait.as_ref());
         arguments.option("--limit-memory", settings.limit_memory.as_ref());
         arguments.option("--limit-cpu", settings.limit_cpu.map(|cpu| cpu.to_string()).as_ref());
