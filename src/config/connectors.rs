@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::{exposures, states_dir, workspace_state_dir};
 use crate::connections::mcp_client::{Connector, StartGuard};
-use crate::connections::oauth::Accounts;
 use crate::ground::env::Variables;
 use crate::ground::text::describe;
 use crate::ground::text::visible::word;
@@ -31,8 +30,7 @@ pub(crate) fn connector_at(directory: PathBuf, variables: Arc<Variables>) -> Con
     let directory = directory.canonicalize().unwrap_or(directory);
     let state_dir = workspace_state_dir(&states, &directory);
     let flags = login_flags(&directory, None);
-    let accounts = Accounts::new(Some(state_dir.clone()), None, variables.redactor().clone());
-    connector_in(&state_dir, directory, variables).with_accounts(accounts, &flags)
+    connector_in(&state_dir, directory, variables).with_accounts_in(state_dir, &flags, None)
 }
 
 /// A connector to MCP servers for a process in `directory`, whose state directory this is.

@@ -16,9 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::connections::mcp_client::Connector;
-use crate::connections::oauth::Accounts;
 use crate::ground::env::{IPYBOX_CONTAINER, Variables};
-use crate::ground::web::FrontSocket;
+use crate::ground::files::FrontSocket;
 use crate::kernels::changes::COPIES;
 use crate::kernels::kernel::ShellCommands;
 use crate::kernels::sandbox::{Confinement, ExposedPlaces, PolicyPaths};
@@ -375,11 +374,9 @@ impl Config {
     /// The connector to MCP servers.
     pub(crate) fn connector(&self) -> Connector {
         let guard = exposures::guard(&self.state_dir, self.exposed());
-        let redactor = self.variables.redactor().clone();
-        let accounts = Accounts::new(Some(self.state_dir.clone()), self.front.clone(), redactor);
         Connector::new(Arc::clone(&self.variables), self.workspace.clone(), guard)
             .with_connect_timeout(self.tool_server.connect_timeout)
-            .with_accounts(accounts, &self.login_flags)
+            .with_accounts_in(self.state_dir.clone(), &self.login_flags, self.front.clone())
     }
 
     /// The flags by which commands of `ipybox` find this workspace, with a blank before each.

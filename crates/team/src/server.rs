@@ -84,8 +84,12 @@ impl TeamServer {
         let upstream = upstream.map_err(LoginSetupError::from)?.map(Arc::new);
         let approvals = match &config.approvals {
             Some(table) => {
-                let (accounts, authenticator) = (Arc::clone(&accounts), Arc::clone(&authenticator));
-                let parts = ApprovalParts { accounts, authenticator, client, pages };
+                let parts = ApprovalParts {
+                    accounts: Arc::clone(&accounts),
+                    authenticator: Arc::clone(&authenticator),
+                    client,
+                    pages,
+                };
                 Some(TeamApprovals::open(&config, table, parts)?)
             }
             None => None,

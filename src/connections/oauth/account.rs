@@ -17,9 +17,9 @@ use super::server::{KeptClient, ProtectedServer};
 use super::store::{LoginSecrets, LoginStore, RefusedAccess, blocking};
 use super::token::AccessToken;
 use super::{Error, OauthSettings, foreign, machine, registration, with_causes};
-use crate::ground::files::FileStamp;
+use crate::ground::files::{FileStamp, FrontSocket};
 use crate::ground::text::Redactor;
-use crate::ground::web::{FrontSocket, bare};
+use crate::ground::web::bare;
 
 /// The time that a failure to get a token holds for further calls.
 const FAILURE_HOLDS: Duration = Duration::from_secs(3);

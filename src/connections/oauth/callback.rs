@@ -1,6 +1,5 @@
 //! The listener on this machine to which the browser brings the authorization server's answer (RFC 8252 §7.3).
 
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +14,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use super::callback_answer::{ArrivedCallback, CallbackAnswer, read};
 use super::front_callback::FrontCallback;
 use super::{Error, foreign};
-use crate::ground::web::FrontSocket;
+use crate::ground::files::FrontSocket;
 use crate::ground::web::listener::{self, BusyRequest, ListenerLimits};
 
 /// The attempts to find a free port: it has to be free for both addresses of `localhost`.
@@ -30,20 +30,6 @@ const LAST_PAGE_TIMEOUT: Duration = Duration::from_secs(2);
 const FRONT_TIMEOUT: Duration = Duration::from_secs(15);
 /// The number of answers that may wait to be looked at.
 const WAITING: usize = 4;
-
-/// The answer that the browser brought.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CallbackAnswer {
-    pub(super) code: String,
-    pub(super) state: String,
-    pub(super) issuer: Option<String>,
-}
-
-/// An answer, and the sender of the login's result to the browser's page.
-pub(super) struct ArrivedCallback {
-    pub(super) answer: Result<CallbackAnswer, Error>,
-    pub(super) page: oneshot::Sender<Result<(), String>>,
-}
 
 /// Listens while it lives.
 pub(super) struct LoginCallback {
@@ -100,7 +86,8 @@ impl LoginCallback {
         let (arrived, arriving) = mpsc::channel(WAITING);
         let uri = front.callback.clone();
         let front = Some(FrontCallback { front, server: server.to_owned(), arrived });
-        let (listening, stop) = (TaskTracker::new(), CancellationToken::new().drop_guard());
+        let listening = TaskTracker::new();
+        let stop = CancellationToken::new().drop_guard();
         listening.close();
         Self { uri, arriving, expected: Arc::default(), front, listening, stop }
     }
@@ -173,31 +160,6 @@ async fn bind(port: u16) -> std::io::Result<(Vec<TcpListener>, u16)> {
             }
             Err(_) => return Ok((vec![listener], found)),
         }
-    }
-}
-
-/// Reads the answer from the query of a redirect URI.
-pub(super) fn read(query: &str, expected: &str) -> Result<CallbackAnswer, Option<Error>> {
-    let pairs = || url::form_urlencoded::parse(query.as_bytes());
-    let states: Vec<_> = pairs().filter(|(name, _)| name == "state").map(|(_, state)| state).collect();
-    if states != [expected] {
-        return Err(None);
-    }
-    let mut fields: HashMap<String, String> = HashMap::new();
-    for (name, value) in pairs() {
-        // RFC 6749 §3.1: parameters are not repeated.
-        if fields.insert(name.clone().into_owned(), value.into_owned()).is_some() {
-            return Err(Some(Error::Answer(format!("`{}` is in it twice", foreign(&name)))));
-        }
-    }
-    if let Some(error) = fields.get("error") {
-        let description = fields.get("error_description").filter(|text| !text.trim().is_empty());
-        let text = description.map_or_else(|| error.clone(), |description| format!("{error}: {description}"));
-        return Err(Some(Error::Refused(foreign(&text))));
-    }
-    match fields.remove("code").filter(|code| !code.is_empty()) {
-        Some(code) => Ok(CallbackAnswer { code, state: expected.to_owned(), issuer: fields.remove("iss") }),
-        None => Err(Some(Error::Answer("there is no `code` in it".to_owned()))),
     }
 }
 

@@ -11,8 +11,8 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Error;
-use super::callback::{ArrivedCallback, read};
-use crate::ground::web::{ConnectionUse, FrontSocket};
+use super::callback_answer::{ArrivedCallback, read};
+use crate::ground::files::{ConnectionUse, FrontSocket};
 
 /// The time between two tries to reach the server, which may be started anew.
 const RETRY: Duration = Duration::from_millis(500);

@@ -11,7 +11,8 @@ use rmcp::transport::auth::{AuthError, AuthorizationManager, OAuthClientConfig};
 use serde_json::json;
 
 use super::account::Account;
-use super::callback::{self, ArrivedCallback, CallbackAnswer, LoginCallback};
+use super::callback::LoginCallback;
+use super::callback_answer::{self, ArrivedCallback, CallbackAnswer};
 use super::published::is_same_issuer;
 use super::registration::{self, CLIENT_NAME};
 use super::server::{AuthorizationServer, KeptClient};
@@ -314,7 +315,7 @@ fn pasted_answer(pasted: &str, state: &str) -> Result<CallbackAnswer, Error> {
         Ok(url) => url.query().unwrap_or_default().to_owned(),
         Err(_) => pasted.trim_start_matches('?').to_owned(),
     };
-    callback::read(&query, state).map_err(|error| {
+    callback_answer::read(&query, state).map_err(|error| {
         error.unwrap_or_else(|| {
             let what =
                 "paste the whole address that the browser shows after the login, with `code` and `state`";

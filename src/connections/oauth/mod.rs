@@ -15,6 +15,7 @@
 
 mod account;
 mod callback;
+mod callback_answer;
 mod earlier;
 mod front_callback;
 mod http;

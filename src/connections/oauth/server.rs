@@ -11,8 +11,8 @@ use super::http::{OauthClients, OauthHttp, ReachableAddresses};
 use super::published::is_same_issuer;
 use super::store::{ForClient, LoginStore, blocking};
 use super::{Error, OauthSettings, earlier, foreign, private, with_causes};
+use crate::ground::files::FrontSocket;
 use crate::ground::text::Redactor;
-use crate::ground::web::FrontSocket;
 
 /// Metadata is read within this time: a hostile server may have many pages for us, each of them slow.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(60);

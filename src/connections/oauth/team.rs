@@ -10,7 +10,7 @@ use super::Error;
 use super::server::ProtectedServer;
 use super::token::AccessToken;
 use super::token_request::check_token;
-use crate::ground::web::{ConnectionUse, FrontSocket};
+use crate::ground::files::{ConnectionUse, FrontSocket};
 
 /// The time that the server may take: it asks two providers at most.
 const PATIENCE: Duration = Duration::from_secs(45);

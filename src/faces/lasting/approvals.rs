@@ -5,11 +5,12 @@
 use std::io;
 use std::time::Duration;
 
+use tokio::io::BufReader;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::sync::CancellationToken;
 
-use super::keeper::SocketStreams;
 use crate::faces::mcp_server::{ApproverQuestions, ClientStreams, ServedSession};
-use crate::ground::web::{ConnectionUse, FrontSocket};
+use crate::ground::files::{ConnectionUse, FrontSocket};
 
 /// The time between two tries to connect.
 const RETRY: Duration = Duration::from_millis(500);
@@ -29,7 +30,10 @@ impl FacingSession<'_> {
         tokio::join!(self.ask_approvers(questions), self.show_own_page());
     }
 
-    async fn connect(&self, want: ConnectionUse) -> io::Result<SocketStreams> {
+    async fn connect(
+        &self,
+        want: ConnectionUse,
+    ) -> io::Result<ClientStreams<BufReader<OwnedReadHalf>, OwnedWriteHalf>> {
         let (input, output) = self.socket.connect(want).await?;
         Ok(ClientStreams { input, output })
     }

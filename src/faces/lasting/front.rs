@@ -7,7 +7,7 @@ use serde::de::{Deserializer, Error as _};
 use serde_json::json;
 
 use super::entry::is_session_id;
-use crate::ground::web::FrontSocket;
+use crate::ground::files::FrontSocket;
 
 /// The method of the notification that names the session.
 const METHOD: &str = "notifications/ipybox/session";

@@ -2,6 +2,7 @@
 //! made; and directories where no stranger can make any.
 
 mod changed;
+mod front_socket;
 mod identity;
 pub(crate) mod inside;
 mod journal;
@@ -12,6 +13,7 @@ mod state;
 mod temporary;
 
 pub(crate) use self::changed::{ChangedFiles, changed_since, file_time};
+pub(crate) use self::front_socket::{ConnectionUse, FrontSocket};
 pub(crate) use self::identity::FileIdentity;
 pub(crate) use self::journal::{Journal, JournalNote};
 pub(crate) use self::private::{check_parents, check_private, create_private_directory, real_path};

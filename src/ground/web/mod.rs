@@ -1,7 +1,6 @@
 //! HTTP: the client for servers that others run, which addresses are the internet's, and our own listeners.
 
 mod address;
-mod front;
 pub(crate) mod listener;
 mod trust;
 
@@ -11,7 +10,6 @@ use std::time::Duration;
 use reqwest::{Client, ClientBuilder};
 
 pub(crate) use self::address::{AddressRange, ClosedAddress, RangeError, closed, deliveries};
-pub(crate) use self::front::{ConnectionUse, FrontSocket};
 use crate::ground::text::describe;
 
 /// The timeout for one TCP and TLS connection.

@@ -312,6 +312,24 @@ async fn a_client_without_its_secret_is_a_mistake_and_doctor_asks_the_providers(
     let output = place.run(&["serve"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("`EXCHANGE_SECRET`"), "{said}");
+    let good = std::fs::read_to_string(place.path("team.toml")).unwrap();
+    let issuer = company.at("issuer");
+    for (from, to, words) in [
+        ("name = \"crm\"".to_owned(), "name = \"C R M\"", "is no name of a package"),
+        ("name = \"crm\"".to_owned(), "name = \"wiki\"", "is there twice"),
+        (
+            format!("issuer = {issuer:?}"),
+            "issuer = \"https://id.example\"\njwks_uri = \"https://id.example/keys\"\n[[login.issuer]]\nissuer = \"https://id2.example\"",
+            "names no identity provider",
+        ),
+        (format!("url = {:?}", company.at("crm")), "url = \"http://crm.example.org/mcp\"", "not encrypted"),
+    ] {
+        std::fs::write(place.path("team.toml"), good.replacen(&from, to, 1)).unwrap();
+        let output = place.run(&["users"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(words), "{to}: {said}");
+    }
+    std::fs::write(place.path("team.toml"), good).unwrap();
     let doctor = |place: &TeamPlace| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ipybox"));
         command.args(["doctor", "--team"]).arg(place.path("team.toml")).envs(VARIABLES);

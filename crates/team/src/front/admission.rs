@@ -132,7 +132,7 @@ impl RequestAdmission {
         if let Some(subjects) = &self.subjects
             && let Some(token) = self.authenticator.provider_token(uri, headers)
         {
-            subjects.note(&place.key, token, user.expires_at);
+            subjects.note(&place.key, &user.identity.issuer, token, user.expires_at);
         }
         let slot = self.records.slot(&place.key, id.as_deref());
         Ok(RequestUser { place, slot })

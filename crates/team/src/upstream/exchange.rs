@@ -51,13 +51,13 @@ pub(super) enum ExchangeError {
     Unavailable(#[from] ProviderFault),
     /// It has not answered in time.
     #[error("`{0}` does not answer within {seconds} s", seconds = PATIENCE.as_secs())]
-    Late(IssuerUrl),
+    Late(String),
     /// The provider refuses it.
     #[error("`{issuer}` refuses it: {code}")]
-    Refused { issuer: IssuerUrl, code: String },
+    Refused { issuer: String, code: String },
     /// It answers with something else.
     #[error("`{issuer}` {why}")]
-    Answer { issuer: IssuerUrl, why: &'static str },
+    Answer { issuer: String, why: &'static str },
 }
 
 impl ExchangeError {
@@ -87,8 +87,14 @@ impl TokenExchange {
         let ExchangeTable { client_id, client_secret_env, authentication, .. } = &table.exchange;
         let client = |issuer, id: &String, name: &str, authentication| {
             let secret = ClientSecret::of(name, secret)?;
-            let (http, endpoint) = (http.clone(), OnceCell::new());
-            Ok(TokenClient { issuer, id: id.clone(), secret, authentication, http, endpoint })
+            Ok(TokenClient {
+                issuer,
+                id: id.clone(),
+                secret,
+                authentication,
+                http: http.clone(),
+                endpoint: OnceCell::new(),
+            })
         };
         let authority = table.exchange.authorization_server.as_ref();
         let authority = authority.map(|table| {
@@ -132,7 +138,7 @@ impl TokenExchange {
                 Some(authority) => authority.redeemed(&self.assertion(subject, authority).await?).await,
             }
         };
-        let late = |_| ExchangeError::Late(self.issuer.issuer.clone());
+        let late = |_| ExchangeError::Late(self.issuer.issuer.to_string());
         tokio::time::timeout(PATIENCE, exchanged).await.map_err(late)?
     }
 
@@ -238,7 +244,7 @@ impl TokenClient {
             Some(object) if answer.status.is_client_error() => {
                 let code = object.text("error").filter(|code| is_code(code));
                 let code = code.unwrap_or("it does not say why").to_owned();
-                Err(ExchangeError::Refused { issuer: self.issuer.clone(), code })
+                Err(ExchangeError::Refused { issuer: self.issuer.to_string(), code })
             }
             _ => Err(self.no("answers with something that is no answer with a token")),
         }
@@ -269,7 +275,7 @@ impl TokenClient {
     }
 
     fn no(&self, why: &'static str) -> ExchangeError {
-        ExchangeError::Answer { issuer: self.issuer.clone(), why }
+        ExchangeError::Answer { issuer: self.issuer.to_string(), why }
     }
 }
 

@@ -92,8 +92,12 @@ impl UpstreamServers {
                 servers.push(UpstreamServer { name: table.name.clone(), url, exchange });
             }
         }
-        let (subjects, rates) = (Arc::default(), RateLimits::new(TOKENS_PER_MINUTE));
-        Ok((!servers.is_empty()).then_some(Self { servers, subjects, rates }))
+        if servers.is_empty() {
+            return Ok(None);
+        }
+        let issuers = servers.iter().map(|server: &UpstreamServer| server.exchange.issuer().to_string());
+        let subjects = Arc::new(SubjectTokens::of(issuers.collect()));
+        Ok(Some(Self { servers, subjects, rates: RateLimits::new(TOKENS_PER_MINUTE) }))
     }
 
     /// Writes the file by which sessions know the servers, as `--mcp-config` reads it.
@@ -142,7 +146,7 @@ impl UpstreamServers {
                 account.issuer
             ));
         }
-        let Some(subject) = self.subjects.of(&account.key) else {
+        let Some(subject) = self.subjects.valid(&account.key) else {
             return UpstreamAnswer::Refused(format!(
                 "the token by which the user has logged in to the team server has expired, or the server was restarted, so \
                  that `{name}` cannot be reached as the user; it takes a new request of the user, who may have to log in \

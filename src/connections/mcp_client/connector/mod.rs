@@ -29,6 +29,7 @@ use crate::connections::mcp_client::transport::{
 };
 use crate::connections::oauth::{self, Account, Accounts, LoginOpener, RefusedAccess, RefusedRequest};
 use crate::ground::env::{Variables, is_program, on_path};
+use crate::ground::files::FrontSocket;
 use crate::ground::telemetry::Context;
 use crate::ground::text::Secrets;
 use crate::ground::web::RequestProxies;
@@ -135,8 +136,10 @@ impl Connector {
         ClientSide { name: Arc::from(name), asker, state: Arc::default(), is_local, traced, revision }
     }
 
-    /// Uses these accounts, rather than some in memory. `flags` name their state directory for `ipybox login`.
-    pub(crate) fn with_accounts(self, accounts: Accounts, flags: &str) -> Self {
+    /// Keeps logins in this state directory, rather than in memory. `flags` name it for `ipybox login`. The server of a team is
+    /// asked for its user's tokens.
+    pub(crate) fn with_accounts_in(self, state: PathBuf, flags: &str, front: Option<FrontSocket>) -> Self {
+        let accounts = Accounts::new(Some(state), front, self.variables.redactor().clone());
         Self { accounts: Arc::new(accounts), login_flags: Arc::from(flags), ..self }
     }
 
