@@ -84,7 +84,8 @@ impl Registrar {
         let logging_in = servers::log_in(connector, &self.gate, approver, name, parameters, refusal);
         match Box::pin(logging_in).await {
             Ok(()) => Box::pin(self.registry.register(candidate, packages, progress)).await,
-            Err(refusal) => Err(error.with_refusal(refusal)),
+            // This error is the answer.
+            Err(refusal) => Err(error.with_refusal(servers::with_offers(connector, refusal))),
         }
     }
 

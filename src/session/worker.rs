@@ -263,6 +263,7 @@ impl KernelWorker {
         notes.extend(self.audience.trouble(cell.author));
         if let Some(tools) = self.tools_of(cell) {
             notes.extend(tools.pool.changes().await);
+            notes.extend(tools.pool.take_offers());
         }
         let outcome = Outcome { shown, late, end, error, notes, offer };
         if let Some(live) = live {

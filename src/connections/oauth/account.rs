@@ -32,6 +32,8 @@ pub(crate) struct Accounts {
     /// Learns each token, so that no error or log line has one.
     redactor: Redactor,
     open: Mutex<HashMap<String, Arc<Account>>>,
+    /// Notes with the links of logins, for the next answer.
+    pub(crate) offers: Mutex<Vec<String>>,
     /// The tasks that renew tokens.
     tasks: TaskTracker,
 }
@@ -43,6 +45,8 @@ pub(crate) struct Account {
     tasks: TaskTracker,
     /// Held while a user logs in: others wait for it.
     pub(super) logging_in: AsyncMutex<()>,
+    /// The link of the login that answers offer, as long as it goes on.
+    pub(super) offered: AsyncMutex<Option<String>>,
     /// Held while a token is got, so that simultaneous calls share it.
     current: AsyncMutex<Current>,
 }
@@ -78,7 +82,8 @@ impl Accounts {
         if let Some(Err(error)) = directory.as_deref().map(LoginStore::settle) {
             tracing::warn!(error = %error, "a login of an earlier process is not complete yet");
         }
-        Self { directory, front, redactor, open: Mutex::default(), tasks: TaskTracker::new() }
+        let (open, offers) = (Mutex::default(), Mutex::default());
+        Self { directory, front, redactor, open, offers, tasks: TaskTracker::new() }
     }
 
     /// Waits for tokens that are being renewed: one that is lost ends the login.
@@ -104,6 +109,7 @@ impl Accounts {
                     redactor: self.redactor.clone(),
                     tasks: self.tasks.clone(),
                     logging_in: AsyncMutex::default(),
+                    offered: AsyncMutex::default(),
                     current: AsyncMutex::default(),
                 });
                 open.insert(key, Arc::clone(&account));

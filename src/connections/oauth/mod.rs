@@ -22,6 +22,7 @@ mod http;
 mod jwt;
 mod login;
 mod machine;
+mod offer;
 mod private;
 mod published;
 mod registration;

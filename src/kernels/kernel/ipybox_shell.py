@@ -25,7 +25,7 @@ process_module = later("ipybox_processes")
 check_module = later("ipybox_check")
 # What the check imports.
 later("ipybox_bindings")
-later("ipybox_packages")
+later("ipybox_generated")
 # The size of the terminal that programs are told.
 ROWS_AND_COLUMNS = (24, 80)
 # The time between two looks whether a command has ended whose output another program still holds open, in milliseconds.

@@ -77,7 +77,7 @@ use crate::kernels::sandbox::Sandbox;
 const SHARED_MODULES: [(&str, &str); 22] = python_modules![
     "ipybox_bindings", "ipybox_check", "ipybox_commands", "ipybox_files", "ipybox_frames", "ipybox_hints",
     "ipybox_input", "ipybox_libraries", "ipybox_limits", "ipybox_loading", "ipybox_messages",
-    "ipybox_missing", "ipybox_packages",
+    "ipybox_missing", "ipybox_generated",
     "ipybox_processes", "ipybox_scripts", "ipybox_shell", "ipybox_sources", "ipybox_tables",
     "ipybox_threads", "ipybox_tracebacks", "ipybox_viewing", "ipybox_views",
 ];

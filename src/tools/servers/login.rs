@@ -14,6 +14,8 @@ use crate::ground::text::describe;
 
 /// The time that a login may take.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// The time that a login may take which an answer offers: its reader may be away.
+const OFFER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// The number of logins that one request may take: a server that always wants more scopes gets no further.
 pub(crate) const LOGINS: usize = 2;
 
@@ -30,8 +32,11 @@ pub(crate) async fn log_in(
     parameters: &ServerParameters,
     refusal: AccessRefusal,
 ) -> Result<(), AccessRefusal> {
-    let Some(queue) = approver.page_queue().filter(|_| refusal.command.is_some()) else {
+    if refusal.command.is_none() {
         return Err(refusal);
+    }
+    let Some(queue) = approver.page_queue() else {
+        return Err(offer(connector, gate, name, parameters, refusal).await);
     };
     let user = User { gate, queue, name, page: Mutex::default() };
     let login = connector.log_in(parameters, Some(&refusal), &[], &user, LOGIN_TIMEOUT).await;
@@ -51,6 +56,43 @@ pub(crate) async fn log_in(
             Err(AccessRefusal { why: Some(why), ..refusal })
         }
     }
+}
+
+/// Offers a login by a link in the next answer, where a user's browser can bring its end: nobody can be asked now. Returns the refusal
+/// with what becomes of that.
+async fn offer(
+    connector: &Connector,
+    gate: &Gate,
+    name: &str,
+    parameters: &ServerParameters,
+    refusal: AccessRefusal,
+) -> AccessRefusal {
+    let url = match connector.offer_login(parameters, &refusal, OFFER_TIMEOUT).await {
+        Ok(Some(url)) => url,
+        Ok(None) => return refusal,
+        Err(error) => return AccessRefusal { why: Some(describe(&error)), command: None, ..refusal },
+    };
+    let arguments = [("server_name", json!(name)), ("url", json!(url))];
+    let why = match gate.offer_page(Action::ours(LOGIN, arguments, Target::Url(url.clone()))).await {
+        Ok(on_record) => {
+            on_record.result(|| json!("offered"));
+            let minutes = OFFER_TIMEOUT.as_secs() / 60;
+            connector.note_offer(format!(
+                "[The server `{name}` asks for a login. Give your user this link, which holds for {minutes} minutes, and do the same \
+                 again afterwards: {url} ]"
+            ));
+            "the user has to log in, by the link that this answer has".to_owned()
+        }
+        Err(denied) => denied.to_string(),
+    };
+    // Users of a team's server cannot run commands there.
+    AccessRefusal { why: Some(why), command: None, ..refusal }
+}
+
+/// A refusal that says itself what no answer has said yet: by which links the user can log in.
+pub(crate) fn with_offers(connector: &Connector, refusal: AccessRefusal) -> AccessRefusal {
+    let words: Vec<String> = refusal.why.into_iter().chain(connector.take_offers()).collect();
+    AccessRefusal { why: (!words.is_empty()).then(|| words.join("\n")), ..refusal }
 }
 
 /// The user who answers approval requests.

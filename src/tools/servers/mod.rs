@@ -17,7 +17,7 @@ use crate::connections::mcp_client::{self, ParametersError, ServerParameters, Se
 use crate::tools::formats;
 
 pub(crate) use self::elicitation::ByGate;
-pub(crate) use self::login::{LOGINS, log_in};
+pub(crate) use self::login::{LOGINS, log_in, with_offers};
 pub(crate) use self::pool::{ConnectionPool, Error, OpenConnection, PermittedRequest, PoolRequest};
 pub use self::query::SearchQuery;
 

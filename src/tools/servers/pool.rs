@@ -303,6 +303,11 @@ impl ConnectionPool {
         log_in(&self.connector, gate, &gate.approver(), name, &server.parameters, refusal).await
     }
 
+    /// The links of logins that no answer has had yet, as notes for the author of the code.
+    pub(crate) fn take_offers(&self) -> Vec<String> {
+        self.connector.take_offers()
+    }
+
     /// The changes of the tools of the servers that announce them, as notes for the author of the code.
     pub(crate) async fn changes(&self) -> Vec<String> {
         let slots: Vec<_> = {

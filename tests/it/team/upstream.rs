@@ -519,3 +519,55 @@ async fn a_user_logs_in_by_a_browser_that_comes_back_to_the_server() {
     server.stop().await;
     assert!(!log.join().unwrap().join("\n").contains(&code));
 }
+
+/// The address in an answer that offers a login.
+fn link_in(answer: &str) -> String {
+    let (_, after) =
+        answer.split_once("do the same again afterwards: ").unwrap_or_else(|| panic!("{answer}"));
+    after.split(' ').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_client_that_asks_nobody_gets_a_link_in_its_answer() {
+    let company = Company::of("oidc.mjs", &[]);
+    let place = TeamPlace::new("");
+    let token = place.token("ann");
+    let (server, log) = place.serve_in_and_log(&[]);
+    let mut ann = place.client(&token);
+    ann.begin(json!({})).await;
+    let origin = format!("http://127.0.0.1:{}", place.port);
+    let page = CallbackPage { origin: origin.clone() };
+    let params = json!({"url": company.at("url")});
+    let call = json!({"name": "register_mcp_server", "arguments": {"server_name": "notes", "server_params": params}});
+    let registered = async |ann: &mut TeamClient| {
+        AskingCall::begin(ann, call.clone()).await.next("result").await["result"].clone()
+    };
+    let refused = registered(&mut ann).await;
+    assert_eq!(refused["isError"], true, "{refused}");
+    let address = link_in(refused["content"][0]["text"].as_str().unwrap());
+    // The login goes on, and there is one.
+    let again = registered(&mut ann).await;
+    assert_eq!(link_in(again["content"][0]["text"].as_str().unwrap()), address);
+    let query = LoginBrowser::default().visit(&address).await;
+    let (_, said) = page.go_on(&query, Some(&origin)).await;
+    assert!(said.contains("ipybox is logged in"), "{said}");
+    let done = registered(&mut ann).await;
+    assert_ne!(done["isError"], true, "{done}");
+    let code = "from mcptools.notes import whoami\ntry:\n    print(whoami.run())\nexcept Exception as error:\n    print(error)";
+    assert!(ann.cell(code).await.contains("subject='alice'"));
+
+    // Of a call in a cell, code sees no link.
+    assert!(place.run(&["end", "ann"]).status.success());
+    let logins = format!("find {} -name logins.json -delete -print", place.path("state").display());
+    let removed = std::process::Command::new("sh").args(["-c", &logins]).output().unwrap();
+    assert!(String::from_utf8_lossy(&removed.stdout).contains("logins.json"));
+    let said = ann.cell(code).await;
+    let address = link_in(&said);
+    assert_eq!(said.matches("state=").count(), 1, "{said}");
+    let query = LoginBrowser::default().visit(&address).await;
+    page.go_on(&query, Some(&origin)).await;
+    let said = ann.cell(code).await;
+    assert!(said.contains("subject='alice'"), "{said}");
+    server.stop().await;
+    log.join().unwrap();
+}

@@ -1,5 +1,6 @@
 //! From parameters to a live connection.
 
+mod logins;
 mod starts;
 
 use std::path::PathBuf;
@@ -11,11 +12,12 @@ use rmcp::model::ProtocolVersion;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::logins::LoginError;
 use self::starts::{ServerStart, ServerStarts};
 use crate::connections::mcp_client::client::{ClientSide, UserAsker};
 use crate::connections::mcp_client::connection::Connection;
 use crate::connections::mcp_client::connection::lifecycle::{self, METHOD, TransportLender};
-use crate::connections::mcp_client::failure::http_failure::{AccessRefusal, shown};
+use crate::connections::mcp_client::failure::http_failure::shown;
 use crate::connections::mcp_client::failure::{Error, LastWords};
 use crate::connections::mcp_client::messages::ExpectedAnswers;
 use crate::connections::mcp_client::parameters::{
@@ -27,7 +29,7 @@ use crate::connections::mcp_client::transport::{
     AuthorizedClient, FilledHttp, FilledStdio, ServerPipes, ServerProcess, SseTransport, StartGuard,
     ThrottledTransport, http,
 };
-use crate::connections::oauth::{self, Account, Accounts, LoginOpener, RefusedAccess, RefusedRequest};
+use crate::connections::oauth::Accounts;
 use crate::ground::env::{Variables, is_program, on_path};
 use crate::ground::files::FrontSocket;
 use crate::ground::telemetry::Context;
@@ -47,23 +49,6 @@ const END_GRACE: Duration = Duration::from_millis(1500);
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// The time that a server which exits during the handshake has for its last messages.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
-
-/// Why there is no login, or none that could be forgotten.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LoginError {
-    /// The server is a program, or its parameters have credentials of their own.
-    #[error(
-        "the server has no login: it is a program, or its parameters turn the login off (`oauth`: false, or a header \
-         `Authorization`)"
-    )]
-    NoLogin,
-    /// The parameters cannot be used.
-    #[error(transparent)]
-    Parameters(#[from] Box<Error>),
-    /// The login failed.
-    #[error(transparent)]
-    Login(#[from] oauth::Error),
-}
 
 /// Receives progress texts for the waiting caller.
 pub(crate) type StartProgress<'a> = &'a (dyn Fn(&str) + Sync);
@@ -337,71 +322,6 @@ impl Connector {
             Ok(Err(failure)) => Err(error(failure, &secrets, LastWords::default())),
             Err(_) => Err(Error::Silent { method: METHOD, after: limit, last_words: LastWords::default() }),
         }
-    }
-
-    /// The account with the server, if it may have one.
-    fn account(&self, parameters: &ServerParameters) -> Result<Option<Arc<Account>>, Error> {
-        let ServerReach::Http(parameters) = &parameters.reach else { return Ok(None) };
-        let (filled, _secrets) = FilledHttp::fill(parameters, &self.variables)?;
-        Ok(filled.login.map(|login| self.accounts.with(&filled.url, login)))
-    }
-
-    /// Notes that the server `name` has refused a request, for `ipybox login` in another process.
-    pub(crate) async fn note(&self, name: &str, parameters: &ServerParameters, refusal: &AccessRefusal) {
-        if refusal.command.is_none() {
-            return;
-        }
-        if let Ok(Some(account)) = self.account(parameters) {
-            let name = name.to_owned();
-            let parameters = parameters.to_json();
-            let challenge = refusal.challenge.clone();
-            let scopes = refusal.scopes();
-            account.note(RefusedAccess { name, parameters, challenge, scopes }).await;
-        }
-    }
-
-    /// Logs a user in to the server, which has answered with `refusal` if it was asked already.
-    ///
-    /// # Errors
-    /// There is no login to the server, or none came of it.
-    pub(crate) async fn log_in(
-        &self,
-        parameters: &ServerParameters,
-        refusal: Option<&AccessRefusal>,
-        scopes: &[String],
-        opener: &dyn LoginOpener,
-        limit: Duration,
-    ) -> Result<(), LoginError> {
-        let account = self.account(parameters).map_err(Box::new)?.ok_or(LoginError::NoLogin)?;
-        let refused = refusal.map(|refusal| RefusedRequest {
-            token: refusal.token.as_ref(),
-            challenge: refusal.challenge.as_deref(),
-        });
-        let asked = refusal.map(AccessRefusal::scopes).unwrap_or_default();
-        let scopes: Vec<String> = asked.into_iter().chain(scopes.iter().cloned()).collect();
-        // The scopes of a first login are those of the challenge, which rmcp reads.
-        let is_first = refusal.is_none_or(|refusal| refusal.status == reqwest::StatusCode::UNAUTHORIZED);
-        let scopes = if is_first && refusal.is_some() { &[] } else { scopes.as_slice() };
-        // A large future, which few callers need.
-        Ok(Box::pin(account.login(refused, scopes, opener, limit)).await?)
-    }
-
-    /// Forgets the login to the server. Returns whether there was one.
-    ///
-    /// # Errors
-    /// There is no login to the server, or the store cannot be changed.
-    pub(crate) async fn log_out(&self, parameters: &ServerParameters) -> Result<bool, LoginError> {
-        let account = self.account(parameters).map_err(Box::new)?.ok_or(LoginError::NoLogin)?;
-        Ok(account.forget().await?)
-    }
-
-    /// As [`log_out`](Self::log_out), of a server that nobody uses any more. Blocks.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn forget_login(&self, parameters: &ServerParameters) -> Result<bool, LoginError> {
-        let account = self.account(parameters).map_err(Box::new)?.ok_or(LoginError::NoLogin)?;
-        Ok(account.forget_kept()?)
     }
 
     fn http_client(&self, url: &reqwest::Url) -> Result<reqwest::Client, Error> {
