@@ -32,6 +32,7 @@ MODULES = [
     "ipybox_rs.kernel_mgr.client",
     "ipybox_rs.kernel_mgr.server",
     "ipybox_rs.cells",
+    "ipybox_rs.testing",
     "ipybox_rs.doctor",
     "ipybox_rs.utils",
     PACKAGE,

@@ -127,6 +127,8 @@ pub use faces::library::{
 pub use faces::mcp_server::{Error as ServeError, serve_stdio};
 #[doc(hidden)]
 pub use faces::people::page;
+pub use faces::play::{PlayError, play};
+pub use faces::replay::{CellDifference, ReplayError, ReplayOptions, ReplayReport, ReplayedCell, replay};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use ground::process::raise_descriptors;
@@ -150,8 +152,10 @@ pub use kernels::sandbox::{
 pub use session::{KernelState, StartError};
 #[doc(hidden)]
 pub use tools::import::{Import, ImportError, ImportEvent, ImportLeft, ImportServer, ImportState, Importer};
+pub use tools::recording::{PlayMatch, RecordingError, ReplayMode, UnreadableRecording};
 pub use tools::registry::{
-    ApigenError, ApigenReport, ApigenSource, GenerateError, Registry, apigen, generate_mcp_sources,
+    ApigenError, ApigenReport, ApigenSource, GenerateError, RecordedServerError, Registry, apigen,
+    generate_mcp_sources,
 };
 #[doc(hidden)]
 pub use tools::registry::{

@@ -94,6 +94,8 @@ class CodeExecutor(Startable):
         sandbox_backend: Literal["srt", "bwrap"] = "srt",
         checkpoint: bool = False,
         notebook: str | os.PathLike[str] | None = None,
+        record: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
         sandbox_workspace_config: bool = False,
         allow_home_workspace: bool = False,
         sandbox_install_domains: Sequence[str] = (),
@@ -153,6 +155,9 @@ class CodeExecutor(Startable):
                 `kernel_gateway_url`.
             notebook: The Jupyter notebook to which code is appended: a file that ends with `.ipynb`, relative to the working
                 directory, or `"auto"` for a new one in the state directory.
+            record: The recording of the session, for `ipybox replay`: a new file, or a directory for a new one.
+            seed: The seed of hashes, `random`, `numpy.random` and `uuid.uuid4`, below 2**32; default: a random one with
+                `record`, else none.
             sandbox_workspace_config: Whether `sandbox-config.json` in the working directory is added to the default policy. What it
                 opens has to be allowed once by `ipybox sandbox-policy`.
             allow_home_workspace: Whether the working directory may be the home directory, or contain it, in a sandbox.
@@ -234,6 +239,8 @@ class CodeExecutor(Startable):
             "require_shell_escape": bool(require_shell_escape),
             "checkpoint": bool(checkpoint),
             "notebook": _options.notebook(notebook),
+            "record": _checks.path("record", record),
+            "seed": _checks.count("seed", seed),
             "approval_policy": None
             if approval_policy is None
             else approval_policy.text,

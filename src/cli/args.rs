@@ -8,7 +8,9 @@ use super::audit::AuditArgs;
 use super::changes::ChangesArgs;
 use super::import::ImportArgs;
 use super::notebook::NotebookArgs;
+use super::play::PlayArgs;
 use super::registered_args::{LoginArgs, LogoutArgs, ServersArgs};
+use super::replay::ReplayArgs;
 use super::sandbox_policy::SandboxPolicyArgs;
 use super::search::SearchArgs;
 use super::serve_args::{BackendArg, ServeArgs, SessionKeeperArgs};
@@ -98,6 +100,13 @@ pub(crate) enum Command {
     ///
     /// Of a kept session, or of one with `--notebook auto`: `jupyter nbconvert --to html --output-dir . "$(ipybox notebook)"`.
     Notebook(NotebookArgs),
+    /// Run a recorded session again, its tool calls answered from the recording, and report what differs
+    ///
+    /// Needs no servers and no keys. The code runs for real, in a new directory: read a recording of somebody else before, or use
+    /// `--sandbox`. Ends with 0 if all cells and calls are as recorded, and with 1 if not.
+    Replay(ReplayArgs),
+    /// Serve a recorded MCP server on stdin and stdout
+    Play(PlayArgs),
     /// Check whether ipybox can run here, with a sandbox or without, and how to fix what is missing
     ///
     /// Tries what it reports, and leaves nothing behind. Ends with 0 if ipybox can run: without a sandbox, and with one

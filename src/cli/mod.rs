@@ -15,7 +15,9 @@ mod login;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod memory;
 mod notebook;
+mod play;
 mod registered_args;
+mod replay;
 mod reply_args;
 mod sandbox_policy;
 mod search;
@@ -83,6 +85,8 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Audit(args)) => audit::run(args),
         Some(Command::Changes(args)) => changes::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
+        Some(Command::Play(args)) => play::run(args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Replay(args)) => replay::run(args),
         Some(Command::Notebook(args)) => notebook::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Import(args)) => import::run(args),
         #[cfg(feature = "team")]

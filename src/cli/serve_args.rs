@@ -335,6 +335,7 @@ impl From<ServeArgs> for Settings {
         settings.long_cells = args.lasting.long_cells;
         settings.audit.file = args.audit_log;
         settings.notebook = args.lasting.notebook.unwrap_or_default();
+        settings.record = args.lasting.record;
         if args.audit_contents {
             settings.audit.contents = AuditContents::Everything;
         }

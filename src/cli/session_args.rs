@@ -32,6 +32,10 @@ pub(crate) struct LastingArgs {
     #[arg(long, help_heading = SESSION, value_name = "FILE")]
     pub(crate) notebook: Option<NotebookSettings>,
 
+    /// Record the session for `ipybox replay`: a new file, or a directory in which each session gets a new one
+    #[arg(long, help_heading = SESSION, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+
     /// The session that a front wants for its client, in JSON: the team server is one
     #[arg(long, hide = true, value_name = "JSON", value_parser = front, requires = "keep_session")]
     pub(crate) front: Option<FrontWish>,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::secret_places::{SecretPlaces, listed_home};
 use super::{
-    ChangesMode, Config, Error, KernelSite, NotebookPlace, SandboxBackend, SandboxSettings, consent,
-    exposures,
+    ChangesMode, Config, Error, KernelSite, NotebookPlace, RecordingPlace, SandboxBackend, SandboxSettings,
+    consent, exposures,
 };
 use crate::ground::env::Variables;
 use crate::ground::env::{is_program, on_path};
@@ -142,8 +142,8 @@ impl Config {
         }
     }
 
-    /// Refuses an audit log whose directory cannot be hidden, and to write the notebook or images where a link that code has
-    /// made could lead. In the workspace no link is followed.
+    /// Refuses an audit log whose directory cannot be hidden, and to write the notebook, images or a recording where a link that
+    /// code has made could lead. In the workspace no link is followed.
     fn check_directories(&self, exposed: &ExposedPlaces) -> Result<(), Error> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if let Some(directory) = self.log_directory() {
@@ -156,6 +156,16 @@ impl Config {
             NotebookPlace::Named(file) => self.workspace.join(file).parent().map(Path::to_owned),
             _ => None,
         };
+        let recording = match &self.recording {
+            RecordingPlace::Named(path) if path.is_dir() => Some(path.clone()),
+            RecordingPlace::Named(path) => path.parent().map(Path::to_owned),
+            RecordingPlace::None | RecordingPlace::Beside(_) => None,
+        };
+        if let Some(directory) = recording
+            && let Some(place) = exposed.replaceable(&directory)
+        {
+            return Err(Error::ExposedDirectory { directory, place });
+        }
         let is_plain = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
         for directory in notebook.into_iter().chain([self.images_dir.clone()]) {
             if directory.strip_prefix(&self.workspace).is_ok_and(is_plain) {

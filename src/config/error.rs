@@ -66,7 +66,7 @@ pub enum Error {
         /// The directory.
         directory: PathBuf,
     },
-    /// The notebook or images would be written where a link of code leads.
+    /// The notebook, images or a recording would be written where a link of code leads.
     #[error(
         "write to `{directory}` beside a sandbox: code in it can replace `{place}` by a link\n\
          hint: name a directory in the workspace, relative to it, or one that code cannot write",

@@ -6,6 +6,7 @@ mod connectors;
 mod consent;
 mod error;
 mod exposures;
+mod recording;
 mod remote;
 mod secret_places;
 mod settings;
@@ -28,6 +29,7 @@ pub(crate) use self::connectors::{connector_at, connector_here, connector_in};
 pub use self::consent::WorkspacePolicy;
 pub use self::error::Error;
 pub(crate) use self::exposures::recorded;
+pub(crate) use self::recording::{RecordingPlace, is_of_locale};
 pub(crate) use self::remote::RemoteServer;
 use self::secret_places::SecretPlaces;
 pub use self::settings::{
@@ -117,6 +119,9 @@ pub struct Config {
     pub(crate) approval: ApprovalSettings,
     pub(crate) audit: AuditSettings,
     pub(crate) notebook: NotebookPlace,
+    pub(crate) recording: RecordingPlace,
+    /// The seed of what the kernel's Python draws at random.
+    pub(crate) seed: Option<u32>,
     /// The id of the session, if it has one already.
     pub(crate) session: Option<String>,
     /// Whether variables are saved for the session with this id, and not for the workspace.
@@ -146,7 +151,10 @@ impl Config {
         let states = states_dir(settings.state_dir, &variables)?;
         // What is hidden from code in a sandbox has to exist.
         create_in(&states, &sessions_dir(&states), &variables)?;
-        let state_dir = workspace_state_dir(&states, &workspace);
+        let state_dir = match &settings.state_of {
+            None => workspace_state_dir(&states, &workspace),
+            Some(other) => workspace_state_dir(&states, &create_workspace(other)?),
+        };
         create_in(&states, &state_dir, &variables)?;
         variables.find_secrets_in(&state_dir);
         let variables = Arc::new(variables);
@@ -179,6 +187,8 @@ impl Config {
             NotebookSettings::Auto => NotebookPlace::Private(notebooks_dir(&state_dir)),
             NotebookSettings::File(file) => NotebookPlace::Named(file),
         };
+        let recording = RecordingPlace::of(settings.record);
+        let is_recorded = !matches!(recording, RecordingPlace::None);
         let mut config = Self {
             workspace,
             state_dir,
@@ -203,6 +213,8 @@ impl Config {
             approval: settings.approval,
             audit: settings.audit,
             notebook,
+            recording,
+            seed: settings.seed.or_else(|| is_recorded.then(|| uuid::Uuid::new_v4().as_fields().0)),
             session: None,
             own_checkpoint: None,
             front: None,
@@ -231,6 +243,9 @@ impl Config {
         if let NotebookPlace::Named(file) = &self.notebook {
             config.notebook = NotebookPlace::Beside(file.clone());
         }
+        if let RecordingPlace::Named(file) = &self.recording {
+            config.recording = RecordingPlace::Beside(file.clone());
+        }
         config
     }
 
@@ -256,6 +271,11 @@ impl Config {
                 place.display()
             );
         }
+    }
+
+    /// The directory of registrations, answers and environments.
+    pub(crate) fn state_dir(&self) -> &Path {
+        &self.state_dir
     }
 
     /// The workspace's real path.
@@ -289,6 +309,7 @@ impl Config {
             KernelSite::Remote(_) => self.variables.meant_for_kernel(),
         };
         variables.extend(self.kernel.env.clone());
+        variables.extend(self.seeds());
         variables
     }
 

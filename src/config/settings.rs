@@ -55,6 +55,12 @@ pub struct Settings {
     pub audit: AuditSettings,
     /// The notebook to which cells are appended. Default: none.
     pub notebook: NotebookSettings,
+    /// The recording of the session, for `ipybox replay`: a new file, or a directory for a new one. Default: none.
+    pub record: Option<PathBuf>,
+    /// The seed of what the kernel's Python draws at random. Default: a random one if the session is recorded, else none.
+    pub seed: Option<u32>,
+    /// The workspace whose state directory it has, if that is another one.
+    pub(crate) state_of: Option<PathBuf>,
     /// Configuration files of MCP clients, whose servers are registered at the start. Default: none.
     pub mcp_configs: Vec<PathBuf>,
     /// Whether requests of MCP clients can stop waiting for their cells: an argument `wait`, and the tool
@@ -370,6 +376,9 @@ impl Default for Settings {
             approval: ApprovalSettings::default(),
             audit: AuditSettings::default(),
             notebook: NotebookSettings::default(),
+            record: None,
+            seed: None,
+            state_of: None,
             mcp_configs: Vec::new(),
             long_cells: false,
             environment: None,

@@ -8,3 +8,5 @@ pub mod lasting;
 pub(crate) mod library;
 pub(crate) mod mcp_server;
 pub(crate) mod people;
+pub(crate) mod play;
+pub(crate) mod replay;

@@ -10,9 +10,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::cell::{CellRequester, Outcome};
+use super::recording::RecordingCell;
 use crate::approval::{Action, QuestionNotice};
 use crate::kernels::kernel::{MessageContent, PythonError};
 use crate::session::notebook::{CellEnd, Notebook, NotebookCell};
+use crate::tools::recording::SessionRecorder;
 
 /// The bytes of text that may wait for a watcher. When more comes, the oldest is left out.
 const TEXT_BYTES: usize = 256 * 1024;
@@ -80,6 +82,8 @@ pub(crate) struct SessionAudience {
     last: AtomicU64,
     /// The notebook in which cells are written down, if there is one.
     notebook: Option<Arc<Notebook>>,
+    /// The recording of the session, if there is one.
+    recorder: Option<Arc<SessionRecorder>>,
 }
 
 /// The events that wait for a watcher.
@@ -105,25 +109,40 @@ pub(super) struct LiveCell {
     is_shown: bool,
     /// `None` without a notebook.
     written: Option<NotebookCell>,
+    /// `None` without a recording.
+    recorded: Option<RecordingCell>,
 }
 
 impl SessionAudience {
-    /// Nobody, but for a notebook.
-    pub(super) fn new(notebook: Option<Arc<Notebook>>) -> Self {
-        Self { notebook, ..Self::default() }
+    /// Nobody, but for a notebook and a recording.
+    pub(super) fn new(notebook: Option<Arc<Notebook>>, recorder: Option<Arc<SessionRecorder>>) -> Self {
+        Self { notebook, recorder, ..Self::default() }
     }
 
     /// For a branch: its kernel goes on counting where `origin`'s is.
-    pub(super) fn of_branch(notebook: Option<Arc<Notebook>>, origin: &Self) -> Self {
+    pub(super) fn of_branch(
+        notebook: Option<Arc<Notebook>>,
+        recorder: Option<Arc<SessionRecorder>>,
+        origin: &Self,
+    ) -> Self {
         if let Some(notebook) = &notebook {
             notebook.kernel_started();
         }
-        Self { notebook, last: AtomicU64::new(origin.last_number()), ..Self::default() }
+        Self { notebook, recorder, last: AtomicU64::new(origin.last_number()), ..Self::default() }
     }
 
     /// Why cells of this author cannot be written down, unless that was reported already.
     pub(super) fn trouble(&self, author: CellRequester) -> Option<String> {
-        self.notebook.as_ref().filter(|_| author != CellRequester::Ourselves)?.trouble()
+        if author == CellRequester::Ourselves {
+            return None;
+        }
+        let of_notebook = self.notebook.as_ref().and_then(|notebook| notebook.trouble());
+        of_notebook.or_else(|| self.recorder.as_ref()?.trouble())
+    }
+
+    /// The recording of the session.
+    pub(super) fn recorder(&self) -> Option<&Arc<SessionRecorder>> {
+        self.recorder.as_ref()
     }
 
     /// The notebook in which cells are written down.
@@ -182,6 +201,9 @@ impl SessionAudience {
         if let Some(notebook) = &self.notebook {
             notebook.kernel_started();
         }
+        if let Some(recorder) = &self.recorder {
+            recorder.kernel_started();
+        }
     }
 
     /// The kernel is as it was before this cell, when the last one had this number.
@@ -189,6 +211,9 @@ impl SessionAudience {
         self.last.store(last, Ordering::Relaxed);
         if let Some(notebook) = &self.notebook {
             notebook.kernel_set_back(cell);
+        }
+        if let Some(recorder) = &self.recorder {
+            recorder.undone(last);
         }
     }
 
@@ -208,7 +233,9 @@ impl SessionAudience {
         let notebook = self.notebook.as_ref().filter(|_| is_shown);
         let written =
             notebook.map(|notebook| notebook.begin(code, is_counted.then_some(number), author.word()));
-        LiveCell { audience: Arc::clone(self), cell, is_shown, written }
+        let recorder = self.recorder.as_ref().filter(|_| is_shown);
+        let recorded = recorder.map(|recorder| RecordingCell::begin(recorder, code, author.word()));
+        LiveCell { audience: Arc::clone(self), cell, is_shown, written, recorded }
     }
 }
 
@@ -217,6 +244,9 @@ impl LiveCell {
     pub(super) fn came(&self, content: &MessageContent) {
         if let Some(written) = &self.written {
             written.shown(content);
+        }
+        if let Some(recorded) = &self.recorded {
+            recorded.shown(content);
         }
     }
 
@@ -236,6 +266,9 @@ impl LiveCell {
 
     /// It has ended.
     pub(super) fn ended(&self, outcome: &Outcome) {
+        if let Some(recorded) = &self.recorded {
+            recorded.ended(outcome.word(), outcome.error.as_ref());
+        }
         let is_watched = self.is_shown && self.audience.is_watched();
         if self.written.is_none() && !is_watched {
             return;

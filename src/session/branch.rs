@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::audience::SessionAudience;
 use super::command::{BranchReceiver, QueuedCommand};
-use super::opening::{OpeningSession, closed_gate};
+use super::opening::{OpeningSession, closed_gate, tape};
 use super::phase::StartPhase;
 use super::queue::CellQueue;
-use super::records::{notebook, open_audit};
+use super::records::{notebook, open_audit, recorder};
 use super::site::{BranchFailure, BranchedSite};
 use super::worker::KernelWorker;
 use super::{Error, Session, SessionTools, StartError};
@@ -40,11 +40,17 @@ impl Session {
         let mut opened = self.opened.clone();
         opened.config = Arc::new(opened.config.beside_another());
         let config = &opened.config;
+        let origin = self.audience.recorder().map(|recorder| recorder.path());
+        let recorder = recorder(config, origin).map_err(StartError::from)?;
+        let tape = tape(recorder.as_ref());
         let (gate, tools) = match opened.face {
             Some(face) => {
                 let audit = open_audit(config, face).map_err(StartError::from)?;
                 let gate = Arc::new(self.gate.for_branch(audit));
-                (Arc::clone(&gate), Some(SessionTools::open(config, opened.registry.clone(), gate).await?))
+                (
+                    Arc::clone(&gate),
+                    Some(SessionTools::open(config, opened.registry.clone(), gate, tape).await?),
+                )
             }
             None => (Arc::new(closed_gate()), None),
         };
@@ -60,7 +66,7 @@ impl Session {
         gate.audit().branched_from(self.gate.audit());
         let notebook = notebook(config, self.notebook());
         let branch = OpeningSession {
-            audience: SessionAudience::of_branch(notebook, &self.audience),
+            audience: SessionAudience::of_branch(notebook, recorder, &self.audience),
             installer: self.place.installer(),
             limits: Arc::clone(&self.limits),
             directory: self.directory.lock().clone(),

@@ -3,6 +3,7 @@
 use super::site;
 use crate::approval::{AuditError, DenialReason, PolicyError};
 use crate::config;
+use crate::tools::recording::RecordingError;
 use crate::tools::{import, registry, tool_server};
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -20,6 +21,9 @@ pub enum StartError {
     /// The tool server could not be started.
     #[error("start the tool server")]
     ToolServer(#[from] tool_server::Error),
+    /// The session cannot be recorded.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
     /// The audit log cannot be kept.
     #[error(transparent)]
     Audit(#[from] AuditError),

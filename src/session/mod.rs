@@ -30,6 +30,8 @@ mod opening;
 mod permissions;
 mod phase;
 mod queue;
+mod recorded_setting;
+mod recording;
 mod records;
 mod registrar;
 mod remote_packages;
@@ -79,6 +81,7 @@ use crate::approval::{ApprovalPolicy, Approver, ApproverLine, Gate, GivenGrant, 
 use crate::ground::files::TemporaryDirectory;
 use crate::kernels::kernel::{CodeInquiry, CodeInsight};
 use crate::kernels::output::OutputPlaces;
+use crate::tools::recording::{ReplayBroker, SessionRecorder};
 use crate::tools::registry::{Registration, Registry};
 use crate::tools::tool_server::ToolEndpoint;
 
@@ -101,6 +104,16 @@ pub(crate) struct ToolOptions {
     pub(crate) face: SessionFace,
     /// Another session of the same client: what one of them reads, both have read.
     pub(crate) beside: Option<Arc<Session>>,
+    /// The recording that it replays, if it does.
+    pub(crate) replay: Option<SessionReplay>,
+}
+
+/// The replay of a recording by a session.
+pub(crate) struct SessionReplay {
+    /// Answers the calls of code.
+    pub(crate) broker: Arc<ReplayBroker>,
+    /// Records the cells, to be compared.
+    pub(crate) recorder: Arc<SessionRecorder>,
 }
 
 /// A session. Stop it with [`stop`](Self::stop); dropping it ends the same processes, but does not wait.
@@ -424,6 +437,9 @@ impl Session {
         tokio::join!(self.queue.stop(), self.stopping.wait());
         if let Some(notebook) = self.audience.notebook() {
             notebook.close().await;
+        }
+        if let Some(recorder) = self.audience.recorder() {
+            recorder.close().await;
         }
         // Here and not only by dropping: calls under way may hold the session for as long as the program runs.
         let directory = self.directory.lock().take().and_then(Arc::into_inner);

@@ -12,7 +12,7 @@ use super::audience::SessionAudience;
 use super::offers::ServerOffers;
 use super::permissions::{ClientObedience, PlaceInForce};
 use super::queue::{CellQueue, SessionKernels};
-use super::records::{notebook, open_audit};
+use super::records::{notebook, open_audit, recorder};
 use super::registrar::Registrar;
 use super::site::{self, HeldLimits, SiteInstaller, SiteKernels, TemplateOfOthers};
 use super::undo::{CellEffect, UndoHistory, WatchedPlaces};
@@ -27,6 +27,7 @@ use crate::ground::text::{Redactor, one_line, shortened};
 use crate::kernels::kernel::Kernel;
 use crate::kernels::output::OutputPlaces;
 use crate::tools::import::offered_at_start;
+use crate::tools::recording::{CallTape, SessionRecorder};
 use crate::tools::registry::Registry;
 use crate::tools::servers::{ByGate, ConnectionPool};
 use crate::tools::tool_server::ToolEndpoint;
@@ -75,6 +76,17 @@ impl Session {
             registry: None,
             template: template.downgrade(),
         };
+        let replay = tools.as_ref().and_then(|options| options.replay.as_ref());
+        let (recorder, tape) = match replay {
+            Some(replay) => {
+                (Some(Arc::clone(&replay.recorder)), CallTape::Replaying(Arc::clone(&replay.broker)))
+            }
+            None => {
+                let recorder = recorder(config, None)?;
+                let tape = tape(recorder.as_ref());
+                (recorder, tape)
+            }
+        };
         let (gate, tools) = match tools {
             Some(options) => {
                 (opened.face, opened.registry) = (Some(options.face), options.registry.clone());
@@ -85,7 +97,7 @@ impl Session {
                     Some(other) => gate.beside(&other.gate),
                     None => gate,
                 });
-                (Arc::clone(&gate), Some(SessionTools::open(config, options.registry, gate).await?))
+                (Arc::clone(&gate), Some(SessionTools::open(config, options.registry, gate, tape).await?))
             }
             None => (Arc::new(closed_gate()), None),
         };
@@ -99,7 +111,7 @@ impl Session {
             kernels: site.kernels,
             installer: Arc::new(site.installer),
             directory: site.directory.map(Arc::new),
-            audience: SessionAudience::new(notebook(config, None)),
+            audience: SessionAudience::new(notebook(config, None), recorder),
             limits: site.limits,
         }
         .begin())
@@ -132,6 +144,11 @@ fn note_calls(gate: &Gate, history: &Arc<UndoHistory>, redactor: Redactor) {
             history.note(CellEffect::Call(call));
         }
     }));
+}
+
+/// The tape of a session with this recording.
+pub(super) fn tape(recorder: Option<&Arc<SessionRecorder>>) -> CallTape {
+    recorder.map_or(CallTape::Off, |recorder| CallTape::Recording(Arc::clone(recorder)))
 }
 
 /// The gate of code without tools, which makes no calls to decide about.
@@ -197,9 +214,10 @@ impl SessionTools {
         config: &Config,
         registry: Option<Registry>,
         gate: Arc<Gate>,
+        tape: CallTape,
     ) -> Result<Self, StartError> {
         let progress = watch::Sender::new(String::new());
-        let asker = ByGate { gate: Arc::clone(&gate), progress: progress.clone() };
+        let asker = ByGate { gate: Arc::clone(&gate), progress: progress.clone(), tape: tape.clone() };
         let connector = config.connector().asking(Arc::new(asker));
         config.record_exposed()?;
         let registry = match registry {
@@ -219,7 +237,8 @@ impl SessionTools {
             connector,
         ));
         let checkpoint = checkpoint::of(config);
-        let server = Arc::new(ToolEndpoint::new(Arc::clone(&pool), Arc::clone(&gate), checkpoint.clone()));
+        let server = ToolEndpoint::new(Arc::clone(&pool), Arc::clone(&gate), checkpoint.clone(), tape);
+        let server = Arc::new(server);
         if let Some((host, port)) = config.tool_server_address() {
             server.listen(host, port).await?;
         }

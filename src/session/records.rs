@@ -1,16 +1,19 @@
-//! The records of a session: its audit log and its notebook.
+//! The records of a session: its audit log, its notebook, its recording.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
+
+use chrono::{DateTime, Utc};
 
 use crate::approval::{Audit, AuditError, LogSettings, SessionFace};
-use crate::config::{Config, NotebookPlace};
+use crate::config::{Config, KernelSite, NotebookPlace, RecordingPlace};
 use crate::session::notebook::Notebook;
+use crate::tools::recording::{RecordedConditions, RecordingError, SessionRecorder};
 
 /// The notebook that the settings ask for. That of a branch begins with a link to its origin's.
 pub(super) fn notebook(config: &Config, origin: Option<&Path>) -> Option<Arc<Notebook>> {
-    let random = || uuid::Uuid::new_v4().simple().to_string()[..8].to_owned();
-    let session = config.session.clone().unwrap_or_else(random);
+    let session = session_id(config);
     let secrets = config.variables.redactor().clone();
     let opened = match &config.notebook {
         NotebookPlace::None => return None,
@@ -49,4 +52,49 @@ pub(super) fn open_audit(config: &Config, face: SessionFace) -> Result<Audit, Au
         face,
     };
     Audit::open(settings, config.variables.redactor().clone())
+}
+
+/// The recording that the settings ask for. That of a branch names its origin's.
+pub(super) fn recorder(
+    config: &Config,
+    origin: Option<&Path>,
+) -> Result<Option<Arc<SessionRecorder>>, RecordingError> {
+    let session = session_id(config);
+    let path = match &config.recording {
+        RecordingPlace::None => return Ok(None),
+        RecordingPlace::Named(path) | RecordingPlace::Beside(path) if path.is_dir() => {
+            let time = DateTime::<Utc>::from(SystemTime::now()).format("%Y-%m-%d-%H%M%S");
+            path.join(format!("{time}-{session}.jsonl"))
+        }
+        RecordingPlace::Named(path) => path.clone(),
+        RecordingPlace::Beside(path) => {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            path.with_file_name(format!("{stem}-{session}.jsonl"))
+        }
+    };
+    let is_exposed = path.parent().and_then(|parent| parent.canonicalize().ok());
+    if is_exposed.is_some_and(|parent| parent.starts_with(&config.workspace)) {
+        tracing::warn!("the recording is in the workspace, where code in the kernel can change it");
+    }
+    let conditions = RecordedConditions {
+        session,
+        workspace: config.workspace.clone(),
+        site: match &config.site {
+            KernelSite::Local => "local",
+            KernelSite::Sandboxed { .. } => "sandboxed",
+            KernelSite::Remote(_) => "remote",
+        },
+        seed: config.seed.unwrap_or_default(),
+        environment: config.kernel_locale(),
+        branch_of: origin.map(Path::to_owned),
+    };
+    let recorder = SessionRecorder::start(path, conditions, config.variables.redactor().clone())?;
+    tracing::info!(path = %recorder.path().display(), "the session is recorded");
+    Ok(Some(recorder))
+}
+
+/// The id of the session; a random one without another.
+fn session_id(config: &Config) -> String {
+    let random = || uuid::Uuid::new_v4().simple().to_string()[..8].to_owned();
+    config.session.clone().unwrap_or_else(random)
 }

@@ -190,6 +190,9 @@ impl KernelWorker {
         let mut has_failed = false;
         let mut live = None;
         let mut is_after_loss = false;
+        if self.tools_of(cell).is_some() {
+            self.record_servers().await;
+        }
         // Before its code can have made anything.
         self.kernels.top_level().iter().for_each(TopLevel::cell_begins);
         let FollowedCell { recorded, error, end, .. } = loop {
@@ -426,6 +429,7 @@ impl KernelWorker {
         self.obedience.has_run = false;
         self.audience.forget_cells();
         self.history.kernel_started();
+        self.record_environment().await;
         self.phase.send_replace(StartPhase::Ready);
         Ok(())
     }

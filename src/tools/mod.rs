@@ -2,6 +2,7 @@
 
 pub(crate) mod formats;
 pub(crate) mod import;
+pub(crate) mod recording;
 pub(crate) mod registry;
 pub(crate) mod servers;
 pub(crate) mod tool_server;

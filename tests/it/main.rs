@@ -13,6 +13,7 @@ mod oauth;
 mod output;
 mod page;
 mod protocol;
+mod record;
 mod remote;
 mod runner;
 #[cfg(target_os = "linux")]

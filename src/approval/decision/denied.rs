@@ -122,3 +122,17 @@ pub(crate) enum DenialReason {
         why: String,
     },
 }
+
+impl DenialReason {
+    /// The deciding party, as in the audit log.
+    pub(crate) fn by(&self) -> &'static str {
+        match self {
+            Self::Policy { rule: Some(_), .. } => "rule",
+            Self::Rejected { .. } => "no",
+            Self::Expired { .. } | Self::Unapproved { .. } => "expiry",
+            Self::RejectedBy { .. } => "approver",
+            Self::Nobody { .. } | Self::NoApprover { .. } => "nobody",
+            _ => "policy",
+        }
+    }
+}

@@ -67,7 +67,7 @@ pub(super) enum DecidedBy {
 
 impl DecidedBy {
     /// The decider as a word, as in the audit log.
-    pub(super) fn word(&self) -> &'static str {
+    pub(in crate::approval) fn word(&self) -> &'static str {
         match self {
             Self::Policy(None) => "policy",
             Self::Policy(Some(_)) => "rule",

@@ -21,6 +21,8 @@ pub(crate) struct Permit {
     /// The provenance at the time of the decision.
     pub(super) decided_about: Option<Arc<Provenance>>,
     pub(super) chosen_by: ChosenBy,
+    /// The deciding party, as in the audit log.
+    by: &'static str,
     /// Whether the policy alone has permitted it.
     pub(super) is_by_policy: bool,
     /// Whether an approver whom a rule names has permitted it, or somebody has consented beforehand.
@@ -46,6 +48,7 @@ impl Permit {
             decided_about: action.known.clone(),
             action,
             chosen_by,
+            by: by.word(),
             is_by_policy: matches!(by, DecidedBy::Policy(_)),
             is_by_approver: by.approver().is_some() || *by == DecidedBy::Consent,
             decided: Instant::now(),
@@ -59,6 +62,11 @@ impl Permit {
     /// The permitted action.
     pub(crate) fn action(&self) -> &Action {
         &self.action
+    }
+
+    /// The deciding party, as in the audit log.
+    pub(crate) fn by(&self) -> &'static str {
+        self.by
     }
 
     /// Takes what the server of a begun call returns to be entered; `None` if nobody needs to know.

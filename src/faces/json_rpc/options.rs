@@ -52,6 +52,8 @@ pub(super) struct SessionOptions {
     checkpoint: bool,
     /// As `--notebook` has it.
     notebook: Option<String>,
+    record: Option<PathBuf>,
+    seed: Option<u32>,
     /// As text, in TOML.
     approval_policy: Option<String>,
     #[serde(default, deserialize_with = "present")]
@@ -126,6 +128,8 @@ impl SessionOptions {
         builder = set(builder, self.approve_tool_calls, B::approve_tool_calls);
         builder = set(builder, self.approval_timeout, |builder, time| builder.approval_timeout(time.0));
         builder = set(builder, self.audit, |builder, audit| builder.audit(audit.into()));
+        builder = set(builder, self.record, B::record);
+        builder = set(builder, self.seed, B::seed);
         if let Some(text) = self.notebook {
             let unusable = |error| RpcFailure::new("settings", format!("failed to use `notebook`: {error}"));
             builder = builder.notebook(text.parse().map_err(|error: UnusableNotebook| unusable(error))?);

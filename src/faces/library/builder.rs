@@ -165,6 +165,19 @@ impl CodeExecutorBuilder {
         self
     }
 
+    /// The recording of the session, for `ipybox replay`: a new file, or a directory for a new one; default: none.
+    pub fn record(mut self, path: impl Into<PathBuf>) -> Self {
+        self.kernel.settings.record = Some(path.into());
+        self
+    }
+
+    /// The seed of hashes, `random`, `numpy.random` and `uuid.uuid4` in the kernel; default: a random one if the session is
+    /// recorded, else none.
+    pub fn seed(mut self, seed: u32) -> Self {
+        self.kernel.settings.seed = Some(seed);
+        self
+    }
+
     fn kernel(&mut self) -> &mut KernelClientBuilder {
         &mut self.kernel
     }

@@ -240,8 +240,13 @@ impl CodeExecutorBuilder {
     /// # Errors
     /// [`StartError`]; no process is left behind.
     pub async fn start(self) -> Result<CodeExecutor, StartError> {
-        let tools =
-            ToolOptions { policy: self.policy(), registry: self.registry, face: self.face, beside: None };
+        let tools = ToolOptions {
+            policy: self.policy(),
+            registry: self.registry,
+            face: self.face,
+            beside: None,
+            replay: None,
+        };
         let config = Config::new(self.kernel.into_settings())?;
         let session = Session::open(&config, Some(tools)).await?;
         session.started().await?;

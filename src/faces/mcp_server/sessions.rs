@@ -405,7 +405,7 @@ pub(super) async fn open_session(
     beside: Option<Arc<Session>>,
 ) -> Result<Arc<Session>, StartError> {
     let policy = policy(config).map_err(StartError::Policy)?;
-    let tools = ToolOptions { registry: None, policy, face: SessionFace::Mcp, beside };
+    let tools = ToolOptions { registry: None, policy, face: SessionFace::Mcp, beside, replay: None };
     // Opening is a large future.
     Box::pin(Session::open(config, Some(tools))).await.map(Arc::new)
 }

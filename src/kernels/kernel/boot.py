@@ -36,6 +36,10 @@ def main():
     import ipybox_shell
     import ipybox_threads
 
+    if "IPYBOX_SEED" in os.environ:
+        import ipybox_seed
+
+        ipybox_seed.install(int(os.environ.pop("IPYBOX_SEED")))
     # Shell commands are wrapped before any user code runs, or a file of that name can be
     # imported.
     is_free = settings["shell_commands"] == "free"

@@ -1,4 +1,4 @@
-//! The questions of a person who writes code to a kernel: how it could go on, and whether it is complete.
+//! Questions to a kernel beside cells: how the code of a person could go on, whether it is complete, and which Python runs.
 //!
 //! The requests and answers are Jupyter's. To answer, the kernel may run code of the user's (`__dir__`, say), so that the
 //! answer has a time limit, and nothing in it is believed.
@@ -14,6 +14,8 @@ use crate::ground::text::visible::line;
 
 /// The time that the kernel may take before it is interrupted.
 const TIME: Duration = Duration::from_millis(1500);
+/// The same for the versions of packages, of which there may be many on a slow disk.
+const ENVIRONMENT_TIME: Duration = Duration::from_secs(60);
 /// The time that it may take to react to that.
 const GRACE: Duration = Duration::from_millis(1000);
 
@@ -31,12 +33,15 @@ pub(crate) enum CodeInquiry {
     Completions { code: String, cursor: usize },
     /// Whether it is complete.
     Completeness { code: String },
+    /// The versions of Python and its packages; a kernel of a Jupyter server does not know the question.
+    Environment,
 }
 
 impl CodeInquiry {
     fn code(&self) -> &str {
         match self {
             Self::Completions { code, .. } | Self::Completeness { code } => code,
+            Self::Environment => "",
         }
     }
 
@@ -46,8 +51,12 @@ impl CodeInquiry {
             Self::Completions { code, cursor } => {
                 code[..code.floor_char_boundary((*cursor).min(code.len()))].chars().count()
             }
-            Self::Completeness { .. } => 0,
+            Self::Completeness { .. } | Self::Environment => 0,
         }
+    }
+
+    fn time(&self) -> Duration {
+        if matches!(self, Self::Environment) { ENVIRONMENT_TIME } else { TIME }
     }
 }
 
@@ -61,7 +70,7 @@ impl CodeInsight {
                 matches.truncate(MATCHES);
                 Some(Self::Completions(CodeCompletions { matches, start: before }))
             }
-            Self::Completeness(_) => Some(self),
+            Self::Completeness(_) | Self::Environment(_) => Some(self),
         }
     }
 }
@@ -80,13 +89,14 @@ impl CodeCompleteness {
 impl Kernel {
     /// Asks about code. Returns the answer, if one came in time, and what else has happened meanwhile.
     ///
-    /// Only for a kernel that runs no cell. After at most 2.5 seconds it does no longer work on it, or does not react to
-    /// interrupts.
+    /// Only for a kernel that runs no cell. After at most 2.5 seconds (61 for its versions) it does no longer work on it, or
+    /// does not react to interrupts.
     pub(crate) async fn inquire(
         &mut self,
         inquiry: CodeInquiry,
     ) -> (Option<CodeInsight>, Vec<Result<KernelEvent, Error>>) {
-        if inquiry.code().len() > CODE_BYTES {
+        let is_unknown = matches!((&*self, &inquiry), (Self::Remote(_), CodeInquiry::Environment));
+        if is_unknown || inquiry.code().len() > CODE_BYTES {
             return (None, Vec::new());
         }
         let id = match self.send_inquiry(&inquiry) {
@@ -96,7 +106,7 @@ impl Kernel {
         let mut others = Vec::new();
         let mut insight = None;
         let mut interrupted = None;
-        let mut deadline = Instant::now() + TIME;
+        let mut deadline = Instant::now() + inquiry.time();
         while insight.is_none() || interrupted == Some(false) {
             let event = match tokio::time::timeout_at(deadline, self.next()).await {
                 Ok(event) => event,
@@ -140,6 +150,7 @@ impl Kernel {
                 ("complete_request", json!({"code": code, "cursor_pos": inquiry.cursor()}))
             }
             CodeInquiry::Completeness { code } => ("is_complete_request", json!({ "code": code })),
+            CodeInquiry::Environment => ("environment_request", json!({})),
         };
         match self {
             Self::Own(kernel) => {

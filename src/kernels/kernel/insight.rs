@@ -1,5 +1,7 @@
 //! The answers of a kernel to an [`CodeInquiry`](super::CodeInquiry).
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 /// An answer.
@@ -7,6 +9,16 @@ use serde::Deserialize;
 pub(crate) enum CodeInsight {
     Completions(CodeCompletions),
     Completeness(CodeCompleteness),
+    Environment(PythonVersions),
+}
+
+/// The versions of a kernel's Python and packages.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct PythonVersions {
+    pub(crate) python: String,
+    /// The system and the processor.
+    pub(crate) platform: String,
+    pub(crate) packages: BTreeMap<String, String>,
 }
 
 /// The possible continuations of code.

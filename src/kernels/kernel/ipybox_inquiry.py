@@ -1,5 +1,7 @@
-"""Answers about code that a person is writing: its completions, and whether it is complete. IPython decides."""
+"""Answers about code that a person is writing: its completions, and whether it is complete; IPython decides. And about the
+Python that runs it."""
 
+import sys
 import types
 
 # The most completions that are sent, and the longest one, in characters.
@@ -26,6 +28,20 @@ def is_complete(shell, code):
     return {"status": status}
 
 
+def environment(shell):
+    """The versions of Python and of the packages."""
+    import importlib.metadata
+    import platform
+
+    found = importlib.metadata.distributions()
+    names = [(dist.metadata["Name"], dist.version) for dist in found]
+    return {
+        "python": platform.python_version(),
+        "platform": f"{sys.platform}-{platform.machine()}",
+        "packages": {str(name): str(version) for name, version in names if name},
+    }
+
+
 # By the request's type: the type of the answer, the function that finds it, and what is answered if that fails.
 ANSWERS = {
     "complete_request": types.SimpleNamespace(
@@ -35,5 +51,10 @@ ANSWERS = {
     ),
     "is_complete_request": types.SimpleNamespace(
         kind="is_complete_reply", find=is_complete, nothing={"status": "unknown"}
+    ),
+    "environment_request": types.SimpleNamespace(
+        kind="environment_reply",
+        find=environment,
+        nothing={"python": "", "platform": "", "packages": {}},
     ),
 }

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use self::place::NotebookFile;
 pub(crate) use self::record::CellEnd;
 use self::record::CellRecord;
-use self::tape::OutputTape;
+pub(super) use self::tape::{OutputTape, TapedOutput};
 use self::writer::NotebookWriter;
 use crate::approval::CallNotes;
 use crate::ground::text::Redactor;

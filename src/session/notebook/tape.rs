@@ -31,7 +31,7 @@ const KNOWN_VEGA: u32 = 5;
 const ERROR_CHARS: [usize; 3] = [200, 4_000, 32_000];
 
 /// Collects outputs.
-pub(super) struct OutputTape {
+pub(crate) struct OutputTape {
     redactor: Redactor,
     outputs: Vec<TapedOutput>,
     /// The stream at the end.
@@ -47,7 +47,7 @@ pub(super) struct OutputTape {
 
 /// An output of a cell.
 #[derive(Debug, PartialEq)]
-pub(super) enum TapedOutput {
+pub(crate) enum TapedOutput {
     Text(String),
     Object(TapedObject),
     Error(PythonError),
@@ -55,9 +55,9 @@ pub(super) enum TapedOutput {
 
 /// A shown object.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct TapedObject {
+pub(crate) struct TapedObject {
     /// Its representations.
-    pub(super) bundle: MimeBundle,
+    pub(crate) bundle: MimeBundle,
     /// Whether it is the value of the cell.
     pub(super) is_value: bool,
     /// The files of its images.
@@ -69,16 +69,16 @@ pub(super) struct TapedObject {
 
 /// All that was shown.
 #[derive(Debug, Default)]
-pub(super) struct TapedOutputs {
-    pub(super) outputs: Vec<TapedOutput>,
+pub(crate) struct TapedOutputs {
+    pub(crate) outputs: Vec<TapedOutput>,
     /// The number of outputs that were left out.
-    pub(super) left_out: usize,
+    pub(crate) left_out: usize,
     /// Whether text is missing.
-    pub(super) is_cut: bool,
+    pub(crate) is_cut: bool,
 }
 
 impl OutputTape {
-    pub(super) fn new(redactor: Redactor) -> Self {
+    pub(crate) fn new(redactor: Redactor) -> Self {
         Self {
             redactor,
             outputs: Vec::new(),
@@ -93,7 +93,7 @@ impl OutputTape {
     }
 
     /// Adds what a message of the kernel shows.
-    pub(super) fn take(&mut self, content: &MessageContent) {
+    pub(crate) fn take(&mut self, content: &MessageContent) {
         match content {
             MessageContent::Shown(ShownOutput::Stream(text)) => self.write(text),
             MessageContent::Shown(ShownOutput::Object { bundle, is_begun: true, .. }) => {
@@ -133,7 +133,7 @@ impl OutputTape {
     }
 
     /// All that was shown, and the exception that ended the cell if it was not shown.
-    pub(super) fn finish(mut self, error: Option<&PythonError>) -> TapedOutputs {
+    pub(crate) fn finish(mut self, error: Option<&PythonError>) -> TapedOutputs {
         self.end_stream();
         if let Some(error) = error.map(|error| self.bounded(error)) {
             let is_error =

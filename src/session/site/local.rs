@@ -104,6 +104,7 @@ impl LocalKernels {
         // Groups of processes and what a sandbox hides are each kernel's own.
         let has_template = cfg!(target_os = "linux")
             && !config.kernel.cold_start
+            && config.seed.is_none()
             && sandboxed.is_none()
             && held.entrance().is_empty()
             && held.processes_unheld().is_none()

@@ -14,6 +14,7 @@ use super::store::StoredServer;
 use super::{Registry, drift, generate};
 use crate::connections::mcp_client;
 use crate::ground::text::describe;
+use crate::tools::recording::RecordedServer;
 use crate::tools::servers::{RegisteredServer, SearchQuery, ServerLookup};
 
 /// The servers of a registry, and then those of other workspaces.
@@ -29,6 +30,11 @@ impl RegistryLookup {
         let others = others.iter().map(|state| Arc::new(ServerRecords::in_directory(state)));
         let catalog = ToolCatalog::new(std::iter::once(Arc::clone(&registry.records)).chain(others));
         Self { registry, packages, catalog }
+    }
+
+    /// The records of the registry, and then those of other workspaces.
+    pub(super) fn places(&self) -> &[Arc<ServerRecords>] {
+        &self.catalog.places
     }
 }
 
@@ -54,6 +60,10 @@ impl ServerLookup for RegistryLookup {
             names.extend(place.servers.names()?);
         }
         Ok(names.into_iter().collect())
+    }
+
+    fn recorded(&self) -> io::Result<Vec<RecordedServer>> {
+        self.recorded_servers()
     }
 
     fn changes(&self, name: &str, tools: Vec<mcp_client::ServerTool>) -> Vec<String> {

@@ -8,12 +8,15 @@ use tokio::sync::watch;
 
 use crate::approval::{Action, DenialReason, ELICITATION, Gate, Target};
 use crate::connections::mcp_client::{ElicitationQuestion, NotAnswered, UserAsker};
+use crate::tools::recording::CallTape;
 
 /// Asks by a gate: the user of the current cell.
 pub(crate) struct ByGate {
     pub(crate) gate: Arc<Gate>,
     /// Gets how far servers are with calls.
     pub(crate) progress: watch::Sender<String>,
+    /// Records the answers.
+    pub(crate) tape: CallTape,
 }
 
 impl UserAsker for ByGate {
@@ -31,8 +34,11 @@ impl UserAsker for ByGate {
                 ElicitationQuestion::Page { url, .. } => Target::Url(url.clone()),
                 ElicitationQuestion::Form { .. } => Target::Host,
             };
-            let action = Action::new(name.to_owned(), ELICITATION.to_owned(), question.arguments(), target);
-            self.gate.elicit(action).await.map_err(|denied| match denied {
+            let arguments = question.arguments();
+            let action = Action::new(name.to_owned(), ELICITATION.to_owned(), arguments.clone(), target);
+            let answer = self.gate.elicit(action).await;
+            self.tape.user_answers(name, arguments, answer.as_ref().ok());
+            answer.map_err(|denied| match denied {
                 DenialReason::Rejected { .. } => NotAnswered::Declined,
                 DenialReason::Expired { .. } => NotAnswered::Silent,
                 denied => NotAnswered::Nobody(denied.to_string()),

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use crate::approval::{OURSELVES, Target, ToolAnnotations};
 use crate::connections::mcp_client::{self, ParametersError, ServerParameters, ServerReach};
 use crate::tools::formats;
+use crate::tools::recording::RecordedServer;
 
 pub(crate) use self::elicitation::ByGate;
 pub(crate) use self::login::{LOGINS, log_in, with_offers};
@@ -28,6 +29,11 @@ pub(crate) trait ServerLookup: Send + Sync {
 
     /// The names of all registered servers, in order.
     fn names(&self) -> io::Result<Vec<String>>;
+
+    /// All registered servers, as a recording has them. Blocks.
+    fn recorded(&self) -> io::Result<Vec<RecordedServer>> {
+        Ok(Vec::new())
+    }
 
     /// The changes of the tools of the server `name` since it was registered. Blocks.
     fn changes(&self, _name: &str, _tools: Vec<mcp_client::ServerTool>) -> Vec<String> {

@@ -38,6 +38,8 @@ pub(super) enum AnswerForm {
 pub(super) enum CallAnswer {
     /// The result of a tool, or the contents of a resource.
     Received(ReceivedResult),
+    /// An answer of a recording, as code got it.
+    Known(Value),
     /// A result of ipybox itself: `true` for a command that may run, the inferred classes.
     Result(Value),
     /// Why there is no result.
@@ -73,11 +75,7 @@ impl CallAnswer {
 
     /// The answer as bytes, with the lease of their memory.
     pub(super) async fn written(self, form: AnswerForm) -> std::io::Result<WrittenAnswer> {
-        let weight = match &self {
-            Self::Received(received) => received.weight,
-            Self::Result(_) | Self::Error { .. } => 0,
-        };
-        apart(weight, move || {
+        apart(self.weight(), move || {
             let mut written = self.to_bytes(form);
             if let Self::Received(ReceivedResult { mut lease, .. }) = self {
                 lease.shrink(written.bytes.len());
@@ -88,10 +86,30 @@ impl CallAnswer {
         .await
     }
 
+    /// About the memory that its data takes, in bytes.
+    pub(super) fn weight(&self) -> usize {
+        match self {
+            Self::Received(received) => received.weight,
+            Self::Known(_) | Self::Result(_) | Self::Error { .. } => 0,
+        }
+    }
+
+    /// Whether the request may not run.
+    pub(super) fn is_denied(&self) -> bool {
+        matches!(self, Self::Error { kind: ErrorKind::Rejected | ErrorKind::Timeout, .. })
+    }
+
+    /// The answer as a value, with binary data as Base64.
+    pub(super) fn to_json(&self) -> Value {
+        // What is written here is JSON.
+        serde_json::from_slice(&self.to_bytes(AnswerForm::Json).bytes).unwrap_or_default()
+    }
+
     /// The answer as JSON, with binary data after it or, as Base64, in it.
     pub(super) fn to_bytes(&self, form: AnswerForm) -> WrittenAnswer {
         let json = match self {
             Self::Received(received) => serde_json::to_vec(&Output::new(&received.output, form)),
+            Self::Known(answer) => serde_json::to_vec(answer),
             Self::Result(value) => serde_json::to_vec(&json!({"result": value})),
             Self::Error { kind, message } => {
                 let kind = match kind {

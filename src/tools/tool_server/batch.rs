@@ -20,8 +20,8 @@ use serde::Deserialize;
 
 use super::answer::{AnswerForm, CallAnswer};
 use super::body::{BodyText, RefusedBody};
-use super::call::{SharedRoutes, ToolCall, action, check_name, perform, resolve};
-use crate::approval::{OpenCall, Permit};
+use super::call::{SharedRoutes, ToolCall, action, answer, check_name, perform, resolve, witnessed};
+use crate::approval::{Action, DenialReason, OpenCall, Permit};
 use crate::ground::budget::Lease;
 use crate::tools::servers::{PoolRequest, RegisteredServer};
 
@@ -47,7 +47,20 @@ struct CallBatch {
 
 /// The state of a call that has been decided about.
 enum BatchedCall {
-    Permitted { server: Arc<RegisteredServer>, permit: Permit, on_record: OpenCall },
+    Permitted {
+        server: Arc<RegisteredServer>,
+        permit: Permit,
+        on_record: OpenCall,
+    },
+    Denied {
+        call: ToolCall,
+        denied: DenialReason,
+    },
+    /// A replay decides about it.
+    Replayed {
+        server: Arc<RegisteredServer>,
+        call: ToolCall,
+    },
     Not(CallAnswer),
 }
 
@@ -87,24 +100,45 @@ pub(super) async fn run(
 
 /// Decides about all calls.
 async fn decide(shared: &SharedRoutes, title: &str, calls: Vec<ToolCall>) -> VecDeque<BatchedCall> {
+    if shared.tape.is_replay() {
+        return replayed(shared, calls).await;
+    }
     let mut servers = Vec::new();
     let mut actions = Vec::new();
     for call in calls {
         let server = resolve(shared, &call.server_name, &call.tool_name, PoolRequest::Tool).await;
-        if let Ok(server) = &server {
-            actions.push(action(server, call, PoolRequest::Tool));
-        }
-        servers.push(server);
+        servers.push(match server {
+            Ok(server) => {
+                let of_record = shared.tape.is_on().then(|| call.clone());
+                actions.push(action(&server, call, PoolRequest::Tool));
+                Ok((server, of_record))
+            }
+            Err(unknown) => Err(unknown),
+        });
     }
     let mut decisions = shared.gate.decide_batch(title, actions).await.into_iter();
     let decided = servers.into_iter().filter_map(|server| match server {
         Err(unknown) => Some(BatchedCall::Not(unknown)),
-        Ok(server) => Some(match decisions.next()? {
-            Ok((permit, on_record)) => BatchedCall::Permitted { server, permit, on_record },
-            Err(denied) => BatchedCall::Not(CallAnswer::from(denied)),
+        Ok((server, of_record)) => Some(match (decisions.next()?, of_record) {
+            (Ok((permit, on_record)), _) => BatchedCall::Permitted { server, permit, on_record },
+            (Err(denied), Some(call)) => BatchedCall::Denied { call, denied },
+            (Err(denied), None) => BatchedCall::Not(CallAnswer::from(denied)),
         }),
     });
     decided.collect()
+}
+
+/// The calls of a replay, which decides about each when its turn comes.
+async fn replayed(shared: &SharedRoutes, calls: Vec<ToolCall>) -> VecDeque<BatchedCall> {
+    let mut batched = VecDeque::new();
+    for call in calls {
+        let server = resolve(shared, &call.server_name, &call.tool_name, PoolRequest::Tool).await;
+        batched.push_back(match server {
+            Ok(server) => BatchedCall::Replayed { server, call },
+            Err(unknown) => BatchedCall::Not(unknown),
+        });
+    }
+    batched
 }
 
 impl Rest {
@@ -112,6 +146,14 @@ impl Rest {
     async fn next(&mut self) -> Option<[std::io::Result<Bytes>; 2]> {
         let answer = match self.calls.pop_front()? {
             BatchedCall::Not(answer) => answer,
+            BatchedCall::Denied { call: ToolCall { server_name, tool_name, tool_args }, denied } => {
+                let witness = self.shared.tape.record(&server_name, &tool_name, &tool_args);
+                let by = denied.by();
+                witnessed(witness, CallAnswer::from(denied), by).await
+            }
+            BatchedCall::Replayed { server, call } => {
+                answer(&self.shared, server, call, PoolRequest::Tool).await
+            }
             BatchedCall::Permitted { on_record, .. } if self.answered_bytes > ANSWERS_BYTES => {
                 let message = format!(
                     "the call did not run: the answers before it in this batch have more than {} MiB\nhint: make smaller \
@@ -123,7 +165,11 @@ impl Rest {
             }
             BatchedCall::Permitted { server, permit, mut on_record } => {
                 on_record.begin();
-                perform(&self.shared, &server, permit, on_record, PoolRequest::Tool).await
+                let Action { server_name, tool_name, tool_args, .. } = permit.action();
+                let witness = self.shared.tape.record(server_name, tool_name, tool_args);
+                let by = permit.by();
+                let answer = perform(&self.shared, &server, permit, on_record, PoolRequest::Tool).await;
+                witnessed(witness, answer, by).await
             }
         };
         let written = match answer.written(self.form).await {

@@ -11,6 +11,7 @@ use crate::approval::{Action, ELICITATION, ExpectedResult, Gate, OpenCall, Permi
 use crate::connections::mcp_client::{ListKind, ReceivedResult};
 use crate::ground::budget::apart;
 use crate::ground::text::describe;
+use crate::tools::recording::{AnswerWitness, CallTape, LINE_BYTES, TapedCall};
 use crate::tools::servers::{self, ConnectionPool, PermittedRequest, PoolRequest, RegisteredServer};
 
 /// The longest name of a server or a tool, in bytes. Names appear in errors and approval requests, and are
@@ -28,12 +29,13 @@ pub(super) const GET_PROMPT: &str = "prompts/get";
 pub(super) struct SharedRoutes {
     pub(super) pool: Arc<ConnectionPool>,
     pub(super) gate: Arc<Gate>,
+    pub(super) tape: CallTape,
 }
 
 /// A tool call of code in the kernel.
 ///
 /// It has no field for server parameters: the kernel never chooses what runs on the host.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ToolCall<Arguments = Map<String, Value>> {
     pub(super) server_name: String,
@@ -80,10 +82,39 @@ pub(super) async fn answer(
     call: ToolCall,
     request: PoolRequest,
 ) -> CallAnswer {
-    match shared.gate.decide_for_code(action(&server, call, request)).await {
-        Ok((permit, on_record)) => perform(shared, &server, permit, on_record, request).await,
-        Err(denied) => CallAnswer::from(denied),
+    let is_read = request != PoolRequest::Tool
+        || server.annotations.get(&call.tool_name).is_some_and(|hints| hints.read_only == Some(true));
+    let witness = match shared.tape.begin(&call.server_name, &call.tool_name, &call.tool_args, is_read) {
+        TapedCall::Made(witness) => witness,
+        TapedCall::Known(answer) => return CallAnswer::Known(answer),
+        TapedCall::Refused(message) => return CallAnswer::failed(message),
+    };
+    let (answer, by) = match shared.gate.decide_for_code(action(&server, call, request)).await {
+        Ok((permit, on_record)) => {
+            let by = permit.by();
+            (perform(shared, &server, permit, on_record, request).await, by)
+        }
+        Err(denied) => (CallAnswer::from(denied.clone()), denied.by()),
+    };
+    witnessed(witness, answer, by).await
+}
+
+/// The answer, once it is recorded or compared.
+pub(super) async fn witnessed(witness: AnswerWitness, answer: CallAnswer, by: &'static str) -> CallAnswer {
+    if witness.is_nobody() {
+        return answer;
     }
+    let weight = answer.weight();
+    if weight > LINE_BYTES {
+        witness.left_out(weight, by);
+        return answer;
+    }
+    let recording = apart(weight, move || {
+        let decision = if answer.is_denied() { "denied" } else { "accepted" };
+        witness.answered(answer.to_json(), decision, by);
+        answer
+    });
+    recording.await.unwrap_or_else(|error| CallAnswer::failed(error.to_string()))
 }
 
 /// The action that is decided about.

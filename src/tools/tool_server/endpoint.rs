@@ -16,6 +16,7 @@ use super::listener::ToolListener;
 use super::{Error, checkpoint_routes, routes};
 use crate::approval::Gate;
 use crate::kernels::checkpoint::Checkpoint;
+use crate::tools::recording::CallTape;
 use crate::tools::servers::ConnectionPool;
 
 /// A running tool server for one kernel at a time.
@@ -30,14 +31,15 @@ pub(crate) struct ToolEndpoint {
 }
 
 impl ToolEndpoint {
-    /// A tool server that does not listen yet. It takes the kernel's variables for the `checkpoint`, if there is one.
+    /// A tool server that does not listen yet; its calls pass `tape`. It takes the kernel's variables for the `checkpoint`, if there is one.
     pub(crate) fn new(
         pool: Arc<ConnectionPool>,
         gate: Arc<Gate>,
         checkpoint: Option<Arc<Checkpoint>>,
+        tape: CallTape,
     ) -> Self {
         let keys = Arc::new(ServerTokens::of_callers());
-        let mut routes = routes::router(pool, Arc::clone(&gate));
+        let mut routes = routes::router(pool, Arc::clone(&gate), tape);
         if let Some(checkpoint) = &checkpoint {
             routes = routes.merge(checkpoint_routes::router(Arc::clone(checkpoint), Arc::clone(&gate)));
         }

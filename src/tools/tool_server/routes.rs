@@ -17,6 +17,7 @@ use super::body::{BodyText, RefusedBody};
 use super::call::{GET_PROMPT, READ_RESOURCE, SharedRoutes, ToolCall, answer, check_name, resolve};
 use crate::approval::{Action, Gate, Target};
 use crate::connections::mcp_client::ListKind;
+use crate::tools::recording::CallTape;
 use crate::tools::servers::{ConnectionPool, PoolRequest, SearchQuery};
 
 /// The largest request body with a server to list something of.
@@ -99,7 +100,7 @@ struct ShellCommand {
 }
 
 /// The routes, for requests with the caller token.
-pub(super) fn router(pool: Arc<ConnectionPool>, gate: Arc<Gate>) -> Router {
+pub(super) fn router(pool: Arc<ConnectionPool>, gate: Arc<Gate>, tape: CallTape) -> Router {
     Router::new()
         .route("/run", post(run))
         .route("/batch", post(batch::run))
@@ -109,7 +110,7 @@ pub(super) fn router(pool: Arc<ConnectionPool>, gate: Arc<Gate>) -> Router {
         .route("/approve", post(approve))
         .route("/infer", post(infer))
         .route("/search", post(search))
-        .with_state(SharedRoutes { pool, gate })
+        .with_state(SharedRoutes { pool, gate, tape })
 }
 
 async fn run(
@@ -319,7 +320,7 @@ mod tests {
         let (queue, questions) = ApprovalQueue::new();
         let gate = Arc::new(gate(ApprovalEffect::Ask));
         gate.set_approver(Approver::User(queue));
-        (router(pool, gate), questions)
+        (router(pool, gate, CallTape::Off), questions)
     }
 
     async fn posted(router: &Router, path: &str, body: Value) -> Response {

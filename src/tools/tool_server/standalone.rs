@@ -16,6 +16,7 @@ use super::{Error, routes};
 use crate::approval::{ApprovalEffect, ApprovalPolicy, Audit, Gate, StandingAnswers};
 use crate::config::{ApprovalSettings, connector_here};
 use crate::connections::mcp_client::{Connector, DEFAULT_CONNECT_TIMEOUT};
+use crate::tools::recording::CallTape;
 use crate::tools::servers::{ByGate, ConnectionPool, ServerLookup};
 
 /// The port of the reference implementation.
@@ -169,15 +170,17 @@ impl ToolServerBuilder {
         connector.warn_of_dotenv();
         let gate =
             Arc::new(Gate::new(self.policy, StandingAnswers::default(), self.approval_timeout, Audit::off()));
-        let connector = connector
-            .with_connect_timeout(self.connect_timeout)
-            .asking(Arc::new(ByGate { gate: Arc::clone(&gate), progress: watch::channel(String::new()).0 }));
+        let connector = connector.with_connect_timeout(self.connect_timeout).asking(Arc::new(ByGate {
+            gate: Arc::clone(&gate),
+            progress: watch::channel(String::new()).0,
+            tape: CallTape::Off,
+        }));
         let servers = Arc::new(AnnouncedServers::default());
         let pool = Arc::new(ConnectionPool::new(Arc::clone(&servers) as Arc<dyn ServerLookup>, connector));
         let stop = CancellationToken::new();
         let channel = Arc::new(ApprovalChannel::new(Arc::clone(&gate), stop.clone()));
 
-        let of_callers = routes::router(Arc::clone(&pool), gate);
+        let of_callers = routes::router(Arc::clone(&pool), gate, CallTape::Off);
         let subjects = HostState { pool: Arc::clone(&pool), servers, channel: Arc::clone(&channel) };
         let of_host = host_routes::router(subjects);
         let router = access::guarded(of_callers, Arc::clone(&keys), TokenRole::Caller)

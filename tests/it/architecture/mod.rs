@@ -20,10 +20,10 @@ use self::rooms::{Rooms, in_circles};
 use crate::support::repository;
 
 /// The number of pairs of rooms of which the first knows the second. To lower it is progress.
-const PAIRS: usize = 193;
+const PAIRS: usize = 213;
 
 /// The number of arrows in the pictures of the folders: of `src/`, and of each folder of rooms in it.
-const ARROWS: usize = 58;
+const ARROWS: usize = 61;
 
 /// The crates that the language brings along.
 const BUILT_IN: [&str; 3] = ["alloc", "core", "std"];

@@ -276,8 +276,10 @@ impl Person {
             Some(CodeInsight::Completeness(completeness)) => {
                 SessionMessage::Checked { id, is_complete: completeness.is_complete() }
             }
-            None if is_completion => SessionMessage::Completions { id, matches: Vec::new(), before: 0 },
-            None => SessionMessage::Checked { id, is_complete: None },
+            Some(CodeInsight::Environment(_)) | None if is_completion => {
+                SessionMessage::Completions { id, matches: Vec::new(), before: 0 }
+            }
+            Some(CodeInsight::Environment(_)) | None => SessionMessage::Checked { id, is_complete: None },
         };
         // Fails only if the person has left.
         self.answers.send(answer).await.ok();

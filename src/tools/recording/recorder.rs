@@ -1,0 +1,282 @@
+//! The recorder of a session: numbers its cells and calls, takes secrets out, and has the lines written.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+
+use super::line::{
+    FORMAT, RecordedAnswer, RecordedCall, RecordedCell, RecordedEnvironment, RecordedMoment, RecordedServer,
+    RecordedSession, RecordedUndo, RecordingLine,
+};
+use super::writer::RecordingWriter;
+use super::{LINE_BYTES, RecordingError};
+use crate::ground::text::{Redactor, rfc3339};
+
+/// Records a session.
+pub(crate) struct SessionRecorder {
+    sink: RecordingSink,
+    path: PathBuf,
+    redactor: Redactor,
+    course: Mutex<RecordedCourse>,
+}
+
+/// The place of lines.
+enum RecordingSink {
+    File(RecordingWriter),
+    /// For a replay, which compares them.
+    Memory(Mutex<Vec<RecordingLine>>),
+}
+
+/// The state of a recording.
+#[derive(Default)]
+struct RecordedCourse {
+    /// The number of cells that have begun.
+    cells: u64,
+    /// The cell that runs now; 0 if none does.
+    running: u64,
+    /// The number of beginnings and ends of calls.
+    moments: u64,
+    /// The newest line of each server, and of the environment.
+    servers: BTreeMap<String, RecordedServer>,
+    environment: Option<RecordedEnvironment>,
+}
+
+/// The conditions of a session that a recording begins with.
+pub(crate) struct RecordedConditions {
+    pub(crate) session: String,
+    pub(crate) workspace: PathBuf,
+    pub(crate) site: &'static str,
+    pub(crate) seed: u32,
+    /// The kernel's locale and time zone.
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) branch_of: Option<PathBuf>,
+}
+
+/// A call that has begun. If dropped before its answer, it is recorded as one that nobody waited for.
+pub(crate) struct OpenRecord {
+    recorder: Arc<SessionRecorder>,
+    begun: Instant,
+    /// Taken when it is recorded.
+    call: Option<Box<RecordedCall>>,
+}
+
+impl SessionRecorder {
+    /// Makes the recording `path`; `secrets` are replaced in it.
+    ///
+    /// # Errors
+    /// See [`RecordingError`].
+    pub(crate) fn start(
+        path: PathBuf,
+        conditions: RecordedConditions,
+        secrets: Redactor,
+    ) -> Result<Arc<Self>, RecordingError> {
+        let RecordedConditions { session, workspace, site, seed, environment, branch_of } = conditions;
+        let first = RecordingLine::Session(RecordedSession {
+            format: FORMAT,
+            ipybox: env!("CARGO_PKG_VERSION").to_owned(),
+            session,
+            time: rfc3339(std::time::SystemTime::now()),
+            workspace: secrets.redact(&workspace.to_string_lossy()).into_owned(),
+            site: site.to_owned(),
+            seed,
+            environment,
+            branch_of: branch_of.map(|path| path.display().to_string()),
+        });
+        let writer = RecordingWriter::start(&path, &first)?;
+        let sink = RecordingSink::File(writer);
+        Ok(Arc::new(Self { sink, path, redactor: secrets, course: Mutex::default() }))
+    }
+
+    /// Records into memory, for a replay.
+    pub(crate) fn in_memory(secrets: Redactor) -> Arc<Self> {
+        let sink = RecordingSink::Memory(Mutex::default());
+        Arc::new(Self { sink, path: PathBuf::new(), redactor: secrets, course: Mutex::default() })
+    }
+
+    /// Takes the lines that were recorded into memory.
+    pub(crate) fn take(&self) -> Vec<RecordingLine> {
+        match &self.sink {
+            RecordingSink::File(_) => Vec::new(),
+            RecordingSink::Memory(lines) => std::mem::take(&mut *lines.lock()),
+        }
+    }
+
+    /// The Python of the newest kernel, if it is known.
+    pub(crate) fn known_environment(&self) -> Option<RecordedEnvironment> {
+        self.course.lock().environment.clone()
+    }
+
+    fn put(&self, line: RecordingLine) {
+        match &self.sink {
+            RecordingSink::File(writer) => writer.put(&line),
+            RecordingSink::Memory(lines) => lines.lock().push(line),
+        }
+    }
+
+    /// Its file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Replaces secrets in outputs.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// A kernel has started.
+    pub(crate) fn kernel_started(&self) {
+        let cells = self.course.lock().cells;
+        self.put(RecordingLine::Kernel(RecordedMoment { cells }));
+    }
+
+    /// The Python of a kernel that has started; written if it is another one.
+    pub(crate) fn environment(&self, environment: RecordedEnvironment) {
+        let mut course = self.course.lock();
+        if course.environment.as_ref() != Some(&environment) {
+            self.put(RecordingLine::Environment(environment.clone()));
+            course.environment = Some(environment);
+        }
+    }
+
+    /// The newest cells were undone; `last` is the kernel's number of the newest one that is left.
+    pub(crate) fn undone(&self, last: u64) {
+        let cells = self.course.lock().cells;
+        self.put(RecordingLine::Undo(RecordedUndo { cells, last }));
+    }
+
+    /// The servers whose tools code can call now; those that are new or have changed are written.
+    pub(crate) fn servers(&self, servers: Vec<RecordedServer>) {
+        let mut course = self.course.lock();
+        for mut server in servers {
+            let parameters = std::mem::take(&mut server.parameters);
+            server.parameters = self.object(parameters);
+            if course.servers.get(&server.name) != Some(&server) {
+                self.put(RecordingLine::Server(Box::new(server.clone())));
+                course.servers.insert(server.name.clone(), server);
+            }
+        }
+    }
+
+    /// A cell begins. Returns its number.
+    pub(crate) fn cell_begins(&self) -> u64 {
+        let mut course = self.course.lock();
+        course.cells += 1;
+        course.running = course.cells;
+        course.cells
+    }
+
+    /// A cell has ended. Its outputs have no secrets.
+    pub(crate) fn cell_ended(&self, mut cell: RecordedCell) {
+        let mut course = self.course.lock();
+        if course.running == cell.cell {
+            course.running = 0;
+        }
+        cell.code = self.redactor.redact(&cell.code).into_owned();
+        self.put(RecordingLine::Cell(Box::new(cell)));
+    }
+
+    /// The user has filled in these fields for a server, or has not answered it.
+    pub(super) fn user_answers(
+        &self,
+        server: &str,
+        question: Map<String, Value>,
+        fields: Option<Vec<String>>,
+    ) {
+        let cell = self.course.lock().running;
+        let question = self.object(question);
+        let server = self.redactor.redact(server).into_owned();
+        self.put(RecordingLine::Answer(RecordedAnswer { cell, server, question, fields }));
+    }
+
+    /// A call of code begins.
+    pub(crate) fn call_begins(
+        self: &Arc<Self>,
+        server: &str,
+        tool: &str,
+        arguments: &Map<String, Value>,
+    ) -> OpenRecord {
+        let (cell, moment) = {
+            let mut course = self.course.lock();
+            course.moments += 1;
+            (course.running, course.moments)
+        };
+        let call = RecordedCall {
+            cell,
+            server: self.redactor.redact(server).into_owned(),
+            tool: self.redactor.redact(tool).into_owned(),
+            arguments: self.object(arguments.clone()),
+            answer: None,
+            left_out: None,
+            decision: "accepted".to_owned(),
+            by: String::new(),
+            duration_ms: 0,
+            order: [moment, moment],
+        };
+        OpenRecord { recorder: Arc::clone(self), begun: Instant::now(), call: Some(Box::new(call)) }
+    }
+
+    /// Why the recording has ended before its session; once.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match &self.sink {
+            RecordingSink::File(writer) => writer.trouble(),
+            RecordingSink::Memory(_) => None,
+        }
+    }
+
+    /// Writes the end.
+    pub(crate) async fn close(&self) {
+        let cells = self.course.lock().cells;
+        self.put(RecordingLine::End(RecordedMoment { cells }));
+        if let RecordingSink::File(writer) = &self.sink {
+            writer.close().await;
+        }
+    }
+
+    fn object(&self, object: Map<String, Value>) -> Map<String, Value> {
+        match self.redactor.redact_json(Value::Object(object)) {
+            Value::Object(object) => object,
+            _ => Map::new(),
+        }
+    }
+}
+
+impl OpenRecord {
+    /// Records what code got, and who has decided that.
+    pub(crate) fn answered(mut self, answer: Value, decision: &'static str, by: &'static str) {
+        let answer = self.recorder.redactor.redact_json(answer);
+        self.end(|call| {
+            (call.answer, call.decision, call.by) = (Some(answer), decision.to_owned(), by.to_owned());
+        });
+    }
+
+    /// Records that the answer is too large.
+    pub(crate) fn left_out(mut self, bytes: usize, by: &'static str) {
+        self.end(|call| (call.left_out, call.by) = (Some(bytes), by.to_owned()));
+    }
+
+    fn end(&mut self, complete: impl FnOnce(&mut RecordedCall)) {
+        let Some(mut call) = self.call.take() else { return };
+        complete(&mut call);
+        call.duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        call.order[1] = {
+            let mut course = self.recorder.course.lock();
+            course.moments += 1;
+            course.moments
+        };
+        let bytes = serde_json::to_vec(&call).map_or(0, |text| text.len());
+        if bytes > LINE_BYTES {
+            (call.answer, call.left_out) = (None, Some(bytes));
+        }
+        self.recorder.put(RecordingLine::Call(call));
+    }
+}
+
+impl Drop for OpenRecord {
+    fn drop(&mut self) {
+        self.end(|_| ());
+    }
+}

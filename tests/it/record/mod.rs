@@ -1,0 +1,5 @@
+//! Recordings of sessions, made with real servers and replayed without them.
+
+mod applications;
+mod recording;
+mod replaying;

@@ -1,0 +1,105 @@
+"""Tests that are recorded at their first run, and replayed afterwards without their servers."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from conftest import PACKAGE, ROOT, TOOLS
+
+TEST = """
+import sys
+from ipybox_rs.testing import recorded
+
+SERVER = {{"command": {command!r}, "args": [{probe!r}, "--transport", "stdio"]}}
+
+@recorded("cassettes/probe.jsonl", python={python!r})
+async def test_probe(executor, tmp_path):
+    await executor.register_mcp_server("probe", SERVER)
+    code = "import random\\nfrom mcptools.probe import echo\\nprint(echo.run(text={text!r} + str(random.random())))"
+    result = await executor.execute(code)
+    assert result.text.startswith({text!r})
+"""
+
+
+class Suite:
+    """A file of tests, run by a pytest of its own."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.cassette = directory / "cassettes" / "probe.jsonl"
+        self.text = "a"
+        self.command = str(TOOLS / "mcp1/bin/python")
+
+    def run(self, *flags):
+        """Runs the test. Returns whether it passed, and the output."""
+        probe = str(ROOT / "tests/servers/probe.py")
+        python = str(TOOLS / "kernel/bin/python")
+        text = TEST.format(
+            command=self.command, probe=probe, python=python, text=self.text
+        )
+        (self.directory / "test_it.py").write_text(textwrap.dedent(text))
+        plugin = ["-p", "ipybox_rs.testing._plugin", "-p", "no:cacheprovider"]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", *plugin, *flags, "test_it.py"],
+            cwd=self.directory,
+            env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def tests(tmp_path):
+    return Suite(tmp_path)
+
+
+def passed(done):
+    assert done[0], done[1]
+
+
+def failed(done, *words):
+    assert not done[0], done[1]
+    for word in words:
+        assert word in done[1]
+
+
+def test_a_test_is_recorded_once_and_replayed_without_its_server(tests):
+    failed(tests.run("--record-mode", "none"), "there is no recording")
+    passed(tests.run())
+    recording = tests.cassette.read_bytes()
+    # From here on there is no server.
+    tests.command = "/nonexistent/server"
+    passed(tests.run())
+    passed(tests.run("--record-mode", "none"))
+    assert tests.cassette.read_bytes() == recording
+
+
+def test_another_call_fails_with_the_difference(tests):
+    passed(tests.run())
+    recording = tests.cassette.read_bytes()
+    tests.text = "b"
+    failed(
+        tests.run(),
+        "ReplayDifference",
+        "the recording does not have this call",
+        'text = "a0.',
+        'text = "b0.',
+    )
+    assert tests.cassette.read_bytes() == recording
+    passed(tests.run("--record-mode", "new_episodes"))
+    assert tests.cassette.read_bytes() != recording
+    passed(tests.run("--record-mode", "none"))
+
+
+def test_all_records_anew(tests):
+    passed(tests.run())
+    recording = tests.cassette.read_bytes()
+    passed(tests.run("--record-mode", "all"))
+    assert tests.cassette.read_bytes() != recording
+    tests.command = "/nonexistent/server"
+    failed(tests.run("--record-mode", "all"))
+    passed(tests.run("--record-mode", "none"))
