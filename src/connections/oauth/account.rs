@@ -82,8 +82,8 @@ impl Accounts {
         if let Some(Err(error)) = directory.as_deref().map(LoginStore::settle) {
             tracing::warn!(error = %error, "a login of an earlier process is not complete yet");
         }
-        let (open, offers) = (Mutex::default(), Mutex::default());
-        Self { directory, front, redactor, open, offers, tasks: TaskTracker::new() }
+        let open = Mutex::default();
+        Self { directory, front, redactor, open, offers: Mutex::default(), tasks: TaskTracker::new() }
     }
 
     /// Waits for tokens that are being renewed: one that is lost ends the login.

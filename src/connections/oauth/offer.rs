@@ -49,7 +49,8 @@ impl Account {
         }
         let (answer, address) = oneshot::channel();
         let account = Arc::clone(self);
-        let (token, challenge) = (refused.token.cloned(), refused.challenge.map(str::to_owned));
+        let token = refused.token.cloned();
+        let challenge = refused.challenge.map(str::to_owned);
         tokio::spawn(async move {
             let opener = AddressForAnswer(Mutex::new(Some(answer)));
             let refused = RefusedRequest { token: token.as_ref(), challenge: challenge.as_deref() };
