@@ -12,8 +12,8 @@ import ast
 
 import ipybox_hints
 from ipybox_bindings import RUNNERS, Bindings, CellVisitor, path_of
-from ipybox_hints import ROOT
 from ipybox_generated import Packages, has_member
+from ipybox_hints import ROOT
 from IPython.core.error import InputRejected
 
 # Functions whose `with` expects an exception.
