@@ -103,3 +103,14 @@ def test_all_records_anew(tests):
     tests.command = "/nonexistent/server"
     failed(tests.run("--record-mode", "all"))
     passed(tests.run("--record-mode", "none"))
+
+
+def test_the_option_of_pytest_recording_is_the_same(tests):
+    (tests.directory / "pytest_recording.py").write_text(
+        "def pytest_addoption(parser):\n"
+        "    parser.getgroup('recording').addoption('--record-mode', default=None)\n"
+    )
+    theirs = ["-p", "pytest_recording", "--record-mode"]
+    failed(tests.run(*theirs, "none"), "there is no recording")
+    passed(tests.run(*theirs, "once"))
+    passed(tests.run(*theirs, "none"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from typing import Any
 
@@ -9,7 +10,9 @@ from ipybox_rs.testing import MODES, VARIABLE
 
 
 def pytest_addoption(parser: Any) -> None:
-    """Adds the option."""
+    """Adds the option, unless pytest-recording has it: with the same words."""
+    if importlib.util.find_spec("pytest_recording") is not None:
+        return
     parser.getgroup("ipybox").addoption(
         "--record-mode",
         choices=MODES,
@@ -20,6 +23,6 @@ def pytest_addoption(parser: Any) -> None:
 
 def pytest_configure(config: Any) -> None:
     """Passes the option on, to the workers of pytest-xdist too."""
-    mode = config.getoption("--record-mode")
+    mode = config.getoption("--record-mode", default=None)
     if mode is not None:
         os.environ[VARIABLE] = mode
