@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -49,6 +49,21 @@ pub(super) struct CellTools {
     pub(super) offers: Option<Arc<ServerOffers>>,
     /// Saves variables after each cell; `None` if they are not saved.
     pub(super) checkpoint: Option<Arc<Checkpoint>>,
+}
+
+/// A request that the kernel has been sent.
+struct SentRequest {
+    id: String,
+    /// The time before it, by the clock of files.
+    before: SystemTime,
+}
+
+impl SentRequest {
+    async fn send(kernel: &mut Kernel, request: &ExecuteRequest) -> Result<Self, kernel::Error> {
+        // On a busy machine, the code may have made files before this task goes on.
+        let before = file_time();
+        Ok(Self { id: kernel.execute(request).await?, before })
+    }
 }
 
 /// The state of the task.
@@ -196,12 +211,12 @@ impl KernelWorker {
         // Before its code can have made anything.
         self.kernels.top_level().iter().for_each(TopLevel::cell_begins);
         let FollowedCell { recorded, error, end, .. } = loop {
-            let request = tokio::select! {
+            let sent = tokio::select! {
                 // What was cancelled while it waited must not run.
                 biased;
                 () = cell.cancel.cancelled() => return Ok(Outcome::not_run(CellEnding::NotRun)),
                 () = generation.cancelled() => return Ok(Outcome::not_run(CellEnding::Reset)),
-                request = self.send(cell) => request?,
+                sent = self.send(cell) => sent?,
             };
             self.obedience.has_run = true;
             let loss = self.lost.take();
@@ -216,11 +231,11 @@ impl KernelWorker {
                     let code = cell.code.as_str();
                     let id = cell.id;
                     let number = self.audience.last_number();
-                    self.history.cell_begins(BegunCell { code, id, audited, number, begun: file_time() });
+                    self.history.cell_begins(BegunCell { code, id, audited, number, begun: sent.before });
                 }
                 self.audience.begin(&cell.code, cell.author)
             });
-            let following = follow(kernel, request, cell, generation, spent, &mut self.late, live);
+            let following = follow(kernel, sent.id, cell, generation, spent, &mut self.late, live);
             let followed = match &top_level {
                 None => following.await,
                 Some(top_level) => top_level.watch_during(following).await,
@@ -321,7 +336,7 @@ impl KernelWorker {
     }
 
     /// Sends code to the kernel, or to a fresh one if the kernel has died since the last cell or lost its protection.
-    async fn send(&mut self, cell: &Cell) -> Result<String, Error> {
+    async fn send(&mut self, cell: &Cell) -> Result<SentRequest, Error> {
         let request = ExecuteRequest {
             code: cell.code.clone(),
             store_history: cell.author != CellRequester::Ourselves,
@@ -334,8 +349,8 @@ impl KernelWorker {
             self.lost = Some(lost_note(&why));
         }
         if let Some(kernel) = self.kernel.as_mut() {
-            match kernel.execute(&request).await {
-                Ok(request) => return Ok(request),
+            match SentRequest::send(kernel, &request).await {
+                Ok(sent) => return Ok(sent),
                 // The remote kernel runs on, and may be reachable again later.
                 Err(error @ kernel::Error::Disconnected(_)) => return Err(site::Error::Kernel(error).into()),
                 Err(error) => {
@@ -352,7 +367,7 @@ impl KernelWorker {
         }
         self.start_kernel().await?;
         let Some(kernel) = self.kernel.as_mut() else { return Err(Error::Stopped) };
-        Ok(kernel.execute(&request).await.map_err(site::Error::Kernel)?)
+        Ok(SentRequest::send(kernel, &request).await.map_err(site::Error::Kernel)?)
     }
 
     /// Reads the remaining messages of a kernel that accepts no requests any more. Returns how it ended if
