@@ -6,14 +6,12 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::Value;
-use similar::{ChangeTag, TextDiff};
 
 use super::line::{CellItem, RecordedFailure};
-use crate::ground::text::visible::line;
+use crate::ground::text::line_diff;
 
-/// The lines of a difference that are shown, and the characters of one.
+/// The lines of a difference that are shown.
 const DIFF_LINES: usize = 20;
-const DIFF_LINE_CHARS: usize = 300;
 
 /// A rule by which two texts can be the same. Its name is in reports.
 struct ComparisonRule {
@@ -129,7 +127,7 @@ pub(crate) fn texts(recorded: &str, given: &str) -> OutputLikeness {
     if recorded == given { OutputLikeness::ByRules(rules) } else { OutputLikeness::Different }
 }
 
-/// The number of lines in which two texts differ, or of bytes after what they begin with alike.
+/// The number of bytes after those that two texts begin with alike.
 fn distance(one: &str, other: &str) -> usize {
     let alike = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     one.len().max(other.len()) - alike
@@ -194,23 +192,7 @@ fn failures(recorded: &RecordedFailure, given: &RecordedFailure) -> OutputLikene
 
 /// The lines in which two texts differ, shortened, with `-` before those of the recording and `+` before the new ones.
 pub(crate) fn diff(recorded: &str, given: &str) -> Vec<String> {
-    let diff = TextDiff::from_lines(recorded, given);
-    let changed = diff.iter_all_changes().filter_map(|change| {
-        let sign = match change.tag() {
-            ChangeTag::Equal => return None,
-            ChangeTag::Delete => '-',
-            ChangeTag::Insert => '+',
-        };
-        let text: String = line(change.value().trim_end()).chars().take(DIFF_LINE_CHARS).collect();
-        Some(format!("{sign} {text}"))
-    });
-    let mut lines: Vec<String> = changed.collect();
-    let more = lines.len().saturating_sub(DIFF_LINES);
-    if more > 0 {
-        lines.truncate(DIFF_LINES);
-        lines.push(format!("… and {more} more lines"));
-    }
-    lines
+    line_diff(recorded, given, DIFF_LINES)
 }
 
 /// Outputs as a text to be compared by people.

@@ -8,16 +8,13 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use similar::{ChangeTag, TextDiff};
 
 use crate::approval::ToolAnnotations;
-use crate::ground::text::visible::line;
-use crate::ground::text::{one_line, plain};
+use crate::ground::text::{line_diff, one_line, plain};
 use ipybox_codegen::{ResourcesAndPrompts, Tool};
 
 /// The number of lines of a diff that are shown: a user reads it in a dialog.
 const DIFF_LINES: usize = 40;
-const DIFF_LINE_CHARS: usize = 300;
 
 /// One sentence for each kind of change from the `registered` names and the `known` definitions to the tools of `now`.
 pub(super) fn changes(
@@ -109,25 +106,7 @@ pub(super) fn diff(before: &Tool, now: &Tool) -> String {
         let schemas = serde_json::to_string_pretty(&schemas).unwrap_or_default();
         format!("{title}\n{}\n{schemas}\n", plain(description))
     };
-    let before = lines(before);
-    let now = lines(now);
-    let diff = TextDiff::from_lines(&before, &now);
-    let changed = diff.iter_all_changes().filter_map(|change| {
-        let sign = match change.tag() {
-            ChangeTag::Equal => return None,
-            ChangeTag::Delete => '-',
-            ChangeTag::Insert => '+',
-        };
-        let text: String = line(change.value().trim_end()).chars().take(DIFF_LINE_CHARS).collect();
-        Some(format!("{sign} {text}"))
-    });
-    let mut lines: Vec<String> = changed.collect();
-    let more = lines.len().saturating_sub(DIFF_LINES);
-    if more > 0 {
-        lines.truncate(DIFF_LINES);
-        lines.push(format!("… and {more} more lines"));
-    }
-    lines.join("\n")
+    line_diff(&lines(before), &lines(now), DIFF_LINES).join("\n")
 }
 
 /// A tool's title and description; empty and missing ones are equal.

@@ -1,4 +1,4 @@
-//! What `--record` writes.
+//! `--record` writes cells, calls and definitions, and no secrets.
 
 use std::path::Path;
 

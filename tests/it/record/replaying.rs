@@ -1,4 +1,4 @@
-//! What `ipybox replay` finds.
+//! `ipybox replay` finds what differs, and nothing else.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -90,7 +90,7 @@ impl Company {
         self.ask(Method::PUT, "/fault", json!({})).await;
     }
 
-    /// What was asked at these places.
+    /// The requests at these places.
     async fn asked_at(&self, names: &[&str]) -> Vec<Value> {
         let mut log = self.ask(Method::GET, "/log", Value::Null).await;
         let origins: Vec<&str> = names.iter().map(|name| self.at(name).trim_end_matches("/mcp")).collect();

@@ -50,10 +50,7 @@ impl ApprovalHearing {
         session: AskingSession,
     ) -> io::Result<()> {
         let (session, said) = ConnectedSession::of(session);
-        tokio::select! {
-            heard = self.ask_approvers(input, session) => heard,
-            written = say(output, said) => written,
-        }
+        talk(self.ask_approvers(input, session), output, said).await
     }
 
     /// Hears the questions to the session's own user, among all that a session tells a page.
@@ -64,10 +61,7 @@ impl ApprovalHearing {
         session: AskingSession,
     ) -> io::Result<()> {
         let (session, said) = ConnectedSession::of(session);
-        tokio::select! {
-            heard = self.ask_user(input, session) => heard,
-            written = say(output, said) => written,
-        }
+        talk(self.ask_user(input, session), output, said).await
     }
 
     async fn ask_approvers(
@@ -158,6 +152,18 @@ impl ConnectedSession {
     async fn tell(&self, message: Value) {
         // It fails if the connection has ended.
         self.answers.send(message).await.ok();
+    }
+}
+
+/// Hears a session and speaks to it, until one of both ends.
+async fn talk(
+    heard: impl Future<Output = io::Result<()>>,
+    output: impl AsyncWrite + Unpin,
+    said: mpsc::Receiver<Value>,
+) -> io::Result<()> {
+    tokio::select! {
+        heard = heard => heard,
+        written = say(output, said) => written,
     }
 }
 
