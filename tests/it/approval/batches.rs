@@ -176,12 +176,17 @@ print(send.run(to='alone'))";
     assert!(!sent(&place).contains('x'));
 
     // An interrupt ends it, and what has run is known.
-    let running = ipybox
-        .start_cell(
-            "with mcptools.batch('slow') as batch:\n    for to in ['first', 'slow', 'last']: send.run(to=to)",
-        )
-        .await;
+    let code = "
+import pathlib, threading, time
+def watch():
+    while 'sent to first' not in repr(batch.calls): time.sleep(0.01)
+    pathlib.Path('answered').touch()
+with mcptools.batch('slow') as batch:
+    for to in ['first', 'slow', 'last']: send.run(to=to)
+    threading.Thread(target=watch).start()";
+    let running = ipybox.start_cell(code).await;
     eventually("the second call runs", || place.workspace().join("slow").exists()).await;
+    eventually("the code has the first answer", || place.workspace().join("answered").exists()).await;
     ipybox.cancel(&running).await;
     let answer = ipybox.cell("print(batch.calls)\nprint(send.run(to='after'))").await.ok();
     assert!(
