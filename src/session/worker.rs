@@ -141,7 +141,7 @@ impl KernelWorker {
     async fn run_command(&mut self, command: QueuedCommand) {
         self.template_due = self.template_due.filter(|_| command.runs_no_code());
         match command {
-            QueuedCommand::Execute { cell, generation, context, reply } => {
+            QueuedCommand::Execute { mut cell, generation, context, reply } => {
                 let on_record = self.gate.audit().cell_started(&cell.code);
                 let span = telemetry::CellSpan::begin(&context, cell.author.word());
                 self.gate.begin_cell(cell.approver.clone(), span.context());
@@ -154,6 +154,8 @@ impl KernelWorker {
                 }
                 let was_reset =
                     outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, CellEnding::Reset));
+                // The caller answers when the output has ended, not when the state has been kept.
+                cell.chunks = None;
                 // Fails only if the caller has given up.
                 reply.send(outcome).ok();
                 if let Some(checkpoint) = self.checkpoint() {

@@ -232,6 +232,26 @@ pub(crate) async fn output_is_reported_as_progress_while_it_is_produced() {
 }
 
 #[tokio::test]
+async fn an_answer_with_progress_does_not_wait_for_the_kept_state() {
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    let go = place.workspace().join("go");
+    // The state is kept by a fork.
+    let code = format!(
+        "import os, time\ndef wait():\n    while not os.path.exists({go:?}): time.sleep(0.01)\n\
+         os.register_at_fork(before=wait)\n'answered'"
+    );
+    let params = json!({
+        "name": "execute_ipython_cell", "arguments": {"code": code}, "_meta": {"progressToken": "t"},
+    });
+    let reply = ipybox.request("tools/call", params).await;
+    assert_eq!(reply.answer().await.ok(), "'answered'");
+    std::fs::write(go, "").unwrap();
+    assert_eq!(ipybox.cell("'next'").await.ok(), "'next'");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn a_silent_cell_is_reported_as_still_running() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
