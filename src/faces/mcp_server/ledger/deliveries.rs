@@ -123,7 +123,7 @@ impl Deliveries {
 
     /// Ends a connection: unless all `was_read`, what was sent on it after the last request may not have been. Its client
     /// may have been stopped long before its end, as by a sleeping machine.
-    pub(super) fn disconnected(&mut self, connection: u64, was_read: bool) {
+    pub(super) fn disconnected(&mut self, connection: u64, was_read: bool, now: Instant) {
         self.under_way.retain(|call, _| call.connection != connection);
         self.patience.remove(&connection);
         if was_read {
@@ -140,9 +140,11 @@ impl Deliveries {
         let last: Vec<CallId> =
             self.sent.iter().filter(|sent| is_last(sent)).map(|sent| sent.id.clone()).collect();
         for sent in self.sent.iter_mut().filter(|sent| last.contains(&sent.id)) {
-            sent.own.doubt(sent.at.elapsed() > LAST_MOMENT);
-            // The client has probably read it, and what it repeated.
-            sent.carried.retain_mut(RepeatedAnswer::is_to_be_repeated);
+            let was_probably_read = now.duration_since(sent.at) > LAST_MOMENT;
+            sent.own.doubt(was_probably_read);
+            if was_probably_read {
+                sent.carried.retain_mut(RepeatedAnswer::is_to_be_repeated);
+            }
         }
         for id in last {
             self.take_back(&id);

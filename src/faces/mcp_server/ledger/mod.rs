@@ -29,6 +29,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
@@ -183,7 +184,7 @@ impl CallLedger {
                     _ => {}
                 }
             }
-            state.deliveries.disconnected(connection, was_read);
+            state.deliveries.disconnected(connection, was_read, Instant::now());
         });
     }
 

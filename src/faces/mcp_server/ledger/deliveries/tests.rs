@@ -290,6 +290,26 @@ fn a_cancellation_that_crosses_its_answer_counts() {
 }
 
 #[test]
+fn nothing_is_lost_however_often_the_way_to_the_client_breaks() {
+    let mut play = Play::new();
+    for id in 1..=6 {
+        play.begin(id);
+        play.now += Duration::from_millis(1);
+        let expected: Vec<i64> = (1..id).collect();
+        play.repeats(id, &expected);
+        play.state.disconnected(1, false, play.now);
+    }
+    // A client that has had time to read them is told twice.
+    for (id, expected) in [(7, &[1, 2, 3, 4, 5, 6][..]), (8, &[1, 2, 3, 4, 5, 6, 7]), (9, &[7, 8])] {
+        play.begin(id);
+        play.now += Duration::from_millis(1);
+        play.repeats(id, expected);
+        play.wait(2);
+        play.state.disconnected(1, false, play.now);
+    }
+}
+
+#[test]
 fn an_answer_waits_for_earlier_cells_whose_answers_it_should_repeat() {
     let mut play = Play::new();
     let has_to_wait = |play: &Play, id| play.state.has_to_wait(&call(id));
