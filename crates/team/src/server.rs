@@ -6,14 +6,14 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::approvals::{ApprovalPages, ApprovalParts, ApprovalSetupError, TeamApprovals};
+use crate::approvals::{ApprovalPages, ApprovalParts, ApprovalSetupError, ApprovalSite, TeamApprovals};
 use crate::config::{ConfigError, TeamConfig};
 use crate::front::{FrontListener, FrontParts, ListenError, metrics_routes, routes, serve};
 use crate::login::{LoginSetupError, UserAuthenticator};
 use crate::retention::RetentionTask;
 use crate::sessions::{SessionDirectory, SessionRecords};
 use crate::socket::{SessionHearing, SessionSocket, SocketFiles};
-use crate::upstream::{LoginCallbacks, UpstreamServers};
+use crate::upstream::{BrowserKey, LoginCallbacks, UpstreamServers};
 use crate::users::{AccountError, SessionStarter, SocketWay, UserAccounts, UserSystem};
 
 /// Why a server cannot serve.
@@ -96,7 +96,10 @@ impl TeamServer {
         };
         let (hearing, site) = approvals.map(|approvals| (approvals.hearing, approvals.site)).unzip();
         let subjects = upstream.as_ref().map(|upstream| Arc::clone(&upstream.subjects));
-        let callbacks = Arc::new(LoginCallbacks::new(&config));
+        let browser = site.clone().map(|site: Arc<ApprovalSite>| -> BrowserKey {
+            Box::new(move |headers| site.user_key(headers))
+        });
+        let callbacks = Arc::new(LoginCallbacks::new(&config, browser));
         let files = SocketFiles::of(&accounts);
         let failed = |source| ServeError::Socket { path: files.socket(), source };
         let tokens = Arc::new(files.tokens().map_err(failed)?);

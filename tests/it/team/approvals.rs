@@ -79,7 +79,7 @@ pub(super) struct PageBrowser {
 }
 
 impl PageBrowser {
-    async fn new(place: &TeamPlace, token: &str) -> Self {
+    pub(super) async fn new(place: &TeamPlace, token: &str) -> Self {
         let mut browser = Self::stranger(place);
         let response = browser.ask("enter", &json!({"code": token})).send().await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);

@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use super::approvals::PageBrowser;
 use super::support::{TeamClient, TeamPlace, user_directory};
 use crate::support::{PATIENCE, eventually, test_server, tool};
 
@@ -391,6 +392,11 @@ impl CallbackPage {
 
     /// Goes on, from a page of this origin.
     async fn go_on(&self, query: &str, origin: Option<&str>) -> (StatusCode, String) {
+        self.go_on_as("", query, origin).await
+    }
+
+    /// Goes on in a browser that has a cookie.
+    async fn go_on_as(&self, cookie: &str, query: &str, origin: Option<&str>) -> (StatusCode, String) {
         let body = reqwest::Url::parse_with_params("http://x/", [("query", query)]).unwrap();
         let request =
             plain(|client| client).post(format!("{}/oauth/callback", self.origin)).timeout(PATIENCE);
@@ -399,6 +405,7 @@ impl CallbackPage {
             None => request,
         };
         let request = request.header("content-type", "application/x-www-form-urlencoded");
+        let request = request.header("cookie", cookie);
         let answer = request.body(body.query().unwrap().to_owned()).send().await.unwrap();
         (answer.status(), answer.text().await.unwrap())
     }
@@ -570,4 +577,34 @@ async fn a_client_that_asks_nobody_gets_a_link_in_its_answer() {
     assert!(said.contains("subject='alice'"), "{said}");
     server.stop().await;
     log.join().unwrap();
+}
+
+#[tokio::test]
+async fn where_browsers_log_in_nobody_else_ends_the_login_of_a_session() {
+    let company = Company::of("oidc.mjs", &[]);
+    let place = TeamPlace::new("[approvals]\nwait = \"10m\"\n");
+    let [token, other] = ["ann", "bob"].map(|name| place.token(name));
+    let server = place.serve();
+    let mut ann = place.client(&token);
+    ann.begin(json!({})).await;
+    let page = CallbackPage { origin: format!("http://127.0.0.1:{}", place.port) };
+    let params = json!({"url": company.at("url")});
+    let call = json!({"name": "register_mcp_server", "arguments": {"server_name": "notes", "server_params": params}});
+    let refused = AskingCall::begin(&mut ann, call.clone()).await.next("result").await;
+    // The link reaches somebody who has an account at the server, and who follows it.
+    let query = LoginBrowser::default()
+        .visit(&link_in(refused["result"]["content"][0]["text"].as_str().unwrap()))
+        .await;
+    let own = PageBrowser::new(&place, &token).await;
+    let stranger = PageBrowser::new(&place, &other).await;
+    for cookie in ["", "ipybox-approvals=x", stranger.cookie.as_str()] {
+        let (status, said) = page.go_on_as(cookie, &query, Some(&page.origin)).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{said}");
+        assert!(said.contains("not logged in here as that user") && said.contains("of <b>ann</b>"), "{said}");
+    }
+    let (status, said) = page.go_on_as(&own.cookie, &query, Some(&page.origin)).await;
+    assert!(status == StatusCode::OK && said.contains("ipybox is logged in"), "{said}");
+    let done = AskingCall::begin(&mut ann, call).await.next("result").await;
+    assert_ne!(done["result"]["isError"], true, "{done}");
+    server.stop().await;
 }

@@ -28,7 +28,7 @@ use tokio::io::DuplexStream;
 use self::board::QuestionBoard;
 pub(crate) use self::hearing::{ApprovalHearing, AskingSession};
 use self::record::DecisionRecord;
-pub(crate) use self::routes::ApprovalSite;
+pub(crate) use self::routes::{APPROVALS_PATH, ApprovalSite};
 use self::webhook::ApprovalWebhook;
 pub use self::webhook::WebhookError;
 use crate::config::{ApprovalTable, TeamConfig};

@@ -101,6 +101,11 @@ impl ApprovalSite {
         self.cookies(headers).find_map(|cookie| self.valid(self.logins.find(cookie)?))
     }
 
+    /// The key of a request's user.
+    pub(crate) fn user_key(&self, headers: &HeaderMap) -> Option<String> {
+        self.user(headers).map(|user| user_key(&user.identity))
+    }
+
     /// The user of a login, as of now: a token may have been taken away, and groups may have changed.
     fn valid(&self, login: BrowserLogin) -> Option<TeamUser> {
         match &login.token {

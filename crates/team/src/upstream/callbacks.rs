@@ -1,7 +1,8 @@
 //! The page to which browsers bring the answers of authorization servers, for the sessions that wait for them.
 //!
 //! A session says which `state` it has sent a browser away with, and redeems the code itself: only it has the secret that the code
-//! is bound to (PKCE). The page names the session's user, and passes an answer on once somebody has agreed.
+//! is bound to (PKCE). The page names the session's user, and passes an answer on once somebody has agreed; where browsers log in to
+//! this server, that is the session's user: a link that is passed on lends nobody's account.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,6 +22,7 @@ use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 use url::form_urlencoded;
 
+use crate::approvals::APPROVALS_PATH;
 use crate::config::TeamConfig;
 use crate::socket::line;
 use crate::users::TeamAccount;
@@ -38,12 +40,17 @@ const MOST_OF_A_USER: usize = 32;
 /// The time that a browser waits to hear how the login has ended.
 const PAGE_TIME: Duration = Duration::from_secs(45);
 
+/// The key of the user as whom a browser has logged in.
+pub(crate) type BrowserKey = Box<dyn Fn(&HeaderMap) -> Option<String> + Send + Sync>;
+
 /// The logins for which sessions wait.
 pub(crate) struct LoginCallbacks {
     /// By the hashes of their states.
     waiting: Mutex<HashMap<[u8; 32], WaitingLogin>>,
     /// The origin of the page.
     origin: String,
+    /// `None` if browsers do not log in here.
+    browser: Option<BrowserKey>,
 }
 
 struct WaitingLogin {
@@ -80,9 +87,9 @@ struct EndedLogin {
 }
 
 impl LoginCallbacks {
-    pub(crate) fn new(config: &TeamConfig) -> Self {
+    pub(crate) fn new(config: &TeamConfig, browser: Option<BrowserKey>) -> Self {
         let origin = config.login.resource.url().origin().ascii_serialization();
-        Self { waiting: Mutex::default(), origin }
+        Self { waiting: Mutex::default(), origin, browser }
     }
 
     /// The address of the page.
@@ -124,6 +131,34 @@ impl LoginCallbacks {
         Ok(())
     }
 
+    /// The page that asks whether an answer is to be passed on; `None` if no login waits for it.
+    fn question(&self, query: &str) -> Option<String> {
+        let waiting = self.waiting.lock();
+        let WaitingLogin { account, server, .. } = waiting.get(&hash(&state_in(query)?))?;
+        let TeamAccount { name, issuer, .. } = account;
+        Some(format!(
+            "<h1>Log in to {}?</h1><p>Code and agents of <b>{}</b> ({}) will act there with your account. Go on only if that is \
+             you, and if you have begun this login.</p><form method=\"post\" action=\"{CALLBACK_PATH}\"><input type=\"hidden\" \
+             name=\"query\" value=\"{}\"><button type=\"submit\">Log in</button></form>",
+            escaped(server),
+            escaped(name),
+            escaped(issuer),
+            escaped(query)
+        ))
+    }
+
+    /// Takes the login that waits for a query, if its user sends it.
+    fn take(&self, query: &str, headers: &HeaderMap) -> Result<WaitingLogin, NoLogin> {
+        let state_hash = hash(&state_in(query).ok_or(NoLogin::Over)?);
+        let browser = self.browser.as_ref().map(|key| key(headers));
+        let mut waiting = self.waiting.lock();
+        let login = waiting.get(&state_hash).ok_or(NoLogin::Over)?;
+        if browser.is_some_and(|key| key.as_ref() != Some(&login.account.key)) {
+            return Err(NoLogin::Stranger);
+        }
+        waiting.remove(&state_hash).ok_or(NoLogin::Over)
+    }
+
     fn begin(&self, state: &str, login: WaitingLogin) -> io::Result<CallbackEntry<'_>> {
         let refused = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         let state_hash = hash(state);
@@ -138,6 +173,13 @@ impl LoginCallbacks {
         waiting.insert(state_hash, login);
         Ok(CallbackEntry { callbacks: self, state_hash })
     }
+}
+
+/// Why a browser's answer is not passed on.
+enum NoLogin {
+    Over,
+    /// The browser is not that of the session's user.
+    Stranger,
 }
 
 /// A login that waits, as long as this lives.
@@ -168,23 +210,7 @@ fn state_in(query: &str) -> Option<String> {
 /// Asks whether an answer is to be passed on.
 async fn ask(State(callbacks): State<Arc<LoginCallbacks>>, RawQuery(query): RawQuery) -> Response {
     let query = query.filter(|query| query.len() <= QUERY_BYTES / 4).unwrap_or_default();
-    let text = {
-        let waiting = callbacks.waiting.lock();
-        let login = state_in(&query).and_then(|state| waiting.get(&hash(&state)));
-        login.map(|WaitingLogin { account, server, .. }| {
-            let TeamAccount { name, issuer, .. } = account;
-            format!(
-                "<h1>Log in to {}?</h1><p>Code and agents of <b>{}</b> ({}) will act there with your account. Go on only if that is \
-                 you, and if you have begun this login.</p><form method=\"post\" action=\"{CALLBACK_PATH}\"><input type=\"hidden\" \
-                 name=\"query\" value=\"{}\"><button type=\"submit\">Log in</button></form>",
-                escaped(server),
-                escaped(name),
-                escaped(issuer),
-                escaped(&query)
-            )
-        })
-    };
-    match text {
+    match callbacks.question(&query) {
         Some(text) => page(StatusCode::OK, &text),
         None => {
             page(StatusCode::NOT_FOUND, "<p>No login waits for this: it is over, or was another one.</p>")
@@ -201,9 +227,19 @@ async fn pass_on(State(callbacks): State<Arc<LoginCallbacks>>, headers: HeaderMa
     }
     let query = form_urlencoded::parse(&form).find(|(name, _)| name == "query");
     let query = query.map(|(_, query)| query.into_owned()).unwrap_or_default();
-    let login = state_in(&query).and_then(|state| callbacks.waiting.lock().remove(&hash(&state)));
     let over = || page(StatusCode::GONE, "<p>This login is over.</p>");
-    let Some(login) = login else { return over() };
+    let login = match callbacks.take(&query, &headers) {
+        Ok(login) => login,
+        Err(NoLogin::Over) => return over(),
+        Err(NoLogin::Stranger) => {
+            let question = callbacks.question(&query).unwrap_or_default();
+            let text = format!(
+                "<p>This browser is not logged in here as that user. <a href=\"{APPROVALS_PATH}\" target=\"_blank\">Log in</a> \
+                 first, then go on here.</p>{question}"
+            );
+            return page(StatusCode::FORBIDDEN, &text);
+        }
+    };
     let (sender, ended) = oneshot::channel();
     if login.arrived.send(ArrivedQuery { query, page: sender }).await.is_err() {
         return over();

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 use url::Url;
 
-pub(crate) use self::callbacks::LoginCallbacks;
+pub(crate) use self::callbacks::{BrowserKey, LoginCallbacks};
 pub use self::config::{AuthorizationTable, ExchangeTable, UpstreamTable};
 pub(crate) use self::config::{UpstreamMistake, mistake};
 use self::exchange::TokenExchange;
