@@ -412,7 +412,8 @@ impl Authority {
         self.file("ca.pem")
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    /// `server.pem` and `server.key`, which it has certified.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 }

@@ -1,20 +1,67 @@
 //! Real clients: the SDKs of Python and TypeScript, and the Inspector's command line, each with a token.
 
-use std::process::{Command, Stdio};
+use std::net::Ipv4Addr;
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
 use super::support::TeamPlace;
+use crate::support::jupyter::Authority;
 use crate::support::{environment, repository, tool};
 
 /// Runs a client, which has to succeed, with `URL` and `TOKEN` in its environment; its output.
-async fn run(place: &TeamPlace, token: &str, mut command: Command) -> String {
-    command.env_clear().envs(environment()).stdin(Stdio::null());
-    command.env("URL", format!("http://127.0.0.1:{}/mcp", place.port)).env("TOKEN", token);
-    let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+async fn run(place: &TeamPlace, token: &str, command: Command) -> String {
+    let output = output_of(&format!("http://127.0.0.1:{}/mcp", place.port), token, &[], command).await;
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     text
+}
+
+async fn output_of(url: &str, token: &str, variables: &[(&str, &str)], mut command: Command) -> Output {
+    command.env_clear().envs(environment()).stdin(Stdio::null());
+    command.env("URL", url).env("TOKEN", token).envs(variables.iter().copied());
+    tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
+}
+
+fn python_client() -> Command {
+    let mut command = Command::new(tool("mcp1/bin/python"));
+    command.arg(repository().join("tests/clients/team.py")).arg("legacy");
+    command
+}
+
+fn typescript_client() -> Command {
+    let mut command = Command::new(tool("bin/node"));
+    command.arg(repository().join("tests/clients/team.mjs"));
+    command.arg(tool("npm/node_modules")).args(["client", "auto"]);
+    command
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_speak_tls_to_a_server_that_they_trust() {
+    let authority = Authority::of(Ipv4Addr::LOCALHOST.into());
+    let place = TeamPlace::new("[sessions]\napproval = \"ask\"\n");
+    let [certificate, key] = ["server.pem", "server.key"].map(|name| authority.file(name));
+    place.change("[login]", &format!("tls = {{ certificate = {certificate:?}, key = {key:?} }}\n[login]"));
+    place.change("resource = \"http://", "resource = \"https://");
+    let token = place.token("ann");
+    let server = place.serve();
+    let url = format!("https://127.0.0.1:{}/mcp", place.port);
+    let roots = authority.roots();
+    let roots = roots.to_str().unwrap();
+    for (variable, client) in [
+        ("SSL_CERT_FILE", python_client as fn() -> Command),
+        ("NODE_EXTRA_CA_CERTS", typescript_client),
+    ] {
+        let output = output_of(&url, &token, &[(variable, roots)], client()).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let stranger = output_of(&url, &token, &[], client()).await;
+        let said = String::from_utf8_lossy(&stranger.stderr).to_lowercase();
+        assert!(!stranger.status.success() && said.contains("certificate"), "{said}");
+    }
+    // Without TLS, the token of a client goes nowhere.
+    let plain = output_of(&url.replacen("https", "http", 1), &token, &[], python_client()).await;
+    assert!(!plain.status.success());
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
