@@ -5,6 +5,7 @@ Builds the program as for a release, with its symbols, and holds a session with 
 installed, as the tools of the tests have (`tests/tools/install`). Takes about ten minutes.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,8 @@ SESSIONS = 4
 
 BUILD = ["cargo", "build", "--release", "--locked", "--bin", "ipybox"]
 VALGRIND = ["valgrind", "--quiet", "--tool=callgrind", "--demangle=no"]
+# Without it the program starts once more, out of sight.
+os.environ["MALLOC_MMAP_THRESHOLD_"] = "1048576"
 
 # Cells of nearly all sessions, and of many.
 MOST = [
@@ -115,7 +118,10 @@ def used(directory: Path, cells: list[str]) -> set[str]:
         session.kill()
     # `fn=(7) _RNv…` names a function when it occurs for the first time, `cfn=` when that is as one that is called.
     pattern = r"^c?fn=\(\d+\) (_R\w+|main$)"
-    return set(re.findall(pattern, calls.read_text(), re.MULTILINE))
+    found = set(re.findall(pattern, calls.read_text(), re.MULTILINE))
+    if not found:
+        sys.exit(f"error: `valgrind` has recorded nothing of `{TARGET}/release/ipybox`")
+    return found
 
 
 def of_sessions(cells: list[str]) -> set[str]:
