@@ -31,6 +31,8 @@ from mcp_session import McpSession, ipybox_command, text_of
 PATIENCE_SECS = 300
 # Enough to save small variables in.
 SAVED_SECS = 5
+# An agent takes longer to write its next cell.
+PAUSE_SECS = 0.2
 LEGACY = "2025-11-25"
 # Speaks what a client of tools needs, so that the SDK of a server takes no part of the time.
 SERVER = """
@@ -211,18 +213,25 @@ def show(name, times):
     return p50, p99
 
 
-def repeated(session, count):
-    """The times of cells and of calls of a tool."""
-    session.cell(TOOL_CALL.format("first"))
-    cells, calls = [], []
+def repeated(sessions, count, pause=0.0):
+    """The times of cells and of calls of a tool, for each session; they take turns, so that the machine is as busy for all.
+
+    pause: seconds before each, in which the variables of the one before are saved
+    """
+    for session in sessions:
+        session.cell(TOOL_CALL.format("first"))
+    times = [([], []) for _ in sessions]
     for number in range(count):
-        took, text = timed(lambda n=number: session.cell(f"{n} + 1"))
-        assert text.endswith(str(number + 1)), text
-        cells.append(took)
-        took, text = timed(lambda n=number: session.cell(TOOL_CALL.format(n)))
-        assert str(number) in text, text
-        calls.append(took)
-    return cells, calls
+        for session, (cells, calls) in zip(sessions, times):
+            time.sleep(pause)
+            took, text = timed(lambda s=session, n=number: s.cell(f"{n} + 1"))
+            assert text.endswith(str(number + 1)), text
+            cells.append(took)
+            time.sleep(pause)
+            took, text = timed(lambda s=session, n=number: s.cell(TOOL_CALL.format(n)))
+            assert str(number) in text, text
+            calls.append(took)
+    return times
 
 
 def load(options, root):
@@ -268,18 +277,23 @@ def measure_load(options, server, root):
         # The first session saves variables again.
         client.delete()
     show("first request to first cell, a new session", warm)
+    (root / "log").mkdir()
     one = McpSession(
         ipybox_command(
             options.program,
             root / "one",
             *("--python", options.python, "--sandbox", "--sandbox-backend", "bwrap"),
             *("--keep-session", "1h", "--mcp-config", root / "servers.json"),
+            # As the server starts sessions.
+            *("--checkpoint", "--audit-log", root / "log/audit.jsonl"),
         )
     )
-    alone = repeated(one, options.cells)
-    front = repeated(clients[0], options.cells)
+    alone, front = repeated([one, clients[0]], options.cells, PAUSE_SECS)
+    for client in clients:
+        # The server may have closed it meanwhile, as it does with idle ones.
+        client.connection.close()
     with concurrent.futures.ThreadPoolExecutor(options.active) as pool:
-        both = list(pool.map(lambda c: repeated(c, options.cells), clients))
+        both = list(pool.map(lambda c: repeated([c], options.cells)[0], clients))
     for kind, word in enumerate(("cell", "tool call")):
         base = show(f"{word}, one session on stdio", alone[kind])
         p50, p99 = show(f"{word}, one user of the server", front[kind])
@@ -366,7 +380,8 @@ class KilledUser:
             self.wrong.append(f"the answer of cell {pending} is lost: {text[-300:]!r}")
 
     def check(self):
-        text = self.client.cell("print(n, open('log.txt').read().split())")
+        code = "print(n, open('log.txt').read().split())"
+        text = self.client.cell(code, max_output_chars=10_000_000)
         expected = f"{self.sent} {[str(n + 1) for n in range(self.sent)]}"
         if not text.endswith(expected):
             self.wrong.append(
