@@ -32,6 +32,7 @@ class CodeExecutionResult:
         late_text: What threads and tasks of earlier code have shown since the last result, after that code had ended.
         notes: Further notes: the kernel was restarted before, an image could not be saved.
         files: Copies of the files that code has shown by `show_file`, in order.
+        cell: The id of the code, such as `"cell-7"`, for `CodeExecutor.reset`.
     """
 
     text: str | None
@@ -40,6 +41,7 @@ class CodeExecutionResult:
     late_text: str | None = None
     notes: list[str] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
+    cell: str = field(default="", compare=False)
 
     @classmethod
     def of(cls, wire: dict[str, Any]) -> CodeExecutionResult:
@@ -52,6 +54,7 @@ class CodeExecutionResult:
             late_text=wire["late_text"],
             notes=wire["notes"],
             files=[Path(file) for file in wire["files"]],
+            cell=wire["cell"],
         )
 
 

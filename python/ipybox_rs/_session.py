@@ -46,9 +46,11 @@ class RunningSession:
         session._take(started)
         return session
 
-    async def undo(self, cells: int) -> list[str]:
-        """Undoes the last pieces of code. Returns lines about what was not taken back."""
-        return list(await self.request("reset", cells=_checks.count("cells", cells)))
+    async def reset(self, cells: int | None, to: str | None) -> list[str]:
+        """Replaces the kernel, or undoes the last pieces of code. Returns lines about what was not taken back."""
+        cells = _checks.count("cells", cells)
+        to = _checks.optional_text("to", to)
+        return list(await self.request("reset", cells=cells, to=to) or [])
 
     async def copy(self) -> RunningSession:
         """Starts a session with the variables of this one."""

@@ -435,7 +435,9 @@ class CodeExecutor(Startable):
         if self._session is not None:
             self._session.cancel()
 
-    async def reset(self, *, cells: int | None = None) -> list[str]:
+    async def reset(
+        self, *, cells: int | None = None, to: str | None = None
+    ) -> list[str]:
         """Replaces the kernel by a fresh one and closes the connections to MCP servers, or undoes the last cells.
 
         Variables, definitions and imports are lost. MCP servers start again when their tools are called next. Code
@@ -443,6 +445,7 @@ class CodeExecutor(Startable):
 
         Args:
             cells: The number of pieces of code, the last ones, to undo instead. Needs `undo_memory`.
+            to: Or the id of the first piece to undo, the `cell` of its result.
 
         Returns:
             Lines about what was not taken back.
@@ -450,11 +453,9 @@ class CodeExecutor(Startable):
         Raises:
             KernelUnavailableError: No fresh kernel starts: the next code tries again. Or the state before these cells
                 was not kept.
+            ValueError: `cells` and `to` were passed together.
         """
-        if cells is None:
-            await self._running().request("reset")
-            return []
-        return await self._running().undo(cells)
+        return await self._running().reset(cells, to)
 
     async def copy(self) -> CodeExecutor:
         """Makes an executor that begins with this one's variables, imports, definitions and working directory.

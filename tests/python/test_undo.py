@@ -5,6 +5,8 @@ import sys
 import pytest
 
 from ipybox_rs import (
+    CodeExecutionError,
+    CodeExecutionResult,
     CodeExecutor,
     ExecutionError,
     KernelClient,
@@ -34,6 +36,27 @@ async def test_the_kernel_is_as_it_was_before_undone_code():
             await executor.reset(cells=1)
 
 
+async def test_code_is_undone_by_its_id():
+    async with CodeExecutor(undo_memory=2**29) as executor:
+        await executor.execute("x = 1")
+        second = await executor.execute("x = 2; open('made', 'w').close()")
+        with pytest.raises(CodeExecutionError) as failed:
+            await executor.execute("1 / 0")
+        assert failed.value.output and failed.value.output.cell == "cell-3"
+        with pytest.raises(
+            ValueError, match="`cells` and `to` cannot be used together"
+        ):
+            await executor.reset(cells=1, to=second.cell)
+        with pytest.raises(KernelUnavailableError, match=r"`In\[1\]` is no id"):
+            await executor.reset(to="In[1]")
+        assert await executor.reset(to=second.cell) == ["new: `made`"]
+        assert (await executor.execute("x")).text == "1"
+        async for item in executor.stream("x"):
+            assert isinstance(item, CodeExecutionResult) and item.cell == "cell-5"
+        with pytest.raises(KernelUnavailableError, match="none of the last cells"):
+            await executor.reset(to=second.cell)
+
+
 async def test_a_client_of_a_kernel_undoes_code_too():
     port = find_free_port()
     async with (
@@ -42,6 +65,8 @@ async def test_a_client_of_a_kernel_undoes_code_too():
     ):
         await client.execute("x = 1")
         await client.execute("x = 2")
+        third = await client.execute("x = 3")
+        assert await client.reset(to=third.cell) == []
         assert await client.reset(cells=1) == []
         assert (await client.execute("x")).text == "1"
         assert await client.reset() == []

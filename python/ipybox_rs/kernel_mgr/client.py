@@ -168,17 +168,18 @@ class KernelClient(Connectable):
         if session is not None:
             await session.stop()
 
-    async def reset(self, *, cells: int | None = None) -> list[str]:
+    async def reset(
+        self, *, cells: int | None = None, to: str | None = None
+    ) -> list[str]:
         """Replaces the kernel by a fresh one, or undoes the last cells, as `CodeExecutor.reset` does.
 
         Raises:
             ExecutionError: No fresh kernel starts: the next code tries again. Or the state before these cells was not kept.
         """
-        if cells is not None:
-            return await self._running().undo(cells)
-        await self._running().request("reset")
-        self._kernel_id = str(uuid4())
-        return []
+        remains = await self._running().reset(cells, to)
+        if cells is None and to is None:
+            self._kernel_id = str(uuid4())
+        return remains
 
     def cancel(self) -> None:
         """Interrupts the running code and cancels code that waits, as `CodeExecutor.cancel` does."""

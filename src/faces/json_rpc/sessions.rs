@@ -73,6 +73,8 @@ pub(super) struct ResetParams {
     session: u64,
     /// The number of cells that are undone, if the kernel is not to be replaced.
     cells: Option<usize>,
+    /// Or the id of the first of them.
+    to: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -216,14 +218,17 @@ impl RpcSessions {
     /// Replaces the kernel; or undoes cells, and returns what remains of them.
     pub(super) async fn reset(
         &self,
-        ResetParams { session, cells }: ResetParams,
+        ResetParams { session, cells, to }: ResetParams,
     ) -> Result<Value, RpcFailure> {
         let session = self.sessions.get(session)?;
-        Ok(match (session, cells) {
-            (RpcSession::Executor(executor), None) => json!(executor.reset().await?),
-            (RpcSession::Kernel(kernel), None) => json!(kernel.reset().await?),
-            (RpcSession::Executor(executor), Some(cells)) => json!(executor.undo(cells).await?),
-            (RpcSession::Kernel(kernel), Some(cells)) => json!(kernel.undo(cells).await?),
+        Ok(match (cells, to) {
+            (None, None) => json!(session.reset().await?),
+            (Some(cells), None) => json!(session.undo(cells).await?),
+            (None, Some(cell)) => json!(session.undo_to(&cell).await?),
+            (Some(_), Some(_)) => {
+                let why = "`cells` and `to` cannot be used together: pass one of them";
+                return Err(RpcFailure::new("settings", why.to_owned()));
+            }
         })
     }
 
@@ -285,6 +290,27 @@ impl RpcSession {
             Self::Kernel(kernel) => (kernel.working_dir(), None),
         };
         json!({"working_dir": workspace, "notebook": notebook})
+    }
+
+    async fn reset(&self) -> Result<(), CodeExecutionError> {
+        match self {
+            Self::Executor(executor) => executor.reset().await,
+            Self::Kernel(kernel) => kernel.reset().await,
+        }
+    }
+
+    async fn undo(&self, cells: usize) -> Result<Vec<String>, CodeExecutionError> {
+        match self {
+            Self::Executor(executor) => executor.undo(cells).await,
+            Self::Kernel(kernel) => kernel.undo(cells).await,
+        }
+    }
+
+    async fn undo_to(&self, cell: &str) -> Result<Vec<String>, CodeExecutionError> {
+        match self {
+            Self::Executor(executor) => executor.undo_to(cell).await,
+            Self::Kernel(kernel) => kernel.undo_to(cell).await,
+        }
     }
 
     async fn stop(&self) {

@@ -223,9 +223,10 @@ pub(super) fn result(result: &CodeExecutionResult) -> Value {
         chars: usize,
         file: Option<&'a std::path::Path>,
     }
-    let CodeExecutionResult { text, images, files, truncated, late_text, notes } = result;
+    let CodeExecutionResult { cell, text, images, files, truncated, late_text, notes } = result;
     let truncated = truncated.as_ref().map(|cut| WireCut { chars: cut.chars, file: cut.file.as_deref() });
     json!({
+        "cell": cell,
         "text": text,
         "images": images,
         "files": files,

@@ -1,12 +1,12 @@
 //! `CodeExecutor`, for Rust applications: a kernel whose code can call tools.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::builder::CodeExecutorBuilder;
 use super::execution::CodeExecution;
+use super::numbered_session::NumberedSession;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::approval::GivenGrant;
 use crate::config::Config;
@@ -44,7 +44,7 @@ use crate::tools::registry::GenerateError;
 /// # }
 /// ```
 pub struct CodeExecutor {
-    session: Arc<Session>,
+    session: NumberedSession,
 }
 
 impl CodeExecutor {
@@ -122,12 +122,12 @@ impl CodeExecutor {
     /// # Errors
     /// [`CodeExecutionError`] if the code raises an exception, exceeds its timeout, or loses its kernel.
     pub async fn execute(&self, code: impl Into<Code>) -> Result<CodeExecutionResult, CodeExecutionError> {
-        CodeExecution::consented(Arc::clone(&self.session), code.into()).end().await
+        CodeExecution::consented(&self.session, code.into()).end().await
     }
 
     /// Runs code and streams events: approval requests, output if the [`Code`] requests it, the result.
     pub fn stream(&self, code: impl Into<Code>) -> CodeExecution {
-        CodeExecution::asking(Arc::clone(&self.session), code.into())
+        CodeExecution::asking(&self.session, code.into())
     }
 
     /// Replaces the kernel by a fresh one and closes the connections to MCP servers, which are opened again when their
@@ -138,8 +138,7 @@ impl CodeExecutor {
     /// # Errors
     /// [`CodeExecutionError::Unavailable`] if no fresh kernel starts. The next code tries again.
     pub async fn reset(&self) -> Result<(), CodeExecutionError> {
-        let reset = self.session.reset(None).await.outcome().await;
-        reset.map(drop).map_err(CodeExecutionError::unavailable)
+        self.session.replace_kernel().await
     }
 
     /// Sets the kernel back to its state before the newest code that was run: so many pieces of it are undone. Returns what this
@@ -151,9 +150,16 @@ impl CodeExecutor {
     /// # Errors
     /// [`CodeExecutionError::Unavailable`] if the state was not kept, with the reason; everything goes on as before.
     pub async fn undo(&self, count: usize) -> Result<Vec<String>, CodeExecutionError> {
-        let undoing = self.session.undo(UndoTarget::Cells(count), &None).await;
-        let undone = undoing.map_err(CodeExecutionError::unavailable)?.outcome().await;
-        undone.map(|undone| undone.remains).map_err(CodeExecutionError::unavailable)
+        self.session.undo_code(Ok(UndoTarget::Cells(count))).await
+    }
+
+    /// As [`undo`](Self::undo), for the code with this id, which its result has in
+    /// [`cell`](CodeExecutionResult::cell), and all that was run after it.
+    ///
+    /// # Errors
+    /// As there; also if the id is none of the last code of this executor.
+    pub async fn undo_to(&self, cell: &str) -> Result<Vec<String>, CodeExecutionError> {
+        self.session.undo_code(UndoTarget::from_id(cell)).await
     }
 
     /// Makes an executor that begins with this one's variables, imports, definitions and working directory, as they are after
@@ -167,11 +173,7 @@ impl CodeExecutor {
     /// [`CodeExecutionError::Unavailable`] if a copy would suffer, with the reasons: threads, child processes, files that are
     /// open for writing, shared memory. Also for a kernel on a Jupyter server.
     pub async fn copy(&self) -> Result<Self, CodeExecutionError> {
-        let (session, notes) = self.session.branch().await.map_err(CodeExecutionError::unavailable)?;
-        for note in notes {
-            tracing::warn!("the copy differs: {note}");
-        }
-        Ok(Self { session: Arc::new(session) })
+        self.session.copy().await.map(|session| Self { session })
     }
 
     /// Interrupts the running code and cancels queued code. Variables are kept, unless the code does not
@@ -250,6 +252,6 @@ impl CodeExecutorBuilder {
         let config = Config::new(self.kernel.into_settings())?;
         let session = Session::open(&config, Some(tools)).await?;
         session.started().await?;
-        Ok(CodeExecutor { session: Arc::new(session) })
+        Ok(CodeExecutor { session: NumberedSession::new(session) })
     }
 }

@@ -80,12 +80,12 @@ impl CodeExecutionError {
     }
 }
 
-/// Converts a cell's outcome to a result for the application.
-pub(super) fn result_of(outcome: Outcome) -> Result<CodeExecutionResult, CodeExecutionError> {
+/// Converts the outcome of the cell with this id to a result for the application.
+pub(super) fn result_of(outcome: Outcome, cell: String) -> Result<CodeExecutionResult, CodeExecutionError> {
     let kernel = KernelState::of(&outcome.end);
     let end_words = outcome.words();
     let Outcome { shown, late, end, error, notes, offer: _ } = outcome;
-    let output = CodeExecutionResult::new(shown, late, notes);
+    let output = CodeExecutionResult::new(cell, shown, late, notes);
     let traceback = error.as_ref().map(|error| error.text());
     let words = match &traceback {
         Some(traceback) if !end_words.is_empty() => format!("{end_words}\n\n{traceback}"),

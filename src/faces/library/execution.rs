@@ -9,9 +9,11 @@ use tokio::sync::mpsc;
 use tokio_util::sync::DropGuard;
 
 use super::error::result_of;
+use super::numbered_session::NumberedSession;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::approval::{ApprovalQueue, ApprovalRequest, Approver};
-use crate::session::{Cell, CellRequester, Error, Outcome, Session};
+use crate::ground::text::cell_id;
+use crate::session::{Cell, CellRequester, Error, Outcome};
 
 /// The number of unread chunks of output that are queued before the kernel has to wait.
 const CHUNKS_CAPACITY: usize = 64;
@@ -49,26 +51,28 @@ pub struct CodeExecution {
     requests: mpsc::Receiver<ApprovalRequest>,
     chunks: Option<mpsc::Receiver<String>>,
     outcome: Option<PendingOutcome>,
+    /// The number of the code in its session.
+    cell: u64,
     finished: Option<Result<CodeExecutionResult, CodeExecutionError>>,
     _cancel_on_drop: DropGuard,
 }
 
 impl CodeExecution {
     /// Code whose tool calls need approval.
-    pub(super) fn asking(session: Arc<Session>, code: Code) -> Self {
+    pub(super) fn asking(session: &NumberedSession, code: Code) -> Self {
         let (queue, requests) = ApprovalQueue::new();
         Self::new(session, code, Approver::User(queue), requests)
     }
 
     /// Code whose tool calls run, unless the policy denies them.
-    pub(super) fn consented(session: Arc<Session>, code: Code) -> Self {
+    pub(super) fn consented(session: &NumberedSession, code: Code) -> Self {
         // The sender is dropped: no request will arrive.
         let (_, requests) = ApprovalQueue::new();
         Self::new(session, code, Approver::Consent, requests)
     }
 
     fn new(
-        session: Arc<Session>,
+        session: &NumberedSession,
         code: Code,
         approver: Approver,
         requests: mpsc::Receiver<ApprovalRequest>,
@@ -81,6 +85,8 @@ impl CodeExecution {
             (None, None)
         };
         let cell_cancel = cancel.clone();
+        let number = session.next_cell();
+        let session = Arc::clone(session);
         let outcome = async move {
             let cell = Cell {
                 code: code.source,
@@ -93,7 +99,7 @@ impl CodeExecution {
                 client: None,
                 has_views: false,
                 author: CellRequester::Agent,
-                id: None,
+                id: Some(number),
             };
             session.execute(cell).await.outcome().await
         };
@@ -101,6 +107,7 @@ impl CodeExecution {
             requests,
             chunks,
             outcome: Some(Box::pin(outcome)),
+            cell: number,
             finished: None,
             _cancel_on_drop: cancel.drop_guard(),
         }
@@ -141,7 +148,7 @@ impl Stream for CodeExecution {
         {
             this.outcome = None;
             let finished = outcome.map_err(CodeExecutionError::unavailable);
-            this.finished = Some(finished.and_then(result_of));
+            this.finished = Some(finished.and_then(|outcome| result_of(outcome, cell_id(this.cell))));
         }
         if let Some(chunks) = &mut this.chunks
             && let Poll::Ready(Some(text)) = chunks.poll_recv(context)

@@ -1,11 +1,11 @@
 //! `KernelClient`, for Rust applications that need a kernel only: no tools, no approval.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::execution::CodeExecution;
 use super::kernel_options::kernel_options;
+use super::numbered_session::NumberedSession;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::config::{
     ChangesMode, Config, RemoteHeader, RemoteHeaderValue, RemoteSettings, SandboxBackend, SandboxSettings,
@@ -18,7 +18,7 @@ use crate::session::{Session, StartError, UndoTarget};
 ///
 /// As [`CodeExecutor`](super::CodeExecutor) in everything but the tools: code that calls one gets a `ToolRunnerError`.
 pub struct KernelClient {
-    session: Arc<Session>,
+    session: NumberedSession,
 }
 
 /// The options of a [`KernelClient`].
@@ -48,7 +48,7 @@ impl KernelClientBuilder {
         let config = Config::new(self.into_settings())?;
         let session = Session::open(&config, None).await?;
         session.started().await?;
-        Ok(KernelClient { session: Arc::new(session) })
+        Ok(KernelClient { session: NumberedSession::new(session) })
     }
 }
 
@@ -95,7 +95,7 @@ impl KernelClient {
 
     /// Runs code and streams its output, if requested by [`Code::with_chunks`], and its result.
     pub fn stream(&self, code: impl Into<Code>) -> CodeExecution {
-        CodeExecution::consented(Arc::clone(&self.session), code.into())
+        CodeExecution::consented(&self.session, code.into())
     }
 
     /// Replaces the kernel by a fresh one. Code that runs is stopped.
@@ -103,8 +103,7 @@ impl KernelClient {
     /// # Errors
     /// [`CodeExecutionError::Unavailable`] if no fresh kernel starts. The next code tries again.
     pub async fn reset(&self) -> Result<(), CodeExecutionError> {
-        let reset = self.session.reset(None).await.outcome().await;
-        reset.map(drop).map_err(CodeExecutionError::unavailable)
+        self.session.replace_kernel().await
     }
 
     /// Sets the kernel back to its state before the newest code that was run: so many pieces of it are undone. Returns what this
@@ -116,9 +115,15 @@ impl KernelClient {
     /// # Errors
     /// [`CodeExecutionError::Unavailable`] if the state was not kept, with the reason; everything goes on as before.
     pub async fn undo(&self, count: usize) -> Result<Vec<String>, CodeExecutionError> {
-        let undoing = self.session.undo(UndoTarget::Cells(count), &None).await;
-        let undone = undoing.map_err(CodeExecutionError::unavailable)?.outcome().await;
-        undone.map(|undone| undone.remains).map_err(CodeExecutionError::unavailable)
+        self.session.undo_code(Ok(UndoTarget::Cells(count))).await
+    }
+
+    /// As [`CodeExecutor::undo_to`](super::CodeExecutor::undo_to).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn undo_to(&self, cell: &str) -> Result<Vec<String>, CodeExecutionError> {
+        self.session.undo_code(UndoTarget::from_id(cell)).await
     }
 
     /// As [`CodeExecutor::copy`](super::CodeExecutor::copy).
@@ -126,11 +131,7 @@ impl KernelClient {
     /// # Errors
     /// As there.
     pub async fn copy(&self) -> Result<Self, CodeExecutionError> {
-        let (session, notes) = self.session.branch().await.map_err(CodeExecutionError::unavailable)?;
-        for note in notes {
-            tracing::warn!("the copy differs: {note}");
-        }
-        Ok(Self { session: Arc::new(session) })
+        self.session.copy().await.map(|session| Self { session })
     }
 
     /// Interrupts the running code and cancels queued code.

@@ -7,6 +7,7 @@ mod error;
 mod execution;
 mod kernel_client;
 mod kernel_options;
+mod numbered_session;
 mod result;
 
 pub use self::builder::CodeExecutorBuilder;

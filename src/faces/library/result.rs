@@ -8,6 +8,8 @@ use crate::kernels::output::{CutText, OutputText, RecordedOutput};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CodeExecutionResult {
+    /// The id of the code, such as `cell-7`, for [`CodeExecutor::undo_to`](super::CodeExecutor::undo_to).
+    pub cell: String,
     /// The printed text, and the value of the last expression, without white space at the end; `None` if there is nothing.
     pub text: Option<String>,
     /// Saved images, in order.
@@ -33,10 +35,11 @@ pub struct Truncated {
 }
 
 impl CodeExecutionResult {
-    pub(super) fn new(shown: RecordedOutput, late: OutputText, notes: Vec<String>) -> Self {
+    pub(super) fn new(cell: String, shown: RecordedOutput, late: OutputText, notes: Vec<String>) -> Self {
         let RecordedOutput { text, images, files, .. } = shown;
         let some = |text: String| (!text.is_empty()).then_some(text);
         Self {
+            cell,
             truncated: text.cut.map(|CutText { chars, file, .. }| Truncated { chars, file }),
             text: some(text.excerpt),
             images: images.into_iter().map(|image| image.path).collect(),

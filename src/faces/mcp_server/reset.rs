@@ -7,12 +7,11 @@ use tokio::sync::watch;
 
 use super::arguments::{number, schema};
 use super::call_context::CallContext;
-use super::ledger::number_in;
 use super::progress::ProgressNotifier;
 use super::reply;
 use super::server::McpServer;
 use super::sessions::{ChosenSession, is_new};
-use crate::ground::text::describe;
+use crate::ground::text::{cell_number, describe};
 use crate::session::{KernelExit, UndoTarget};
 
 pub(super) const NAME: &str = "reset";
@@ -65,7 +64,7 @@ impl ResetArguments {
             (Some(cells), None) => {
                 Err(format!("the argument `cells` cannot be used: {cells} is not a whole number from 1 on"))
             }
-            (None, Some(id)) => match number_in(id) {
+            (None, Some(id)) => match cell_number(id) {
                 Some(cell) => Ok(Some(UndoTarget::From(cell))),
                 None => Err(format!("the argument `to` cannot be used: `{id}` is no id such as `cell-3`")),
             },

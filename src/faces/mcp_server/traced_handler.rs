@@ -8,10 +8,11 @@ use rmcp::service::{NotificationContext, RequestContext, Service};
 use rmcp::{ErrorData, RoleServer};
 
 use super::handler::ConnectionHandler;
-use super::ledger::{self, text_of};
+use super::ledger::text_of;
 use super::server::McpServer;
 use super::{execute, install, register, reset, wait};
 use crate::ground::telemetry::{Context, Operation, RequestTarget};
+use crate::ground::text::cell_id;
 
 /// The tools, by which spans are named: a client may ask for any.
 const TOOLS: [&str; 5] = [execute::NAME, register::NAME, install::NAME, reset::NAME, wait::NAME];
@@ -94,7 +95,7 @@ fn begin(
 
 /// It is about this cell.
 pub(super) fn about_cell(operation: &Operation, cell: Option<u64>) {
-    operation.is_about_cell(|| cell.map(ledger::id));
+    operation.is_about_cell(|| cell.map(cell_id));
 }
 
 /// A call is done.

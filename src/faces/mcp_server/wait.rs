@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::arguments::{number, parse, schema};
 use super::ledger::CallHandle;
-use super::{ledger, reply};
+use super::reply;
+use crate::ground::text::{cell_id, cell_number};
 
 pub(super) const NAME: &str = "wait_for_cell";
 
@@ -57,7 +58,7 @@ ended.";
 /// Reads the arguments. The error is a text for the model.
 pub(super) fn read(arguments: &JsonObject) -> Result<WaitTool, String> {
     let WaitArguments { cell, timeout, interrupt } = parse(arguments)?;
-    let number = ledger::number_in(&cell)
+    let number = cell_number(&cell)
         .ok_or_else(|| format!("the argument `cell` cannot be used: `{cell}` is no id such as `cell-3`"))?;
     let seconds = timeout.unwrap_or(DEFAULT_WAIT_SECS);
     if seconds.is_nan() || seconds < 0.0 {
@@ -73,7 +74,7 @@ pub(super) fn still_running(call: &CallHandle) -> CallToolResult {
     let Some((cell, unread)) = &about.cell else {
         return reply::failure("The call goes on; its answer comes with a later one.");
     };
-    let id = ledger::id(*cell);
+    let id = cell_id(*cell);
     let seconds = about.begun.elapsed().as_secs();
     let state = match (call.is_asking(), unread.has_begun()) {
         (true, _) => {

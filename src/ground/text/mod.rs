@@ -1,5 +1,6 @@
 //! Texts for people and models: errors in words, names that were meant, text from outside made safe to show. Pure.
 
+mod cell_id;
 mod coloured;
 mod describe;
 mod emphasis;
@@ -11,6 +12,7 @@ mod printed;
 mod secrets;
 pub(crate) mod visible;
 
+pub(crate) use self::cell_id::{cell_id, cell_number};
 pub(crate) use self::coloured::ColouredText;
 pub use self::describe::describe;
 pub(crate) use self::describe::{backticked, first_few, listed, quoted, readable, rfc3339, without_user};

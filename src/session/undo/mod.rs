@@ -25,7 +25,7 @@ use self::states::StateAllowance;
 pub(super) use self::states::StateBefore;
 pub(crate) use self::undone::UndoResult;
 use super::site::SleepingKernel;
-use crate::ground::text::{one_line, shortened};
+use crate::ground::text::{cell_id, cell_number, one_line, shortened};
 
 /// The number of cells that are remembered.
 const MOST_CELLS: usize = 64;
@@ -41,6 +41,16 @@ pub(crate) enum UndoTarget {
     Cells(usize),
     /// The one with this id, and those after it.
     From(u64),
+}
+
+impl UndoTarget {
+    /// The cell with this id, such as `cell-7`, and those after it.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn from_id(id: &str) -> Result<Self, UndoError> {
+        cell_number(id).map(Self::From).ok_or_else(|| UndoError::NoId(id.to_owned()))
+    }
 }
 
 /// Why cells cannot be undone. The kernel goes on as before.
@@ -60,8 +70,11 @@ pub(crate) enum UndoError {
     /// There are not so many.
     #[error("undo {asked} cells: there are {there}")]
     TooMany { asked: usize, there: usize },
+    /// It is no id.
+    #[error("undo cells: `{0}` is no id such as `cell-3`")]
+    NoId(String),
     /// It is not one of them.
-    #[error("undo `cell-{0}`: it is none of the last cells of this session")]
+    #[error("undo `{}`: it is none of the last cells of this session", cell_id(*.0))]
     Unknown(u64),
     /// There is no state before it.
     #[error("undo {cell}: its state was not kept: {why}{other}")]
@@ -173,7 +186,7 @@ impl UndoHistory {
         let BegunCell { code, id, audited, number, begun } = cell;
         let mut past = self.past.lock();
         let title = match id {
-            Some(id) => format!("`cell-{id}` (`{}`)", title(code)),
+            Some(id) => format!("`{}` (`{}`)", cell_id(id), title(code)),
             None => format!("`{}`", title(code)),
         };
         past.push(title, id, audited, number, begun);

@@ -203,17 +203,47 @@ async fn the_records_know_what_was_undone() {
     ipybox.stop().await;
 }
 
+/// An executor that keeps states.
+async fn executor(place: &Place) -> CodeExecutor {
+    let builder = CodeExecutor::builder().working_dir(place.workspace()).state_dir(place.states());
+    builder.python(kernel_python()).undo_memory(1 << 29).start().await.unwrap()
+}
+
+#[tokio::test]
+async fn an_application_undoes_code_by_its_id() {
+    let place = Place::new();
+    let executor = executor(&place).await;
+    let first = executor.execute("x = 1").await.unwrap();
+    let second = executor.execute("x = 2").await.unwrap();
+    let failed = executor.execute("1 / 0").await.unwrap_err();
+    let third = &failed.output().unwrap().cell;
+    assert_eq!([&first.cell, &second.cell, third], ["cell-1", "cell-2", "cell-3"]);
+    executor.execute("open('made', 'w').close()").await.unwrap();
+    // An id of the origin means nothing to a copy.
+    let copied = executor.copy().await.unwrap();
+    let refused = async |cell| copied.undo_to(cell).await.unwrap_err().to_string();
+    assert_eq!(refused("cell-2").await, "undo `cell-2`: it is none of the last cells of this session");
+    assert_eq!(refused("In[2]").await, "undo cells: `In[2]` is no id such as `cell-3`");
+    assert_eq!(copied.execute("x").await.unwrap().cell, "cell-5");
+    copied.stop().await;
+    assert_eq!(executor.undo_to(&second.cell).await.unwrap(), ["new: `made`"]);
+    assert_eq!(executor.execute("x").await.unwrap().text.unwrap(), "1");
+    assert!(executor.undo_to(&second.cell).await.unwrap_err().to_string().contains("none of the last"));
+    executor.stop().await;
+
+    let builder = KernelClient::builder().working_dir(place.workspace()).python(kernel_python());
+    let kernel = builder.undo_memory(1 << 29).start().await.unwrap();
+    kernel.execute("x = 1").await.unwrap();
+    let second = kernel.execute("x = 2").await.unwrap();
+    assert_eq!(kernel.undo_to(&second.cell).await.unwrap(), Vec::<String>::new());
+    assert_eq!(kernel.execute("x").await.unwrap().text.unwrap(), "1");
+    kernel.stop().await;
+}
+
 #[tokio::test]
 async fn states_leave_nothing_behind() {
     let place = Place::new();
-    let executor = CodeExecutor::builder()
-        .working_dir(place.workspace())
-        .state_dir(place.states())
-        .python(kernel_python())
-        .undo_memory(1 << 29)
-        .start()
-        .await
-        .unwrap();
+    let executor = executor(&place).await;
     executor.execute(HELD).await.unwrap();
     let held = async || executor.execute("held()").await.unwrap().text.unwrap();
     executor

@@ -12,6 +12,7 @@ use super::call::{CallState, LedgerCall};
 use super::unfetched_answers::{prepend, text_of};
 use super::{CallLedger, LedgerState, MOST_CALLS};
 use crate::faces::mcp_server::reply;
+use crate::ground::text::cell_id;
 
 /// The time that a request may take to stop waiting for a cell.
 const GIVING_WAY: Duration = Duration::from_secs(5);
@@ -74,7 +75,7 @@ impl CallLedger {
             Some(true) => reply::failure(text_of(answer)),
             _ => reply::success(text_of(answer)),
         };
-        prepend(&[format!("[`{}` was answered before. Its answer again:]", id(cell))], &mut again);
+        prepend(&[format!("[`{}` was answered before. Its answer again:]", cell_id(cell))], &mut again);
         let fetched = &mut self.state.lock().cells.fetched;
         fetched.push_back((cell, again));
         if fetched.len() > REFETCHABLE {
@@ -99,7 +100,7 @@ impl LedgerState {
     }
 
     fn why_not(&self, cell: u64) -> String {
-        let id = id(cell);
+        let id = cell_id(cell);
         let is_awaited = |call: &LedgerCall| call.cell() == Some(cell) && call.is_awaited();
         if self.calls.iter().any(is_awaited) {
             return format!("another call waits for `{id}`");
@@ -112,21 +113,11 @@ impl LedgerState {
             _ => format!("there is no cell `{id}`"),
         };
         let left = self.calls.iter().filter(|call| call.is_left()).filter_map(LedgerCall::cell);
-        let others: Vec<String> = left.map(|cell| format!("`{}`", self::id(cell))).collect();
+        let others: Vec<String> = left.map(|cell| format!("`{}`", cell_id(cell))).collect();
         if others.is_empty() {
             format!("{why}, and none waits for its answer")
         } else {
             format!("{why}; there are {}", others.join(", "))
         }
     }
-}
-
-/// The name of a cell for models.
-pub(in crate::faces::mcp_server) fn id(cell: u64) -> String {
-    format!("cell-{cell}")
-}
-
-/// The number in the id of a cell.
-pub(in crate::faces::mcp_server) fn number_in(id: &str) -> Option<u64> {
-    id.trim().strip_prefix("cell-")?.parse().ok()
 }

@@ -44,7 +44,6 @@ pub(super) use self::awaited::{AwaitedCall, FollowedCall};
 pub(super) use self::call::{CallEvent, CallHandle, CallQuestions, CallSubject, ClientPages, bug};
 use self::call::{CallState, LedgerCall};
 use self::cells::CellAnswers;
-pub(super) use self::cells::{id, number_in};
 use self::deliveries::Deliveries;
 pub(super) use self::deliveries::{CallId, UnderWay};
 pub(super) use self::parked::ResumedCall;
@@ -52,6 +51,7 @@ pub(super) use self::unfetched_answers::{UndeliveredReason, UnfetchedAnswer, nam
 use super::progress::ProgressListener;
 use super::questions::{SentSheets, complete_batches};
 use crate::approval::ApprovalRequest;
+use crate::ground::text::cell_id;
 
 /// The number of calls for which no request waits. Beyond that one is given up: at first an old one whose client has its answer,
 /// then an old one that is done.
@@ -192,7 +192,7 @@ impl CallLedger {
     pub(super) fn summary(&self) -> Vec<String> {
         let words = |call: &LedgerCall| {
             let name = match call.cell() {
-                Some(cell) => format!("`{}`, {}", id(cell), call.about().call),
+                Some(cell) => format!("`{}`, {}", cell_id(cell), call.about().call),
                 None => call.about().call.clone(),
             };
             let seconds = call.about().begun.elapsed().as_secs();
