@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Compares copies of sessions, resets and further sessions with cold starts, in one run.
 
-    python3 benches/branch.py PYTHON [--rounds 5] [--resets 1000] [--program target/release/ipybox]
+    python3 benches/branch.py PYTHON [--rounds 5] [--resets 1000] [--copies 10000] [--program target/release/ipybox]
 
 PYTHON is the interpreter of the kernels, with ipython, pydantic and numpy. For each size of the origin's state, copies and cold
 starts alternate, because a machine is not equally fast all the time; the figures are medians over the rounds. The time is that of
-a call with its first cell. Then: the memory of idle copies and of the template, and what many kernels leave in it; the best of 8
-attempts from one prepared state, how long it takes to undo a cell, and what states cost the cells of an agent that thinks for a
-moment after each.
+a call with its first cell. Then: the memory of idle copies and of the template, and what many kernels leave in it and in a kernel
+that is copied; the best of 8 attempts from one prepared state, how long it takes to undo a cell, and what states cost the cells of
+an agent that thinks for a moment after each.
 """
 
 import argparse
 import contextlib
+import re
 import statistics
 import tempfile
 import time
@@ -32,6 +33,8 @@ ATTEMPT = "sum(state) + 1"
 IDLE = (1, 8, 32)
 # The copies that a client may have.
 MOST_COPIES = 8
+# The copies before their traces are counted.
+WARM_UP = 20
 COLD = ("--cold-start",)
 # The processes of an idle session: the kernel and its watcher, and the template.
 PROCESSES = {COLD: 2, (): 3}
@@ -139,6 +142,28 @@ def leftovers(start, count):
             ipybox.call("reset")
         print(
             f"descriptors, mappings, children, MB of a template: {before}, after {count} resets {left_in(parent)}"
+        )
+        ipybox.stop()
+
+
+def left_by_copies(start, count):
+    """Compares a kernel, and the program, before and after many copies of the kernel that have run a cell."""
+    with tempfile.TemporaryDirectory() as directory:
+        ipybox = start(directory)
+        ipybox.cell(STATE.format(mb=50))
+        kernel = ipybox.cell("import os; os.getpid()")[0].split()[-1]
+        program = str(ipybox.process.pid)
+        before = []
+        # The first ones have it import and allocate what copies need.
+        for rest in (WARM_UP, count):
+            for _ in range(rest):
+                text, _ = ipybox.cell("objects[::100] = objects[1::100]", "copy")
+                handle = re.search(r"New session `(\w+)`", text)[1]
+                ipybox.call("reset", session=handle, end=True)
+            time.sleep(1)
+            before.append((left_in(kernel), left_in(program)))
+        print(
+            f"descriptors, mappings, children, MB of a kernel and of ipybox: {before[0]}, after {count} copies {before[1]}"
         )
         ipybox.stop()
 
@@ -254,6 +279,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--program", default="target/release/ipybox")
     parser.add_argument("--resets", type=int, default=1000)
+    parser.add_argument("--copies", type=int, default=10_000)
     parser.add_argument("--prepare-seconds", type=float, default=20)
     arguments = parser.parse_args()
 
@@ -264,6 +290,7 @@ def main():
     resets(start, arguments.rounds)
     session_memory(start)
     leftovers(start, arguments.resets)
+    left_by_copies(start, arguments.copies)
     sizes(start, arguments.rounds)
     idle(start)
     undo(start, arguments.rounds)

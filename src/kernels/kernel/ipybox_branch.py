@@ -58,15 +58,16 @@ def answer(kernel, host, request, make_template=None):
         )
         if make_template is not None:
             template = make_template(content)
+        elif not content.get("sleeps"):
+            imported.look()
         if not refusals:
             between, refusals = fork(obstacles.native_threads)
     except OSError as error:
         refusals = [f"the system refused: {error}"]
     if refusals is IN_BRANCH:
         try:
-            # No code has run yet before there is a template.
-            inherited = None if template else InheritedVariables(kernel.shell.user_ns)
-            become_branch(kernel, host, connection, pipe, changes, content, inherited)
+            is_template = template is not None
+            become_branch(kernel, host, connection, pipe, changes, content, is_template)
             if template:
                 template.serve(kernel, host)
         except BaseException:  # noqa: BLE001 - the host sees the end of the connection
@@ -125,7 +126,7 @@ def fork(find_native_threads):
     return None, IN_BRANCH
 
 
-def become_branch(kernel, host, connection, pipe, changes, content, inherited):
+def become_branch(kernel, host, connection, pipe, changes, content, is_template):
     """Make this process a kernel of its own, a template, or a sleeping state of this one, whose place it takes if it is awoken."""
     # A collection would write to, and so copy, all memory with objects.
     if content.get("sleeps"):
@@ -133,7 +134,7 @@ def become_branch(kernel, host, connection, pipe, changes, content, inherited):
         gc.disable()
     else:
         gc.freeze()
-    if inherited is None:
+    if is_template:
         # In the session of the first kernel, as one from scratch.
         os.setpgid(0, 0)
     else:
@@ -151,18 +152,20 @@ def become_branch(kernel, host, connection, pipe, changes, content, inherited):
     os.close(connection)
     os.close(pipe)
     host.begin_branch(content["mark"])
-    if inherited is not None:
+    if not is_template:
         forget_resource_tracker()
     if content.get("sleeps"):
         kernel.begin_branch(None)
         random.setstate(content["random"])
         sleeping.update(content)
     else:
-        kernel.begin_branch(inherited)
+        # No code has run yet before there is a template.
+        user_ns = kernel.shell.user_ns
+        kernel.begin_branch(None if is_template else InheritedVariables(user_ns))
         take_token(content)
         for move in content.get("moves", ()):
             use_directory(move["from"], move["to"])
-        if inherited is not None:
+        if not is_template:
             forget_exit_functions()
         seed()
     greet(host.fileno())
@@ -185,7 +188,28 @@ class InheritedVariables:
 
     def __init__(self, variables):
         self.ids = {name: id(value) for name, value in variables.items()}
-        self.modules = frozenset(sys.modules)
+        self.modules = imported.names
+
+
+class ImportedNames:
+    """The names of the imported modules, as a kernel knows them before it forks.
+
+    To look at them writes to the memory of each: branches would copy it, 1 MB each.
+    """
+
+    def __init__(self):
+        self.names = frozenset()
+        self._seen = None
+
+    def look(self):
+        """Take the names, if modules have come since the last look."""
+        seen = len(sys.modules), next(reversed(sys.modules), None)
+        if seen != self._seen:
+            self._seen = seen
+            self.names = frozenset(sys.modules)
+
+
+imported = ImportedNames()
 
 
 def forget_exit_functions():

@@ -251,15 +251,25 @@ async fn text(executor: &CodeExecutor, code: &str) -> String {
 }
 
 /// The copies of one kernel.
-const COPIES: usize = 40;
+const COPIES: usize = 200;
+
+/// Defines `memory`, the kernel's own memory in kilobytes.
+const MEMORY: &str = "
+def memory():
+    with open('/proc/self/status') as status:
+        return next(int(line.split()[1]) for line in status if line.startswith('RssAnon'))";
 
 #[tokio::test]
-async fn many_copies_leave_no_descriptor_process_or_exit_function_behind() {
+async fn many_copies_leave_no_descriptor_process_memory_or_exit_function_behind() {
     let place = Place::new();
     let executor = executor(&place).start().await.unwrap();
     executor.execute(HELD).await.unwrap();
+    executor.execute(MEMORY).await.unwrap();
     executor.execute("import atexit, tempfile\nkept = tempfile.TemporaryDirectory()\natexit.register(open, 'ran', 'w')").await.unwrap();
     executor.copy().await.unwrap().stop().await;
+    let memory = async || text(&executor, "memory()").await.parse::<usize>().unwrap();
+    memory().await;
+    let memory_before = memory().await;
     let before = numbers(&text(&executor, "held()").await);
     let own = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let mut processes = Vec::new();
@@ -272,6 +282,9 @@ async fn many_copies_leave_no_descriptor_process_or_exit_function_behind() {
     }
     assert_eq!(before[2], 0, "the kernel has children: {before:?}");
     no_more_than(before, async || text(&executor, "held()").await).await;
+    // One page of each copy would be more.
+    let grown = memory().await.saturating_sub(memory_before);
+    assert!(grown < COPIES * 4, "{grown} kB after {memory_before}");
     // Other tests of this process open some, and close them again.
     eventually("each copy's descriptors are closed", || own() < open + COPIES).await;
     eventually("the copies are gone", || !processes.iter().any(|process| is_running(*process))).await;
