@@ -70,6 +70,7 @@ WAYS = {
     "each call": ("allow once", "loop"),
     "for this session": ("allow for this session", "loop"),
     "grants": ("allow up to", "loop"),
+    "grants, not announced": ("allow up to", "unannounced"),
     "threads": ("allow once", "threads"),
     "batch": ("allow once", "batch"),
 }
@@ -80,9 +81,16 @@ IMPORTS = "import mcptools\nfrom mcptools import files, mail, tracker\n"
 
 def code(way, count, calls):
     """A cell with the calls."""
-    body = "\n".join(f"    {call}" for call in calls)
+    body, names = "\n".join(f"    {call}" for call in calls), ""
     if way == "loop":
         return f"{IMPORTS}for number in range({count}):\n{body}"
+    if way == "unannounced":
+        # By a name that may be anything.
+        for number, call in enumerate(calls):
+            function, bracket, arguments = call.partition("(")
+            body = body.replace(call, f"call_{number}{bracket}{arguments}")
+            names += f"call_{number} = {function}\n"
+        return f"{IMPORTS}{names}for number in range({count}):\n{body}"
     if way == "batch":
         calls = body.replace("\n", "\n    ")
         return (

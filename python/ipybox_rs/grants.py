@@ -1,4 +1,4 @@
-"""Grants: one answer to many calls of a tool."""
+"""Grants: one answer to many calls."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class Grant:
     | `{"within": "/work/out"}` | paths below this directory, by their text |
     | `{"between": {"min": 1, "max": 10}}` | numbers within these bounds |
     | `{"text": {"max_chars": 900}}` | any text of this length at most |
+    | `{"any": {}}` | any value |
     | `{"each": {"pattern": pattern, "max_items": 5}}` | lists of one to so many items, all of which fit |
 
     ```python
@@ -59,6 +60,7 @@ class Grant:
         arguments: The patterns of the arguments, by their names. A call needs exactly these arguments.
         count: How many calls it allows, 1 to 10,000, that of its request among them.
         life: Whether it ends with the cell or with the executor. Resets end the first alone.
+        also: Grants for other announced calls, given with it: those of `proposed_grant`, or some of them.
         text: It as a call, as users are shown it; `None` for one of your own.
     """
 
@@ -67,6 +69,7 @@ class Grant:
     arguments: dict[str, dict[str, Any]]
     count: int
     life: Literal["cell", "session"] = "cell"
+    also: tuple[Grant, ...] = ()
     text: str | None = field(default=None, compare=False, repr=False)
 
     @classmethod
@@ -89,10 +92,12 @@ class Grant:
 
     @classmethod
     def read(cls, wire: dict[str, Any], text: str | None) -> Grant:
-        return cls(**wire, text=text)
+        also = tuple(cls.read(each, None) for each in wire.get("also", ()))
+        return cls(**{**wire, "also": also}, text=text)
 
     def written(self) -> dict[str, Any]:
         return {
+            **({"also": [each.written() for each in self.also]} if self.also else {}),
             "server_name": self.server_name,
             "tool_name": self.tool_name,
             "arguments": self.arguments,

@@ -55,8 +55,8 @@ pub(crate) use self::provenance::Label;
 pub(crate) use self::question::{
     APPROVER_QUESTIONS, AnswerVia, ApprovalQueue, Approver, ApproverDecision, ApproverLine, ApproverQuestion,
     ApproverReply, EXPIRED, MOST_ROWS, OriginInWords, QuestionNotice, RequestFate, UserReply,
-    choice as grant_choice, next_question, offer as grant_offer, origins_in_words, provenance, read_in_words,
-    table, words as answer_in_words,
+    choice as grant_choice, covered as grant_covers, next_question, offer as grant_offer, origins_in_words,
+    provenance, read_in_words, table, words as answer_in_words,
 };
 pub use self::question::{ApprovalRequest, UserAnswer, named_rows};
 pub use self::review::{AuditFilter, AuditReport, AuditReview, NoHead as NoAuditHead, rfc3339_seconds};

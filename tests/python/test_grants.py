@@ -12,12 +12,21 @@ from ipybox_rs import (
     OutsideGrantError,
 )
 
+# Calls by a name that may be anything are not announced.
 LOOP = """
 from mcptools.probe import add
-total = 0
+total, call = 0, add.run
 for b in range({}):
-    total = add.run(a=7, b=b).total
+    total = call(a=7, b=b).total
 print(total)
+"""
+
+ANNOUNCED = """
+from mcptools.probe import add, echo
+print(echo.run(text="a"))
+for b in range(3):
+    print(add.run(a=7, b=b).total)
+print(echo.run(text="b"))
 """
 
 CAUGHT = """
@@ -65,6 +74,41 @@ async def test_a_proposal_answers_a_loop(probe):
         }
         assert (proposal.count, proposal.life) == (50, "cell")
         # It has ended with its cell.
+        assert await executor.grants() == []
+
+
+async def test_announced_calls_are_answered_together_or_some_of_them(probe):
+    async with CodeExecutor() as executor:
+        await executor.register_mcp_server("probe", probe)
+        asked = []
+
+        async def answer_all(request):
+            asked.append(str(request))
+            assert await request.grant(request.proposed_grant)
+
+        async def answer_some(request):
+            asked.append(str(request))
+            grant = request.proposed_grant
+            if grant is None:
+                assert await request.reject()
+                return
+            assert str(grant) == (
+                "probe.echo(text='a'); up to 3: probe.add(a=7, b=<a number from 0 to 2>); up to 1: probe.echo(text='b')"
+            )
+            assert await request.grant(dataclasses.replace(grant, also=grant.also[:1]))
+
+        async def answer_more(request):
+            grant = request.proposed_grant
+            wider = dataclasses.replace(grant.also[0], count=50)
+            with pytest.raises(OutsideGrantError, match="does not propose"):
+                await request.grant(dataclasses.replace(grant, also=(wider,)))
+
+        assert await run(executor, ANNOUNCED, answer_all) == "a\n7\n8\n9\nb"
+        assert asked == ["probe.echo(text='a')"]
+        asked.clear()
+        await run(executor, ANNOUNCED, answer_some)
+        assert asked == ["probe.echo(text='a')", "probe.echo(text='b')"]
+        await run(executor, ANNOUNCED, answer_more)
         assert await executor.grants() == []
 
 
@@ -119,7 +163,7 @@ async def test_what_is_no_pattern_leaves_the_request_open(probe):
 
         async def answer(request):
             with pytest.raises(ValueError, match="unknown variant"):
-                await request.grant(Grant.of(request, 3).argument("b", {"any": 1}))
+                await request.grant(Grant.of(request, 3).argument("b", {"all": 1}))
             with pytest.raises(TypeError):
                 await request.grant(None)
             with pytest.raises(TypeError):

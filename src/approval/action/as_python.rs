@@ -77,9 +77,17 @@ pub(in crate::approval) fn literal(action: &Action, value: &Value, longest: usiz
     written(used, longest, usize::MAX, |writer| writer.value(value, used))
 }
 
+/// The length up to which names are shown whole, in characters.
+const NAME_CHARS: usize = 100;
+
+/// Whether [`name`] shows all of a name.
+pub(in crate::approval) fn is_shown_whole(name: &str) -> bool {
+    name.len() <= NAME_CHARS
+}
+
 /// The name of a server, tool or argument as a call shows it: unchanged if it looks like one, else quoted.
 pub(in crate::approval) fn name(name: &str) -> String {
-    written(TextUse::Text, 100, MOST_CHARS, |writer| writer.name(name))
+    written(TextUse::Text, NAME_CHARS, MOST_CHARS, |writer| writer.name(name))
 }
 
 /// An argument's value as a call shows it: of texts that are longer than `longest` both ends, and of all of it the first

@@ -6,6 +6,7 @@ mod earlier_answers;
 mod expected;
 mod known_data;
 mod permit;
+mod plan;
 #[cfg(test)]
 mod tests;
 mod user;
@@ -252,7 +253,7 @@ impl Gate {
         }
         // A grant holds for other calls once its answer is recorded.
         if let DecidedBy::Granted(given) = &decision.by {
-            self.grants.hold(given.id);
+            self.grants.hold(given);
         }
         let (mut permit, on_record) = Permit::new(permitted, context, &decision.by, chosen_by);
         // Who agrees to a server knows the label of its data, which may have been given with the answer.

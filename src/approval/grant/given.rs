@@ -8,6 +8,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::plan::{CellPlan, GrantProposal, PlannedCall};
 use super::propose::propose;
 use super::{Grant, GrantLife, OutsideGrant, can_be_granted};
 use crate::approval::action::{Action, AlikeActions};
@@ -51,6 +52,8 @@ struct CellState {
     /// The current cell, or the time between two of them.
     number: u64,
     permitted: VecDeque<(AlikeActions, Arc<Action>)>,
+    /// The calls that its code has announced; `None` until it has, or its first question is asked.
+    plan: Option<CellPlan>,
 }
 
 #[derive(Debug, Default)]
@@ -95,8 +98,8 @@ pub(in crate::approval) struct UsedGrant {
 /// The effect of an answer on grants.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::approval) enum GrantEffect {
-    /// It gives one.
-    New(Box<Grant>),
+    /// It gives one, and maybe others with it.
+    New(Box<GrantProposal>),
     /// A grant that was given meanwhile is the answer.
     Used(UsedGrant),
 }
@@ -104,6 +107,22 @@ pub(in crate::approval) enum GrantEffect {
 impl HeldGrant {
     fn is_for(&self, session: u64) -> bool {
         self.grant.life == GrantLife::Session || self.session == session
+    }
+}
+
+impl GrantTable {
+    /// Keeps a grant that is to hold when it is recorded.
+    fn keep(&mut self, session: u64, grant: Grant, like: AlikeActions, left: u32, is_current: bool) {
+        self.last_id += 1;
+        // A cell that has ended has no more calls.
+        if grant.life != GrantLife::Session && !is_current {
+            return;
+        }
+        if self.given.len() == MOST_GRANTS {
+            self.given.pop_front();
+        }
+        let id = self.last_id;
+        self.given.push_back(HeldGrant { id, session, grant: Arc::new(grant), like, left, holds: false });
     }
 }
 
@@ -123,6 +142,7 @@ impl SessionGrants {
             let mut cell = self.cell.lock();
             cell.number += 1;
             cell.permitted.clear();
+            cell.plan = None;
         }
         let of_cell =
             |given: &HeldGrant| given.grant.life != GrantLife::Session && given.session == self.session;
@@ -133,6 +153,19 @@ impl SessionGrants {
     /// The current cell.
     pub(in crate::approval) fn cell(&self) -> u64 {
         self.cell.lock().number
+    }
+
+    /// Whether code can announce the calls of the current cell: once, and before the first question.
+    pub(in crate::approval) fn takes_plan(&self) -> bool {
+        self.cell.lock().plan.is_none()
+    }
+
+    /// Keeps the calls that code announces for `cell`.
+    pub(in crate::approval) fn announce(&self, calls: Vec<PlannedCall>, cell: u64) {
+        let mut state = self.cell.lock();
+        if state.number == cell && state.plan.is_none() {
+            state.plan = Some(CellPlan::new(calls));
+        }
     }
 
     /// Remembers that the user permitted a call of `cell`, once.
@@ -149,11 +182,17 @@ impl SessionGrants {
         }
     }
 
-    /// A grant for what the user permits one by one, if there is one that fits it and `action`.
-    pub(in crate::approval) fn propose(&self, action: &Action) -> Option<Grant> {
+    /// The grants for what the code has announced, at the first question about it; else one for what the user permits one by
+    /// one, if there is one that fits it and `action`.
+    pub(in crate::approval) fn propose(&self, action: &Arc<Action>) -> Option<GrantProposal> {
         if !can_be_granted(action) || !is_small(action) {
             return None;
         }
+        let planned = self.cell.lock().plan.get_or_insert_default().offer(action);
+        planned.or_else(|| self.propose_alike(action).map(GrantProposal::from))
+    }
+
+    fn propose_alike(&self, action: &Action) -> Option<Grant> {
         let like = AlikeActions::of(action);
         let permitted: Vec<Arc<Action>> = {
             let state = self.cell.lock();
@@ -169,44 +208,33 @@ impl SessionGrants {
         with(&permitted).or_else(|| with(&permitted[latest..]))
     }
 
-    /// Keeps a grant that the user gave when asked about `action` in `cell`, and uses it once. It [holds](Self::hold) when
-    /// that is recorded.
+    /// Keeps a grant that the user gave when asked about `action` in `cell`, with those that came with it, and uses it once.
+    /// They [hold](Self::hold) when that is recorded.
     pub(in crate::approval) fn give(
         &self,
-        grant: Grant,
+        GrantProposal { grant, planned }: GrantProposal,
         action: &Action,
         cell: u64,
     ) -> Result<GivenGrant, OutsideGrant> {
         grant.check(action)?;
-        let mut state = self.shared.state.lock();
-        state.last_id += 1;
-        let id = state.last_id;
         let left = grant.count() - 1;
-        let grant = Arc::new(grant);
-        // A cell that has ended has no more calls.
-        if grant.life == GrantLife::Session || self.cell() == cell {
-            if state.given.len() == MOST_GRANTS {
-                state.given.pop_front();
-            }
-            let like = AlikeActions::of(action);
-            let kept = Arc::clone(&grant);
-            state.given.push_back(HeldGrant {
-                id,
-                session: self.session,
-                grant: kept,
-                like,
-                left,
-                holds: false,
-            });
+        let mut state = self.shared.state.lock();
+        let id = state.last_id + 1;
+        let is_current = self.cell() == cell;
+        state.keep(self.session, grant.alone(), AlikeActions::of(action), left, is_current);
+        for call in &planned {
+            let like = AlikeActions::of(call.action());
+            state.keep(self.session, call.grant().clone(), like, call.grant().count(), is_current);
         }
-        Ok(GivenGrant { id, left, grant })
+        Ok(GivenGrant { id, left, grant: Arc::new(grant) })
     }
 
-    /// Has a grant hold for other calls.
-    pub(in crate::approval) fn hold(&self, id: u64) {
-        if let Some(given) = self.shared.state.lock().given.iter_mut().find(|given| given.id == id) {
-            given.holds = true;
-        }
+    /// Has a grant, and those that were given with it, hold for other calls.
+    pub(in crate::approval) fn hold(&self, GivenGrant { id, grant, .. }: &GivenGrant) {
+        let mut state = self.shared.state.lock();
+        let all = *id..=*id + grant.also().len() as u64;
+        state.given.iter_mut().filter(|given| all.contains(&given.id)).for_each(|given| given.holds = true);
+        drop(state);
         self.shared.begun.send_modify(|count| *count += 1);
         self.changed();
     }
@@ -327,163 +355,4 @@ fn is_small(action: &Action) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::super::tests::{action, grant};
-    use super::*;
-
-    fn send(number: u32) -> Arc<Action> {
-        Arc::new(action("send", json!({"number": number})))
-    }
-
-    fn given(count: u32) -> SessionGrants {
-        let grants = SessionGrants::default();
-        let grant = grant(json!({"number": {"between": {"min": 1, "max": 100}}}), count);
-        let given = grants.give(grant, &send(1), grants.cell()).unwrap();
-        assert_eq!((given.id, given.left), (1, count - 1));
-        assert_eq!(grants.claim(&send(2)), None, "it is not recorded yet");
-        grants.hold(given.id);
-        grants
-    }
-
-    #[test]
-    fn a_grant_is_counted_down() {
-        let grants = given(3);
-        assert_eq!(grants.claim(&send(2)), Some(UsedGrant { id: 1, left: 1 }));
-        assert_eq!(grants.claim(&send(101)), None);
-        assert_eq!(grants.list()[0].left, 1);
-        assert_eq!(grants.claim(&send(2)), Some(UsedGrant { id: 1, left: 0 }));
-        assert_eq!(grants.claim(&send(2)), None);
-        assert_eq!(grants.outside(&send(2)).unwrap(), "Grant 1 is used up: it was for 3 calls");
-    }
-
-    #[test]
-    fn no_two_threads_get_the_last_call() {
-        let grants = given(10_000);
-        let claimed: usize = std::thread::scope(|scope| {
-            let claim = || (0..5_000).filter(|_| grants.claim(&send(5)).is_some()).count();
-            let threads: Vec<_> = (0..4).map(|_| scope.spawn(claim)).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
-        });
-        assert_eq!(claimed, 9_999);
-    }
-
-    #[test]
-    fn a_grant_ends_with_its_cell_or_its_session() {
-        let grants = given(3);
-        let for_session = grant(json!({"number": {"equal": 200}}), 5).for_session();
-        let id = grants.give(for_session, &send(200), grants.cell()).unwrap().id;
-        grants.hold(id);
-        grants.change_cell();
-        assert_eq!(grants.claim(&send(2)), None);
-        assert_eq!(grants.claim(&send(200)), Some(UsedGrant { id: 2, left: 3 }));
-        assert!(grants.revoke(2) && !grants.revoke(2) && grants.list().is_empty());
-        assert_eq!(grants.claim(&send(200)), None);
-    }
-
-    #[test]
-    fn an_answer_about_an_earlier_cell_gives_nothing_to_the_next() {
-        let grants = SessionGrants::default();
-        let cell = grants.cell();
-        grants.change_cell();
-        let given = grants.give(grant(json!({"number": {"equal": 1}}), 5), &send(1), cell).unwrap();
-        grants.hold(given.id);
-        assert_eq!((grants.claim(&send(1)), grants.list()), (None, Vec::new()));
-        (0..4).for_each(|number| grants.note_permit(&send(number), cell));
-        assert_eq!(grants.propose(&send(5)), None);
-    }
-
-    #[test]
-    fn a_changed_server_is_outside() {
-        let grants = given(3);
-        for changed in [
-            Action { definition: Some("2".to_owned()), ..Action::clone(&send(2)) },
-            Action {
-                target: crate::approval::action::Target::Command("other".to_owned()),
-                ..Action::clone(&send(2))
-            },
-            Action {
-                annotations: Some(crate::approval::action::ToolAnnotations::default()),
-                ..Action::clone(&send(2))
-            },
-        ] {
-            assert_eq!(grants.claim(&changed), None);
-            let outside = grants.outside(&changed).unwrap();
-            assert_eq!(outside, "Outside of grant 1: the server, or what it says of the tool, has changed");
-        }
-        let other = Action { server_name: "other".to_owned(), ..Action::clone(&send(2)) };
-        assert_eq!((grants.claim(&other), grants.outside(&other)), (None, None));
-    }
-
-    #[test]
-    fn two_grants_are_two_grants() {
-        let grants = given(2);
-        let second = grant(json!({"number": {"between": {"min": 50, "max": 200}}}), 2);
-        let id = grants.give(second, &send(60), grants.cell()).unwrap().id;
-        grants.hold(id);
-        let used: Vec<_> = [60, 60, 60].map(|number| grants.claim(&send(number)).map(|used| used.id)).into();
-        assert_eq!(used, [Some(1), Some(2), None]);
-        let outside = grants.outside(&send(10)).unwrap();
-        assert_eq!(
-            outside,
-            "Outside of grant 2: number=10 is not a number from 50 to 200\nGrant 1 is used up: it was for 2 calls"
-        );
-    }
-
-    #[test]
-    fn a_grant_is_proposed_after_three_like_permits() {
-        let grants = SessionGrants::default();
-        for number in 1..4 {
-            assert_eq!(grants.propose(&send(number)), None);
-            grants.note_permit(&send(number), grants.cell());
-        }
-        let proposed = grants.propose(&send(4)).unwrap();
-        assert!(proposed.check(&send(37)).is_ok(), "{proposed}");
-        let changed = Action { definition: Some("2".to_owned()), ..Action::clone(&send(4)) };
-        assert_eq!(grants.propose(&changed), None);
-        assert_eq!(grants.propose(&action("delete", json!({"number": 4}))), None);
-        grants.change_cell();
-        assert_eq!(grants.propose(&send(4)), None);
-    }
-
-    #[test]
-    fn what_is_large_is_not_remembered() {
-        let grants = SessionGrants::default();
-        let large = Arc::new(action("send", json!({"body": "x ".repeat(10_000)})));
-        (0..4).for_each(|_| grants.note_permit(&large, grants.cell()));
-        assert!(grants.cell.lock().permitted.is_empty());
-        (0..100).for_each(|_| grants.note_permit(&send(1), grants.cell()));
-        assert_eq!(grants.cell.lock().permitted.len(), REMEMBERED);
-    }
-
-    #[test]
-    fn there_are_so_many_grants_at_a_time() {
-        let grants = SessionGrants::default();
-        for number in 0..100 {
-            let one = grant(json!({"number": {"equal": number}}), 5);
-            let id = grants.give(one, &send(number), grants.cell()).unwrap().id;
-            grants.hold(id);
-        }
-        assert_eq!(grants.list().len(), MOST_GRANTS);
-        assert_eq!((grants.claim(&send(0)), grants.claim(&send(99)).map(|used| used.id)), (None, Some(100)));
-    }
-
-    #[test]
-    fn a_grant_counts_for_a_session_and_its_branch_together() {
-        let of_cell = given(3);
-        assert_eq!(of_cell.for_branch().claim(&send(2)), None, "it is for a cell of the origin");
-        let grant = grant(json!({"number": {"between": {"min": 1, "max": 100}}}), 3);
-        let origin = SessionGrants::default();
-        let grant = Grant { life: GrantLife::Session, ..grant };
-        let given = origin.give(grant, &send(1), origin.cell()).unwrap();
-        origin.hold(given.id);
-        let branch = origin.for_branch();
-        branch.change_cell();
-        assert!(branch.claim(&send(2)).is_some());
-        assert!(origin.claim(&send(3)).is_some());
-        assert_eq!((branch.claim(&send(4)), origin.claim(&send(4))), (None, None));
-        branch.revoke(given.id);
-        assert!(origin.list().is_empty());
-    }
-}
+mod tests;

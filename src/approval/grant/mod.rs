@@ -1,7 +1,8 @@
 //! Grants: one answer to many calls of a tool, which are bounded by their arguments, their number and a time.
 //!
 //! ```text
-//! permits of a cell → propose → grant, as part of an answer → given ── claim: covers, counts down ──→ permit
+//! permits of a cell → propose ┬→ grants, as part of an answer → given ── claim: covers, counts down ──→ permit
+//! what code announces → plan ─┘
 //! ```
 //!
 //! A grant never changes but for its count. A call that it does not surely cover is outside of it.
@@ -10,16 +11,19 @@ mod address;
 mod given;
 mod path;
 mod pattern;
+mod plan;
 mod propose;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 pub use self::given::GivenGrant;
 pub(super) use self::given::{GrantEffect, SessionGrants, UsedGrant};
 pub use self::pattern::GrantPattern;
+pub(super) use self::plan::{GrantProposal, PlannedCall};
 use crate::approval::action::{Action, ELICITATION, OURSELVES, Target, as_python};
 
 /// The most calls that a grant may allow: nobody can foresee more.
@@ -58,6 +62,9 @@ pub struct Grant {
     arguments: BTreeMap<String, GrantPattern>,
     count: NonZeroU32,
     life: GrantLife,
+    /// Those for other calls, which are given with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    also: Vec<Grant>,
 }
 
 /// The lifetime of a grant.
@@ -77,6 +84,10 @@ pub enum GrantLife {
 pub struct OutsideGrant(String);
 
 impl OutsideGrant {
+    pub(super) fn not_proposed(also: &Grant) -> Self {
+        Self(format!("the request does not propose the grant that is given with it: {also}"))
+    }
+
     pub(super) fn of_another_process() -> Self {
         Self("a request of a tool server in another process cannot be answered with a grant".to_owned())
     }
@@ -90,7 +101,13 @@ impl Grant {
             arguments,
             count: NonZeroU32::new(count.min(MOST_CALLS)).unwrap_or(NonZeroU32::MIN),
             life: GrantLife::Cell,
+            also: Vec::new(),
         }
+    }
+
+    /// It without those that are given with it.
+    fn alone(&self) -> Self {
+        Self { also: Vec::new(), ..self.clone() }
     }
 
     /// Has this argument fit `pattern`.
@@ -131,6 +148,26 @@ impl Grant {
         self.life
     }
 
+    /// The grants that are given with it: for the other calls that the cell's code has announced, which its first question
+    /// proposes. Each has its own number of calls.
+    pub fn also(&self) -> &[Self] {
+        &self.also
+    }
+
+    /// The number of calls that it and those that are given with it allow.
+    pub(super) fn total(&self) -> u32 {
+        self.also.iter().fold(self.count(), |total, grant| total.saturating_add(grant.count()))
+    }
+
+    /// The calls that it covers, without those of [`also`](Self::also).
+    pub(super) fn call(&self) -> String {
+        let argument =
+            |(name, pattern): (&String, &GrantPattern)| format!("{}={pattern}", as_python::name(name));
+        let arguments: Vec<_> = self.arguments.iter().map(argument).collect();
+        let names = [&self.server_name, &self.tool_name].map(|name| as_python::name(name));
+        format!("{}({})", names.join("."), arguments.join(", "))
+    }
+
     /// Whether this grant may be given, and covers `action`.
     pub(super) fn check(&self, action: &Action) -> Result<(), OutsideGrant> {
         if !can_be_granted(action) {
@@ -150,6 +187,15 @@ impl Grant {
             Some(fault) => Err(fault),
             None => self.covers(action),
         }
+    }
+
+    /// The arguments that have one value alone.
+    pub(crate) fn fixed(&self) -> Map<String, Value> {
+        let value = |(name, pattern): (&String, &GrantPattern)| match pattern {
+            GrantPattern::Equal(value) => Some((name.clone(), value.clone())),
+            _ => None,
+        };
+        self.arguments.iter().filter_map(value).collect()
     }
 
     /// Whether this covers `action`, of whose server and tool only the names are compared.
@@ -181,15 +227,8 @@ impl Grant {
 
 impl std::fmt::Display for Grant {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&as_python::name(&self.server_name))?;
-        formatter.write_str(".")?;
-        formatter.write_str(&as_python::name(&self.tool_name))?;
-        formatter.write_str("(")?;
-        for (index, (name, pattern)) in self.arguments.iter().enumerate() {
-            let separator = if index == 0 { "" } else { ", " };
-            write!(formatter, "{separator}{}={pattern}", as_python::name(name))?;
-        }
-        formatter.write_str(")")
+        formatter.write_str(&self.call())?;
+        self.also.iter().try_for_each(|grant| write!(formatter, "; up to {}: {grant}", grant.count()))
     }
 }
 

@@ -53,6 +53,8 @@ pub enum GrantPattern {
         /// The most characters that a text may have.
         max_chars: usize,
     },
+    /// Any value at all.
+    Any {},
     /// Lists of one to `max_items` items, all of which `pattern` covers. It is no `Each` itself.
     Each {
         /// The pattern of the items.
@@ -99,6 +101,7 @@ impl GrantPattern {
     pub(super) fn covers(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Equal(fixed), _) => fixed == value,
+            (Self::Any {}, _) => true,
             (Self::Prefix(prefix), Value::String(text)) => {
                 text.strip_prefix(prefix.as_str()).is_some_and(may_follow_prefix)
             }
@@ -140,6 +143,14 @@ impl std::fmt::Display for GrantPattern {
 }
 
 impl GrantPattern {
+    /// Whether its words show all of a fixed value.
+    pub(super) fn is_shown_whole(&self) -> bool {
+        match self {
+            Self::Equal(value) => as_python::value(value, usize::MAX, MOST_SHOWN) == self.words(),
+            _ => true,
+        }
+    }
+
     /// The values in words.
     pub(super) fn words(&self) -> String {
         let literal = |text: &str| PythonLiteral(text, TextUse::Code).to_string();
@@ -150,6 +161,7 @@ impl GrantPattern {
             Self::Origin(origin) => format!("a URL at {origin}"),
             Self::Within(directory) => format!("a path within {}", literal(directory)),
             Self::Between { min, max } => format!("a number from {min} to {max}"),
+            Self::Any {} => "any value".to_owned(),
             Self::Text { max_chars } => format!("any text of up to {max_chars} characters"),
             Self::Each { pattern, max_items } => format!("up to {max_items} times {}", pattern.words()),
         }

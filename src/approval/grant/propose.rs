@@ -16,7 +16,7 @@ use crate::approval::action::Action;
 const COUNT: u32 = 50;
 
 /// The greatest length of a proposal in a question, in characters.
-const SHOWN_CHARS: usize = 4_000;
+pub(super) const SHOWN_CHARS: usize = 4_000;
 
 /// The shortest prefix that is proposed, in characters.
 const LEAST_PREFIX: usize = 3;
@@ -37,6 +37,26 @@ const DECISIVE: [&str; 56] = [
     "ref", "repo", "script", "shell", "source", "sql", "statement", "table", "target", "to", "token",
     "uri", "url", "user", "where",
 ];
+
+/// Words in the names of arguments by which even a tool that only reads sends data to a place of its caller's choice.
+const PLACES: [&str; 5] = ["address", "host", "link", "uri", "url"];
+
+/// Whether code may announce an argument with such values: it is no wider than what would be proposed after some calls, or it
+/// cannot matter much.
+pub(super) fn may_be_announced(name: &str, pattern: &GrantPattern, is_read_only: bool) -> bool {
+    match pattern {
+        GrantPattern::Equal(_) | GrantPattern::Between { .. } | GrantPattern::Origin(_) => true,
+        GrantPattern::Domain(domain) => !is_everybodys(domain),
+        GrantPattern::Prefix(text) => prefix(&[text]).as_ref() == Some(text),
+        GrantPattern::Within(directory) => {
+            let below = format!("{directory}/x");
+            let read = PlainPath::read(&below).map(|path| PlainPath::common_directory(&[path]));
+            read.flatten().as_ref() == Some(directory)
+        }
+        GrantPattern::Any {} => !has_word(name, &PLACES) && (is_read_only || !has_word(name, &DECISIVE)),
+        GrantPattern::Text { .. } | GrantPattern::Each { .. } => false,
+    }
+}
 
 /// A grant for calls of one tool, in the order in which they were made; the last is the one that is asked about. `None` if
 /// they have too little in common.
@@ -125,7 +145,7 @@ fn of_texts(name: &str, texts: &[&str]) -> Option<GrantPattern> {
         let paths: Vec<_> = texts.iter().map(|text| PlainPath::read(text)).collect::<Option<_>>()?;
         return PlainPath::common_directory(&paths).map(GrantPattern::Within);
     }
-    if texts.iter().all(|text| is_prose(text)) && !is_decisive(name) {
+    if texts.iter().all(|text| is_prose(text)) && !has_word(name, &DECISIVE) {
         let longest = texts.iter().map(|text| text.chars().count()).max()?;
         return (longest > 0 && longest <= MOST_TEXT)
             .then_some(GrantPattern::Text { max_chars: 2 * longest });
@@ -144,8 +164,8 @@ fn is_prose(text: &str) -> bool {
     text.is_empty() || text.contains(char::is_whitespace) && !text.starts_with(['/', '~', '-', '\\'])
 }
 
-/// Whether an argument of this name decides what is done or to whom.
-fn is_decisive(name: &str) -> bool {
+/// Whether the name of an argument has one of these words.
+fn has_word(name: &str, listed: &[&str]) -> bool {
     let mut words = String::new();
     let mut was_small = false;
     for c in name.chars() {
@@ -155,7 +175,7 @@ fn is_decisive(name: &str) -> bool {
         was_small = c.is_lowercase();
         words.push(if c.is_alphanumeric() { c.to_ascii_lowercase() } else { ' ' });
     }
-    words.split(' ').any(|word| DECISIVE.contains(&word))
+    words.split(' ').any(|word| listed.contains(&word))
 }
 
 /// The common beginning of all texts, up to a boundary.

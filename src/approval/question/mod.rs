@@ -14,7 +14,7 @@ pub(crate) use self::approvers::{
 };
 pub(crate) use self::notice::{EXPIRED, QuestionNotice, next_question, words};
 pub(super) use self::notice::{NoticedQuestion, QuestionWatcher, how};
-pub(crate) use self::offer::{choice, offer};
+pub(crate) use self::offer::{choice, covered, offer};
 pub(crate) use self::origins::{OriginInWords, origins_in_words, provenance, read_in_words};
 pub(super) use self::queue::CountedRequest;
 pub(crate) use self::queue::{ApprovalQueue, Approver};

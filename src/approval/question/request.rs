@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::approval::action::{Action, ApprovalBatch, InBatch, Target, ToolAnnotations, as_python};
-use crate::approval::grant::{Grant, GrantEffect, OutsideGrant, SessionGrants};
+use crate::approval::grant::{Grant, GrantEffect, GrantProposal, OutsideGrant, PlannedCall, SessionGrants};
 use crate::approval::provenance::{Label, Provenance};
 
 /// A user's answer to a question.
@@ -110,7 +110,7 @@ pub struct ApprovalRequest {
     /// `None` for a request of another process.
     grants: Option<Arc<SessionGrants>>,
     /// The proposal that somebody saw first: the answer is about that.
-    proposed: OnceLock<Option<Grant>>,
+    proposed: OnceLock<Option<GrantProposal>>,
     /// Whether the user of a client is asked the same.
     is_shared: bool,
     /// The decision, for those whose answer did not count.
@@ -236,12 +236,27 @@ impl ApprovalRequest {
         self.action.batch.as_ref().map(InBatch::batch)
     }
 
-    /// A grant that fits this call and those that the user has permitted in this cell, one by one: proposed from the fourth
+    /// A grant that fits this call. It is for those that the cell's code has announced before it ran ([`Grant::also`]), in the
+    /// first question about one of them; or for those that the user has permitted in this cell, one by one: from the fourth
     /// such call on, if they have enough in common. It does not change from the first look on. Requests of an
     /// [`ApprovalClient`](crate::ApprovalClient) have none.
     pub fn proposed_grant(&self) -> Option<&Grant> {
+        self.proposal().map(|proposal| &proposal.grant)
+    }
+
+    pub(super) fn proposal(&self) -> Option<&GrantProposal> {
         let propose = || self.grants.as_ref()?.propose(&self.action);
         self.proposed.get_or_init(propose).as_ref()
+    }
+
+    /// The announced calls that `grant` is for beside this one.
+    fn planned(&self, grant: &Grant) -> Result<Vec<PlannedCall>, OutsideGrant> {
+        let mut offered = self.proposal().map(|proposal| proposal.planned.clone()).unwrap_or_default();
+        let of = |also: &Grant| {
+            let found = offered.iter().position(|call| call.grant() == also);
+            found.map(|index| offered.swap_remove(index)).ok_or_else(|| OutsideGrant::not_proposed(also))
+        };
+        grant.also().iter().map(of).collect()
     }
 
     /// Why the call is outside of the grants that there are for its tool; `None` if there are none.
@@ -297,7 +312,7 @@ impl ApprovalRequest {
     }
 
     /// Lets the call run, and those that `grant` covers: as many as it says, this one among them. The grant needs not be the
-    /// proposed one. Returns whether the answer came in time.
+    /// proposed one, but [`Grant::also`] has none that the request does not propose. Returns whether the answer came in time.
     ///
     /// # Errors
     /// The grant does not cover this call, or cannot be given. Then the call is rejected.
@@ -306,7 +321,8 @@ impl ApprovalRequest {
             return Err(OutsideGrant::of_another_process());
         }
         grant.check(&self.action)?;
-        Ok(self.reply(UserReply::granting(GrantEffect::New(Box::new(grant)))))
+        let planned = self.planned(&grant)?;
+        Ok(self.reply(UserReply::granting(GrantEffect::New(Box::new(GrantProposal { grant, planned })))))
     }
 
     /// Answers. Without a proposed grant [`UserAnswer::Grant`] is a no.

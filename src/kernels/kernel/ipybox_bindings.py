@@ -48,6 +48,8 @@ BINDING_MAGICS = frozenset(
     ]
 )
 RUNNERS = ("run", "run_async")
+# ipybox's own function that collects calls.
+BATCH = "batch"
 _visitors = {}
 
 
@@ -82,7 +84,11 @@ class Bindings(CellVisitor):
         # The values that names get by an assignment in the cell's outermost block.
         self.assigned = {}
         self.others = {}
+        # How often names are variables of loops.
+        self.loops = {}
         self.is_dynamic = False
+        # Whether calls may be collected in a batch.
+        self.has_batch = False
         self.used = set()
         self._top = {id(statement) for statement in tree.body}
         self.visit(tree)
@@ -106,6 +112,12 @@ class Bindings(CellVisitor):
         is_only = self.others.get(name) == 1 and name not in self.imports
         return self.assigned.get(name) if is_only else None
 
+    def is_of_loops(self, name):
+        """Return whether only loops bind a name."""
+        return name not in self.imports and self.others.get(name) == self.loops.get(
+            name
+        )
+
     def _bind(self, name):
         if name is not None:
             self.others[name] = self.others.get(name, 0) + 1
@@ -118,6 +130,7 @@ class Bindings(CellVisitor):
 
     def visit_ImportFrom(self, node):
         for alias in node.names:
+            self.has_batch = self.has_batch or alias.name == BATCH
             if alias.name == "*":
                 self.is_dynamic = True
             elif node.level:
@@ -129,12 +142,14 @@ class Bindings(CellVisitor):
     def visit_Name(self, node):
         if isinstance(node.ctx, ast.Load):
             self.used.add(node.id)
+            self.has_batch = self.has_batch or node.id == BATCH
             self.is_dynamic = self.is_dynamic or node.id in DYNAMIC_NAMES
         else:
             self._bind(node.id)
 
     def visit_Attribute(self, node):
         is_set = not isinstance(node.ctx, ast.Load)
+        self.has_batch = self.has_batch or node.attr == BATCH
         # Members of modules may be replaced, by `tool.run = …` or by a library for tests.
         if node.attr in DYNAMIC_ATTRIBUTES or (is_set and node.attr in RUNNERS):
             self.is_dynamic = True
@@ -168,6 +183,14 @@ class Bindings(CellVisitor):
         # Files of packages that the code writes itself.
         if isinstance(node.value, str) and ROOT in node.value:
             self.is_dynamic = True
+
+    def _visit_loop(self, node):
+        if isinstance(node.target, ast.Name):
+            name = node.target.id
+            self.loops[name] = self.loops.get(name, 0) + 1
+        self.generic_visit(node)
+
+    visit_For = visit_AsyncFor = visit_comprehension = _visit_loop
 
     def _visit_named(self, node):
         self._bind(node.name)

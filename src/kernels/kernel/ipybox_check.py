@@ -11,9 +11,10 @@ Standard library and IPython only.
 import ast
 
 import ipybox_hints
-from ipybox_bindings import RUNNERS, Bindings, CellVisitor, path_of
+from ipybox_bindings import RUNNERS, CellVisitor, path_of
 from ipybox_generated import Packages, has_member
 from ipybox_hints import ROOT
+from ipybox_plan import CellPlan
 from IPython.core.error import InputRejected
 
 # Functions whose `with` expects an exception.
@@ -46,18 +47,16 @@ class Fault:
         return "\n".join([*lines, *([f"hint: {self.hint}"] if self.hint else [])])
 
 
-def check(tree, names):
-    """Raise an error if the cell calls tools wrongly after it has called something else.
+def check(tree, bindings, names):
+    """Raise an error if the cell calls tools wrongly after it has called something else. Return the calls that it will make.
 
+    bindings: the cell's names
     names: the variables of earlier cells
     """
-    bindings = Bindings(tree)
-    if bindings.is_dynamic or not bindings.reach_tools(names):
-        return
     checker = Checker(bindings, names)
     checker.visit(tree)
     if not any(follows_a_call(tree, fault) for fault in checker.faults):
-        return
+        return checker.plan
     # All are worth mending at once.
     shown = checker.faults[:MOST_FAULTS]
     more = len(checker.faults) - len(shown)
@@ -104,6 +103,7 @@ class Checker(CellVisitor):
         # Counts what is around the code: handlers of exceptions, and functions that may be called later.
         self._guards = self._functions = 0
         self._packages = Packages()
+        self.plan = CellPlan(bindings, names)
 
     def _fault(self, node, words, hint=None):
         if not self._guards:
@@ -135,10 +135,43 @@ class Checker(CellVisitor):
 
     def _visit_function(self, node):
         self._functions += 1
-        self.generic_visit(node)
+        with self.plan.loop():
+            self.generic_visit(node)
         self._functions -= 1
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = _visit_function
+
+    def _visit_for(self, node):
+        self.visit(node.iter)
+        with self.plan.loop(node.target, node.iter):
+            self._visit_all([node.target, *node.body])
+        self._visit_all(node.orelse)
+
+    visit_For = visit_AsyncFor = _visit_for
+
+    def visit_While(self, node):
+        with self.plan.loop():
+            self._visit_all([node.test, *node.body])
+        self._visit_all(node.orelse)
+
+    def _visit_comprehension(self, node):
+        fields = [name for name in node._fields if name != "generators"]
+        self._visit_generators(
+            node.generators, [getattr(node, name) for name in fields]
+        )
+
+    visit_ListComp = visit_SetComp = visit_DictComp = _visit_comprehension
+    visit_GeneratorExp = _visit_comprehension
+
+    def _visit_generators(self, generators, values):
+        if not generators:
+            self._visit_all(values)
+            return
+        first, *others = generators
+        self.visit(first.iter)
+        with self.plan.loop(first.target, first.iter):
+            self._visit_all([first.target, *first.ifs])
+            self._visit_generators(others, values)
 
     def _visit_all(self, nodes):
         for node in nodes:
@@ -256,6 +289,8 @@ class Checker(CellVisitor):
             self._fault(node, words)
         elif path[3] in RUNNERS:
             self._check_arguments(node, module, takes_params=True)
+            if not self._bindings.has_batch:
+                self.plan.note(path[1], module, node)
         elif path[3] == "Params":
             self._check_arguments(node, module, takes_params=False)
 
@@ -308,7 +343,7 @@ class Checker(CellVisitor):
     def _result(self, node):
         """The class of a tool's result that an expression is for certain."""
         # There, calls wait, and return what stands for their results.
-        if "batch" in self._bindings.used or "batch" in self._bindings.imports:
+        if self._bindings.has_batch:
             return None
         if isinstance(node, ast.Name) and not self._functions:
             statement = self._bindings.value(node.id)

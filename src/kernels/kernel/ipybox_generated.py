@@ -117,6 +117,9 @@ class ModelSource:
     def names(self, field):
         return {field, *self._aliases[field]}
 
+    def json_name(self, field):
+        return next(iter(self._aliases.get(field, ())), field)
+
     def members(self):
         """The names of attributes: of fields, and of what every model has."""
         from pydantic import BaseModel
@@ -162,6 +165,18 @@ def aliases(field):
     return [option.value for option in options if isinstance(option, ast.Constant)]
 
 
+def tool_name(function):
+    """The name of the tool that a generated function calls."""
+    names = (
+        node.value.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.keyword)
+        and node.arg == "tool_name"
+        and isinstance(node.value, ast.Constant)
+    )
+    return next(names, None)
+
+
 class ModuleSource:
     """A generated module, as its source says it."""
 
@@ -173,6 +188,8 @@ class ModuleSource:
         )
         self.names = set()
         self.classes = {}
+        # The tool's own name.
+        self.tool_name = None
         self._returns = {}
         for statement in tree.body:
             self._take(statement)
@@ -184,6 +201,8 @@ class ModuleSource:
         elif isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self._returns[statement.name] = getattr(statement.returns, "id", None)
             self.names.add(statement.name)
+            if statement.name == RUNNERS[0]:
+                self.tool_name = tool_name(statement)
         elif isinstance(statement, (ast.Import, ast.ImportFrom)):
             self.names.update(alias.asname or alias.name for alias in statement.names)
         else:
@@ -196,6 +215,11 @@ class ModuleSource:
         name = self._returns.get(function)
         tool = ".".join(self._path)
         return TextResult(tool) if name == TOOL_RESULT else self.classes.get(name)
+
+    def argument(self, name):
+        """The name in JSON of an argument."""
+        model = self.classes.get("Params")
+        return name if model is None else model.json_name(name)
 
     def call(self):
         call = ipybox_hints.call_of(*self._path)

@@ -1,6 +1,5 @@
 """IPython's shell, adapted for a client without a terminal that only runs cells and reads their output."""
 
-import ast
 import codecs
 import fcntl
 import functools
@@ -23,8 +22,9 @@ from ipybox_loading import after_import, later
 script_module = later("ipybox_scripts")
 process_module = later("ipybox_processes")
 check_module = later("ipybox_check")
+bindings_module = later("ipybox_bindings")
+plan_module = later("ipybox_plan")
 # What the check imports.
-later("ipybox_bindings")
 later("ipybox_generated")
 # The size of the terminal that programs are told.
 ROWS_AND_COLUMNS = (24, 80)
@@ -111,7 +111,7 @@ def configuration():
 
 
 class CallCheck:
-    """Refuses a cell that calls tools wrongly, as `ipybox_check.py` finds, before anything of it runs."""
+    """Refuses a cell that calls tools wrongly, as `ipybox_check.py` finds, and announces the calls of others, before anything runs."""
 
     def __init__(self, shell):
         self._shell = shell
@@ -120,25 +120,16 @@ class CallCheck:
         from IPython.core.error import InputRejected
 
         try:
-            if "mcptools" in sys.modules or imports_tools(tree):
-                check_module().check(tree, self._shell.user_ns)
+            names = self._shell.user_ns
+            bindings = bindings_module().Bindings(tree)
+            if not bindings.is_dynamic and bindings.reach_tools(names):
+                plan = check_module().check(tree, bindings, names)
+                plan_module().announce(plan)
         except InputRejected:
             raise
         except Exception:  # noqa: BLE001 - what cannot be read or is nested too deeply is not judged
             return tree
         return tree
-
-
-def imports_tools(tree):
-    return any(
-        name.partition(".")[0] == "mcptools"
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for name in [
-            getattr(node, "module", None) or "",
-            *(each.name for each in node.names),
-        ]
-    )
 
 
 def adapt(shell):

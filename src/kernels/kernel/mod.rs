@@ -74,10 +74,10 @@ use crate::kernels::sandbox::Sandbox;
 
 /// The modules for every kernel; [`launch`] and [`remote`] have further ones.
 #[rustfmt::skip]
-const SHARED_MODULES: [(&str, &str); 22] = python_modules![
+const SHARED_MODULES: [(&str, &str); 23] = python_modules![
     "ipybox_bindings", "ipybox_check", "ipybox_commands", "ipybox_files", "ipybox_frames", "ipybox_hints",
     "ipybox_input", "ipybox_libraries", "ipybox_limits", "ipybox_loading", "ipybox_messages",
-    "ipybox_missing", "ipybox_generated",
+    "ipybox_missing", "ipybox_generated", "ipybox_plan",
     "ipybox_processes", "ipybox_scripts", "ipybox_shell", "ipybox_sources", "ipybox_tables",
     "ipybox_threads", "ipybox_tracebacks", "ipybox_viewing", "ipybox_views",
 ];

@@ -23,6 +23,7 @@ mod client;
 mod endpoint;
 mod host_routes;
 mod listener;
+mod plan;
 mod routes;
 mod standalone;
 mod wire;

@@ -1,4 +1,5 @@
-//! The only HTTP routes that code can reach: `POST /run`, `/batch`, `/read`, `/list`, `/prompt`, `/approve`, `/infer` and `/search`.
+//! The only HTTP routes that code can reach: `POST /run`, `/batch`, `/read`, `/list`, `/prompt`, `/plan`, `/approve`,
+//! `/infer` and `/search`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use super::answer::{AnswerForm, CallAnswer};
 use super::batch;
 use super::body::{BodyText, RefusedBody};
 use super::call::{GET_PROMPT, READ_RESOURCE, SharedRoutes, ToolCall, answer, check_name, resolve};
+use super::plan;
 use crate::approval::{Action, Gate, Target};
 use crate::connections::mcp_client::ListKind;
 use crate::tools::recording::CallTape;
@@ -107,6 +109,7 @@ pub(super) fn router(pool: Arc<ConnectionPool>, gate: Arc<Gate>, tape: CallTape)
         .route("/read", post(read))
         .route("/list", post(list))
         .route("/prompt", post(prompt))
+        .route("/plan", post(plan::run))
         .route("/approve", post(approve))
         .route("/infer", post(infer))
         .route("/search", post(search))

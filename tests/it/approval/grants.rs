@@ -54,7 +54,7 @@ async fn a_loop_of_thirty_seven_mails_takes_four_questions() {
     let log = place.temporary().join("audit.jsonl");
     let mut ipybox = start(&place, &["--approval", "ask", "--audit-log", log.to_str().unwrap()]).await;
     let code = format!(
-        "{SEND}for n in range(37):\n    send.run(to=f'person{{n}}@example.com', subject='Hi', body=f'Dear person {{n}}')\n\
+        "{SEND}call = send.run\nfor n in range(37):\n    call(to=f'person{{n}}@example.com', subject='Hi', body=f'Dear person {{n}}')\n\
          send.run(to='eve@example.org', subject='Hi', body='Dear Eve')"
     );
     let calling = ipybox.start_cell(&code).await;

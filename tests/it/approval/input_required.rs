@@ -175,16 +175,14 @@ async fn clients_that_never_come_back_do_not_fill_memory() {
 }
 
 #[tokio::test]
-async fn a_grant_makes_a_loop_a_few_rounds() {
+async fn an_announced_loop_is_one_round() {
     let place = Place::new();
     let mut ipybox = start(&place, "60").await;
     // Clients give up after ten rounds.
     let code = "from mcptools.probe import add\nfor b in range(37):\n    total = add.run(a=7, b=b).total\nprint(total)";
     let arguments = json!({"code": code});
-    let mut asked = call(&mut ipybox, CELL, &arguments).await;
-    for decision in ["allow once", "allow once", "allow once", "allow up to 50 like this in this cell"] {
-        asked = resume(&mut ipybox, CELL, &arguments, &asked, decision).await;
-    }
+    let asked = call(&mut ipybox, CELL, &arguments).await;
+    let asked = resume(&mut ipybox, CELL, &arguments, &asked, "allow up to 37 like this in this cell").await;
     assert_eq!(text(&asked), "43");
     ipybox.stop().await;
 }

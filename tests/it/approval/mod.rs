@@ -8,6 +8,7 @@ mod circumvention;
 mod grants;
 mod input_required;
 mod labels;
+mod plans;
 mod provenance;
 mod questions;
 pub(crate) mod shell_commands;

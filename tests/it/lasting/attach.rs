@@ -241,7 +241,7 @@ async fn a_person_at_a_prompt_gives_a_grant() {
     prompt.shows("Allow? ").await;
     prompt.types("y\r").await;
     registering.answer().await.ok();
-    const LOOP: &str = "from mcptools.probe import add\nfor b in range(12):\n    total = add.run(a=7, b=b).total\nprint(total)";
+    const LOOP: &str = "from mcptools.probe import add\ncall = add.run\nfor b in range(12):\n    total = call(a=7, b=b).total\nprint(total)";
     let calling = client.start_cell(LOOP).await;
     for b in 0..3 {
         prompt.shows(&format!("probe.add(a=7, b={b})")).await;

@@ -260,13 +260,37 @@ async fn next_question(visitor: &Visitor, earlier: &Value) -> Value {
 }
 
 #[tokio::test]
+async fn announced_calls_are_listed_and_granted_together() {
+    let place = Place::new();
+    let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
+    let visitor = Visitor::enter(&url, &code).await;
+    super::register(&mut ipybox, &visitor).await;
+    let code = "from mcptools.files import change\nchange.run(path='/work/first.txt', mode='write')\n\
+                for number in range(6): change.run(path=f'/work/out/{number}.txt', mode='write')\nprint('end')";
+    let running = ipybox.start_cell(code).await;
+    let question = next_question(&visitor, &json!(null)).await;
+    let proposed = &question["row"]["grant"];
+    assert_eq!(proposed["answer"], "allow up to 7 as listed in this cell");
+    let lines: Vec<&str> = proposed["covers"].as_str().unwrap().lines().collect();
+    assert_eq!(lines.len(), 2, "{question}");
+    assert!(lines[0].ends_with("files.change(mode='write', path='/work/first.txt')"), "{question}");
+    assert!(
+        lines[1].starts_with("up to 6, ") && lines[1].contains("path=<a path within '/work/out'>"),
+        "{question}"
+    );
+    assert!(visitor.answer(&question, "grant").await);
+    assert!(running.answer().await.ok().contains("end"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn a_grant_is_given_listed_and_revoked() {
     let place = Place::new();
     let (mut ipybox, url, code) = start(&place, &["--approval-timeout", "300"], json!({})).await;
     let visitor = Visitor::enter(&url, &code).await;
     super::register(&mut ipybox, &visitor).await;
     let code = "import pathlib, time\nfrom mcptools.files import change\n\
-                for number in range(6): change.run(path=f'/work/out/{number}.txt', mode='write')\n\
+                call = change.run\nfor number in range(6): call(path=f'/work/out/{number}.txt', mode='write')\n\
                 while not pathlib.Path('go').exists(): time.sleep(0.01)\n\
                 change.run(path='/work/out/last.txt', mode='write')";
     let running = ipybox.start_cell(code).await;

@@ -130,7 +130,8 @@ async fn the_button_of_a_grant_says_what_it_covers_and_gives_one_at_a_time() {
     let place = Place::new();
     let (mut ipybox, _url, _visitor, mut browser) = start_with_both(&place).await;
     let code = "from mcptools.files import change
-for number in range(6): change.run(path=f'/work/out/{number}.txt', mode='write')";
+call = change.run
+for number in range(6): call(path=f'/work/out/{number}.txt', mode='write')";
     let running = ipybox.start_cell(code).await;
     browser
         .run(

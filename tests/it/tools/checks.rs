@@ -85,6 +85,7 @@ async fn what_cannot_be_known_is_left_to_python() {
         "def later():\n    from mcptools import registered_later\n    return registered_later.tool.run()",
         "from mcptools import batch, search\nfrom mcptools.probe import add\nwith batch('sums'):\n    r = add.run(a=1)\nr.result().total",
         "from mcptools.probe import echo\nr = echo.run(text='x')\nr.upper(), r.value, r.structured, r.blocks, r[0], r[:1]",
+        "import mcptools\nfrom mcptools.probe import add\nwith mcptools.batch('sums'):\n    r = add.run(a=1)\nr.result().total",
         "from ipybox_runtime import infer_result\nfrom mcptools.probe import echo\n\
          _ = infer_result(echo, echo.run(text='[1]'))\necho.run_parsed(text='[2]')",
         "import mcptools.probe\nmcptools.probe.CLIENT, mcptools.probe.__doc__, mcptools.probe.add.Result",

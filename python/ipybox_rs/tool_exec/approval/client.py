@@ -161,8 +161,8 @@ class ApprovalRequest:
         batch: The batch in which the code has announced the call, with others.
         provenance: Where the data in the call comes from, and what the session has read; `None` if the policy lets
             every call run. Requests of an `ApprovalClient` have none.
-        proposed_grant: A grant that fits this call and those that were accepted in this cell, one by one: proposed from
-            the fourth such call on, if they have enough in common. Requests of an `ApprovalClient` have none.
+        proposed_grant: A grant for this call and those that the cell's code has announced; or, from the fourth such call
+            on, for those that were accepted in this cell one by one. Requests of an `ApprovalClient` have none.
         outside_of_grants: Why the call is outside of the grants that there are for its tool.
     """
 

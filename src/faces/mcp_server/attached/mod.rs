@@ -16,7 +16,7 @@ use super::questions::{GATHER, QuestionSheet, complete_batches, for_prompt, gath
 use crate::approval::provenance::Label;
 use crate::approval::{
     AnswerVia, ApprovalQueue, ApprovalRequest, Approver, UserAnswer, answer_in_words, grant_choice,
-    next_question,
+    grant_covers, next_question,
 };
 use crate::faces::people::page::ApprovalPage;
 use crate::kernels::output::late_section;
@@ -288,7 +288,7 @@ fn open(
     timeout: Duration,
 ) -> Option<(ApprovalRequest, Arc<AudienceQuestion>, oneshot::Receiver<Answered>)> {
     let text = for_prompt(&request).ok()?;
-    let grant = request.proposed_grant().map(|grant| (grant_choice(grant), grant.to_string()));
+    let grant = request.proposed_grant().map(grant_choice).zip(grant_covers(&request));
     let outside = request.outside_of_grants();
     let number = next_question();
     let action = request.shared_action();

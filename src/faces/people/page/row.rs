@@ -104,7 +104,7 @@ impl CallRow {
     pub(super) fn with_grants(self, offer: Option<&GrantOffer>, outside: Option<&str>) -> Self {
         let grant = offer.map(|GrantOffer { choice, covers, .. }| ProposedGrant {
             answer: visible::line(choice),
-            covers: visible::line(covers),
+            covers: block(covers, TextUse::Text),
         });
         Self { grant, outside: outside.map(visible::line), ..self }
     }
