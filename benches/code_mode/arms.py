@@ -87,6 +87,8 @@ class Program:
 
     binary: str
     python: str
+    flags: tuple[str, ...] = ()
+    """Those of the session, beside its servers."""
 
 
 class Arm:
@@ -154,7 +156,7 @@ class Arm:
         workspace.mkdir(exist_ok=True)
         arguments = ["--workspace", str(workspace), "--python", program.python]
         arguments += ["--state-dir", str(directory / "state")]
-        arguments += ["--mcp-config", str(configuration)]
+        arguments += ["--mcp-config", str(configuration), *program.flags]
         log = {"CODE_MODE_LOG": str(directory / "ipybox.log")}
         started = {"command": program.binary, "args": arguments, "env": log}
         await self.connect("ipybox", started)

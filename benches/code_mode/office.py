@@ -47,6 +47,10 @@ def changes(effects):
     """The changes without those that were refused, in an order of their own."""
     lines = effects.read_text().splitlines() if effects.exists() else []
     found = [change for change in map(json.loads, lines) if change["kind"] != "refused"]
+    return in_order(found)
+
+
+def in_order(found):
     return sorted(found, key=lambda change: json.dumps(change, sort_keys=True))
 
 
@@ -56,13 +60,13 @@ def verify(shape, talk, effects):
         raise Misfit(
             f"{shape.name}: the answer is {talk.answer!r}, not {shape.expected()!r}"
         )
-    expected = sorted(
-        shape.effects(), key=lambda change: json.dumps(change, sort_keys=True)
-    )
-    if changes(effects) != expected:
-        raise Misfit(
-            f"{shape.name}: the end state is {changes(effects)}, not {expected}"
-        )
+    verify_changes(shape.name, shape.effects(), effects)
+
+
+def verify_changes(name, expected, effects):
+    """Raises if the end state is not what it has to be."""
+    if changes(effects) != in_order(expected):
+        raise Misfit(f"{name}: the end state is {changes(effects)}, not {expected}")
 
 
 async def solve(shape, arm, effects):

@@ -1,13 +1,13 @@
-"""Recorded runs of our own eight shapes: played again in the arm in which they were made, and verified as the shapes are.
+"""Our own recording of four shapes, which the living servers still have to answer in the same way.
 
-They are reference solutions, in the form that a model's runs have: this is where a model's runs would be kept.
+It is a reference solution in the form that a model's session has: this is where a model's sessions would be kept.
 """
 
 from pathlib import Path
 
 import office
 from arms import Arm, Misfit
-from recordings import Run, play, read, write
+from replays import Replayer, Session, differences, of_kind, read, write
 from shapes import SHAPES
 
 FILE = Path(__file__).parent / "recordings/office.jsonl"
@@ -22,68 +22,53 @@ def chosen():
 
 
 def names(shapes):
-    """The servers that shapes need, in a fixed order: the definitions of others are not recorded."""
+    """The servers that shapes need, in a fixed order."""
     needed = {name for shape in shapes for name in shape.needs}
     return [name for name in office.EVERY_SERVER if name in needed]
 
 
 async def record(program, directory, count, file=FILE):
-    """Makes the recordings anew."""
-    runs = []
-    for arm in ("direct", "ipybox"):
-        async for shape, talk in conversations(arm, program, directory, count):
-            runs.append(Run.of(talk, "office", shape.name, "reference solution"))
-    write(file, runs)
-    return runs
+    """Makes the recording anew, without the paths and packages of this machine."""
+    effects = Path(directory) / "recorded-effects.jsonl"
 
-
-async def conversations(name, program, directory, count):
-    """The reference solutions of the chosen shapes."""
-    place, effects = prepared(directory, name)
-    servers = office.servers(names(chosen()), effects)
-    async with await Arm.start(name, servers, program, place, count) as arm:
+    async def solve(arm):
         for shape in chosen():
-            talk, _ = await office.solve(shape, arm, effects)
-            yield shape, talk
+            await office.solve(shape, arm, effects)
+
+    servers = office.servers(names(chosen()), effects)
+    session = Session("office", "four shapes", servers, solve, lambda: None)
+    place = Path(directory) / "recorded"
+    await session.record(program, place, count)
+    lines = read(session.file(place))
+    lines[0]["workspace"] = "/workspace"
+    for line in of_kind(lines, "server"):
+        line["parameters"] = {}
+    for line in of_kind(lines, "environment"):
+        line["packages"] = {}
+    file.parent.mkdir(exist_ok=True)
+    write(file, lines)
 
 
-def prepared(directory, name):
-    place = Path(directory) / name
+async def row(program, directory, count, file=FILE):
+    """The outcome of its replay against the living servers."""
+    place = Path(directory) / f"played-{file.stem}"
     place.mkdir()
-    return place, place / "effects.jsonl"
-
-
-async def rows(program, directory, count, file=FILE):
-    """The outcome of each run."""
-    runs = read(file)
-    for run in runs:
-        if run.task not in BY_NAME:
-            raise Misfit(
-                f"{file}: there is no shape `{run.task}`: one of {', '.join(BY_NAME)}"
-            )
-    shapes = [BY_NAME[run.task] for run in runs]
-    for name in dict.fromkeys(run.arm for run in runs):
-        place, effects = prepared(directory, f"again-{name}")
-        servers = office.servers(names(shapes), effects)
-        async with await Arm.start(name, servers, program, place, count) as arm:
-            for run in (run for run in runs if run.arm == name):
-                yield await again(run, arm, effects)
-
-
-async def again(run, arm, effects):
-    """Plays one run, and verifies its end."""
-    effects.write_text("")
-    shape = BY_NAME[run.task]
-    talk, misfits = await play(run, arm, shape.task)
+    effects = place / "effects.jsonl"
+    servers = office.servers(names(chosen()), effects)
+    # This registers them.
+    async with await Arm.start("ipybox", servers, program, place, count):
+        pass
+    report = await Replayer(program, place).report(file, "live")
+    misfits = [words for _, words in differences(report)]
+    expected = [change for shape in chosen() for change in shape.effects()]
     try:
-        office.verify(shape, talk, effects)
+        office.verify_changes("the recording", expected, effects)
     except Misfit as misfit:
         misfits.append(str(misfit))
     return {
-        "suite": run.suite,
-        "task": run.task,
-        "arm": run.arm,
-        "model": run.model,
-        "calls": sum(map(len, run.turns)),
+        "suite": "office",
+        "task": "four shapes",
+        "model": "reference solution",
+        "calls": len(of_kind(read(file), "call")),
         "misfits": misfits,
     }

@@ -45,6 +45,7 @@ import m3tooleval
 import mcpmark
 import office
 import recorded
+import replays
 import tau
 import tau1
 from arms import Misfit, Program
@@ -79,10 +80,10 @@ async def run_mcpmark(options, directory, count):
 
 
 async def run_recorded(options, directory, count):
-    """Our own recordings, and published ones where a checkout has them."""
+    """Our own recording, and published runs where a checkout has them."""
     if options.record:
         await recorded.record(options.program, directory, count)
-    found = [row async for row in recorded.rows(options.program, directory, count)]
+    found = [await recorded.row(options.program, directory, count)]
     try:
         suite = assets.TAU1.at(options.tau_bench)
     except assets.Missing as missing:
@@ -92,12 +93,33 @@ async def run_recorded(options, directory, count):
     return found + [row async for row in rows]
 
 
+async def run_replays(options, directory, count):
+    """All cells of the suites, recorded and replayed."""
+    suites = [replays.office_sessions(directory)]
+    try:
+        package = options.tau2 or assets.tau2(directory)
+        suites += [
+            replays.tau_sessions(domain, package, directory) for domain in tau.DOMAINS
+        ]
+        checkout = assets.M3TOOLEVAL.at(options.m3tooleval)
+        suites += [
+            replays.m3_sessions(family, checkout, directory)
+            for family in m3tooleval.FAMILIES
+        ]
+    except assets.Missing as missing:
+        print(f"replays: not all suites: {missing}")
+    return [
+        row async for row in replays.rows(suites, options.program, directory, count)
+    ]
+
+
 SUITES = {
     "office": run_office,
     "tau": run_tau,
     "m3tooleval": run_m3tooleval,
     "mcpmark": run_mcpmark,
     "recorded": run_recorded,
+    "replays": run_replays,
 }
 
 
@@ -135,7 +157,7 @@ def arguments():
         "--tau-bench", type=Path, help="a checkout of the first τ-bench"
     )
     parser.add_argument(
-        "--record", action="store_true", help="make our own recordings anew"
+        "--record", action="store_true", help="make our own recording anew"
     )
     options = parser.parse_args()
     binary = Path(options.binary).resolve()
