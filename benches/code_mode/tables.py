@@ -1,6 +1,7 @@
 """The tables of the page, made of the files of figures: `python3 benches/code_mode/tables.py`. Standard library only."""
 
 import json
+from statistics import median
 
 from chart import RESULTS, WAYS, by_calls, mean, ways_of
 
@@ -128,6 +129,10 @@ def every():
         found["m3tooleval, means"] = wins(rows)
     if rows := rows_of("mcpmark"):
         found["mcpmark"] = office_like(rows)
+    if rows := rows_of("replays"):
+        found["replays"] = replayed(rows)
+        found["replays, in short"] = replayed_in_short(rows)
+        found["replays, edited"] = edited(rows)
     return found
 
 
@@ -138,6 +143,71 @@ def office_like(rows):
         for (_, task), ways in of_tasks(rows).items()
     ]
     return table(["task", "direct", "ipybox", "both"], lines)
+
+
+class ReplayFigures:
+    """The figures of replays in all modes together."""
+
+    def __init__(self, rows):
+        self.sessions = len(rows)
+        modes = [mode for row in rows for mode in row["modes"].values()]
+        self.replays = len(modes)
+        self.cells = sum(row["cells"] * len(row["modes"]) for row in rows)
+        self.calls = sum(row["calls"] * len(row["modes"]) for row in rows)
+        self.same, self.by_rules, self.differences = (
+            sum(mode[part] for mode in modes)
+            for part in ("same", "by_rules", "differences")
+        )
+        edits = [found for row in rows for found in row["edits"].values()]
+        self.found = f"{sum(edits):,} of {len(edits):,}"
+        kilobytes = [row["bytes"] / 1000 for row in rows]
+        self.size = f"{median(kilobytes):.0f} KB, {max(kilobytes):.0f} KB"
+        times = [row["modes"]["strict"]["seconds"] / row["seconds"] for row in rows]
+        self.time = f"{median(times):.2f}×"
+
+    def share(self):
+        return f"{self.same:,} of {self.cells:,} ({100 * self.same / self.cells:.2f} %)"
+
+    def false(self):
+        return f"{1000 * self.differences / self.calls:.2f} ({self.differences} in {self.calls:,})"
+
+
+def replayed(rows):
+    """The likeness of replays to their recordings, and what they cost, by suite."""
+    suites = dict.fromkeys(row["suite"].partition(" ")[0] for row in rows)
+    lines = []
+    for suite in suites:
+        some = [row for row in rows if row["suite"].partition(" ")[0] == suite]
+        figures = ReplayFigures(some)
+        line = [suite, figures.sessions, figures.share(), figures.by_rules]
+        lines.append([*line, figures.false(), figures.size, figures.time])
+    head = ["suite", "sessions", "cells the same to the byte", "by a rule"]
+    head += ["false differences per 1,000 calls", "a recording, median and most"]
+    return table([*head, "time against the session"], lines)
+
+
+def replayed_in_short(rows):
+    """The same of all suites."""
+    figures = ReplayFigures(rows)
+    lines = [
+        ["sessions, and replays", f"{figures.sessions}, {figures.replays}"],
+        ["cells the same to the byte", figures.share()],
+        ["false differences per 1,000 calls", figures.false()],
+        ["changes found after an edit", figures.found],
+        ["a recording, median and most", figures.size],
+        ["time of a replay against its session, median", figures.time],
+    ]
+    return table(["figure", ""], lines)
+
+
+def edited(rows):
+    """The edits after which the recording differs, and how many replays found them."""
+    kinds = dict.fromkeys(kind for row in rows for kind in row["edits"])
+    lines = []
+    for kind in kinds:
+        found = [row["edits"][kind] for row in rows if kind in row["edits"]]
+        lines.append([kind, f"{sum(found)} of {len(found)}"])
+    return table(["difference, and mode of the replay", "found"], lines)
 
 
 if __name__ == "__main__":

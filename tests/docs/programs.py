@@ -63,6 +63,7 @@ COVERED = {
     "python3 benches/python_library.py target/bench": "benches/python_library.py",
     "cargo bench --bench search -- SERVERS": "benches/search.rs",
     "cargo bench --bench provenance -- SEEN -- OTHERS": "benches/provenance.rs",
+    "python3 benches/check.py --help": "benches/check.py",
     "python3 benches/decisions.py --help": "benches/decisions.py",
     "python3 benches/first_minutes.py --help": "benches/first_minutes.py",
     "uv run benches/code_mode/run.py --binary target/release/ipybox": "tests/packaging/code_mode.py",

@@ -115,13 +115,13 @@ def charts_are_of_the_figures():
 
 def the_page_has_the_figures():
     """Tables of the page, and of the figures behind it, are made of the published ones, and so is what is said of recorded runs."""
-    files = [ROOT / "docs/code-mode.md", ROOT / "benches/code_mode/README.md"]
-    page = "".join(file.read_text() for file in files)
+    files = ["docs/code-mode.md", "docs/record.md", "benches/code_mode/README.md"]
+    page = "".join((ROOT / file).read_text() for file in files)
     for name, table in tables.every().items():
         hint = "`python3 benches/code_mode/tables.py` makes it"
         check(
             table in page,
-            f"neither docs/code-mode.md nor benches/code_mode/README.md has the table `{name}`\nhint: {hint}",
+            f"none of {', '.join(files)} has the table `{name}`\nhint: {hint}",
         )
     played = [row for row in tables.rows_of("recorded") if row["model"] == "gpt-4o"]
     calls, fit = (

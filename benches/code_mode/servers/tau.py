@@ -21,7 +21,8 @@ class Task:
         first = environment.get_environment()
         self.pristine = first.tools.db.model_dump_json()
         self.model = type(first.tools.db)
-        self.environment = first
+        self.environment, self.untouched = first, first.get_db_hash()
+        self.is_touched = False
         self.definitions = {tool.name: tool.openai_schema for tool in first.get_tools()}
 
     def fresh(self):
@@ -30,6 +31,7 @@ class Task:
         return environment.get_environment(db=database)
 
     def call(self, name, arguments):
+        self.is_touched = True
         made = self.environment.make_tool_call(name, **arguments)
         return self.environment.to_json_str(made)
 
@@ -52,8 +54,10 @@ class Task:
     def end(self, request):
         if "actions" in request:
             return {"kinds": self.kinds(), **self.reference(request["actions"])}
+        if not self.is_touched:
+            return {"hash": self.untouched}
         answer = {"hash": self.environment.get_db_hash()}
-        self.environment = self.fresh()
+        self.environment, self.is_touched = self.fresh(), False
         return answer
 
     def reference(self, actions):
