@@ -34,7 +34,8 @@ def calls_of(messages):
         # The suite makes the first call of a message and no other, and its answer follows.
         function = message["tool_calls"][0]["function"]
         arguments = json.loads(function["arguments"])
-        yield function["name"], arguments, messages[place + 1]["content"]
+        # Code gets None for an empty text.
+        yield function["name"], arguments, messages[place + 1]["content"] or None
 
 
 def recording_of(calls, server):
