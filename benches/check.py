@@ -379,7 +379,7 @@ async def measured(cells, options, directory, count):
 
 def report(rows, abouts, is_typed):
     """The figures, as Markdown."""
-    head = "| mistake | cells that fail | no call made without the check | no call made with it |"
+    head = "| mistake | cells that fail | no call made, unchecked | checked |"
     if is_typed:
         head += " ty finds | ty finds of the rest |"
     lines = [head, "|---" * (head.count("|") - 1) + "|"]
