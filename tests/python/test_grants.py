@@ -7,6 +7,7 @@ from support import collect
 
 from ipybox_rs import (
     ApprovalRequest,
+    CodeExecutionError,
     CodeExecutor,
     Grant,
     OutsideGrantError,
@@ -106,9 +107,11 @@ async def test_announced_calls_are_answered_together_or_some_of_them(probe):
         assert await run(executor, ANNOUNCED, answer_all) == "a\n7\n8\n9\nb"
         assert asked == ["probe.echo(text='a')"]
         asked.clear()
-        await run(executor, ANNOUNCED, answer_some)
+        with pytest.raises(CodeExecutionError, match="was rejected"):
+            await run(executor, ANNOUNCED, answer_some)
         assert asked == ["probe.echo(text='a')", "probe.echo(text='b')"]
-        await run(executor, ANNOUNCED, answer_more)
+        with pytest.raises(CodeExecutionError, match="was rejected"):
+            await run(executor, ANNOUNCED, answer_more)
         assert await executor.grants() == []
 
 
