@@ -96,9 +96,9 @@ impl TeamServer {
         };
         let (hearing, site) = approvals.map(|approvals| (approvals.hearing, approvals.site)).unzip();
         let subjects = upstream.as_ref().map(|upstream| Arc::clone(&upstream.subjects));
-        let browser = site.clone().map(|site: Arc<ApprovalSite>| -> BrowserKey {
-            Box::new(move |headers| site.user_key(headers))
-        });
+        let browser = site
+            .clone()
+            .map(|site: Arc<ApprovalSite>| -> BrowserKey { Box::new(move |headers| site.user_key(headers)) });
         let callbacks = Arc::new(LoginCallbacks::new(&config, browser));
         let files = SocketFiles::of(&accounts);
         let failed = |source| ServeError::Socket { path: files.socket(), source };

@@ -75,7 +75,9 @@ def follows_a_call(tree, fault):
         if not isinstance(call, ast.Call):
             continue
         first, last = place(call)
-        if last <= begin:
+        # Python makes the calls within a faulty one first.
+        is_within = call is not fault.node and begin <= first and last <= end
+        if last <= begin or is_within:
             return True
         # A function runs after what stands below it, but for the call by which it runs.
         is_around = first <= begin and end <= last

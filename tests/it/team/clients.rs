@@ -48,10 +48,9 @@ async fn clients_speak_tls_to_a_server_that_they_trust() {
     let url = format!("https://127.0.0.1:{}/mcp", place.port);
     let roots = authority.roots();
     let roots = roots.to_str().unwrap();
-    for (variable, client) in [
-        ("SSL_CERT_FILE", python_client as fn() -> Command),
-        ("NODE_EXTRA_CA_CERTS", typescript_client),
-    ] {
+    for (variable, client) in
+        [("SSL_CERT_FILE", python_client as fn() -> Command), ("NODE_EXTRA_CA_CERTS", typescript_client)]
+    {
         let output = output_of(&url, &token, &[(variable, roots)], client()).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let stranger = output_of(&url, &token, &[], client()).await;

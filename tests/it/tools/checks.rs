@@ -58,6 +58,16 @@ async fn wrong_names_and_arguments_are_told_before_anything_runs() {
         }
         assert!(!has_begun(&place), "{code}");
     }
+    // Calls within the faulty one are made before it.
+    ipybox.cell("from mcptools.probe import add, echo\nimport pathlib").await.ok();
+    for code in [
+        "echo.run(txt=pathlib.Path('done.txt').write_text('x'))",
+        "add.run(pathlib.Path('done.txt').write_text('x'), 2)",
+        "echo.run(text=str(pathlib.Path('done.txt').write_text('x'))).content",
+    ] {
+        let error = ipybox.cell(code).await.error();
+        assert!(error.contains("nothing of this cell has run") && !has_begun(&place), "{code}\n{error}");
+    }
     // All faults are told at once, and the modules of earlier cells are known.
     ipybox.cell("from mcptools.probe import add, echo").await.ok();
     let error =
