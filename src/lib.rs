@@ -127,8 +127,10 @@ pub use faces::library::{
 pub use faces::mcp_server::{Error as ServeError, serve_stdio};
 #[doc(hidden)]
 pub use faces::people::page;
-pub use faces::play::{PlayError, play};
-pub use faces::replay::{CellDifference, ReplayError, ReplayOptions, ReplayReport, ReplayedCell, replay};
+pub use faces::replay::{
+    CellDifference, PlayError, PlayOptions, ReplayError, ReplayOptions, ReplayReport, ReplayedCell,
+    UpdateError, play, replay,
+};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use ground::process::raise_descriptors;

@@ -8,5 +8,4 @@ pub mod lasting;
 pub(crate) mod library;
 pub(crate) mod mcp_server;
 pub(crate) mod people;
-pub(crate) mod play;
 pub(crate) mod replay;

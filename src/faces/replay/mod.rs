@@ -1,4 +1,4 @@
-//! Replays recordings: the recorded code in a real kernel, in a workspace of its own, with calls answered from the recording.
+//! Replays recordings, and plays their servers to any client. A replay runs the recorded code in a real kernel, in a workspace of its own, with calls answered from the recording.
 //!
 //! ```text
 //! recording ─ servers → packages of the new workspace
@@ -12,6 +12,9 @@
 //! Reasons: `docs/decisions/record.md`.
 
 mod course;
+mod mcp_form;
+mod missing;
+mod play;
 mod report;
 
 use std::collections::BTreeSet;
@@ -19,6 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::course::ReplayCourse;
+pub use self::missing::UpdateError;
+pub use self::play::{PlayError, PlayOptions, play};
 pub use self::report::{CellDifference, ReplayReport, ReplayedCell};
 use crate::approval::{ApprovalPolicy, SessionFace};
 use crate::config::{self, Config, SandboxBackend, SandboxSettings, Settings};

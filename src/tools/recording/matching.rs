@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::comparison::{self, OutputLikeness};
 use super::line::RecordedCall;
+use crate::ground::text::Redactor;
 
 /// The rule by which calls of a played server are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +115,11 @@ impl RecordedCalls {
         Some(&matched.call)
     }
 
+    /// Adds a call that has been made just now.
+    pub(crate) fn add(&mut self, call: RecordedCall) {
+        self.calls.push(MatchedCall { call, is_used: true });
+    }
+
     fn open(&self, cell: u64) -> impl Iterator<Item = (usize, &RecordedCall)> {
         let open = self.calls.iter().enumerate().filter(move |(_, matched)| {
             !matched.is_used && (matched.call.cell == cell || matched.call.cell == 0)
@@ -136,6 +142,19 @@ fn likeness(recorded: &RecordedCall, asked: &AskedCall) -> OutputLikeness {
 }
 
 impl AskedCall {
+    /// The call as a recording has it.
+    pub(crate) fn without_secrets(&self, redactor: &Redactor) -> Self {
+        let arguments = match redactor.redact_json(Value::Object(self.arguments.clone())) {
+            Value::Object(arguments) => arguments,
+            _ => Map::new(),
+        };
+        Self {
+            server: redactor.redact(&self.server).into_owned(),
+            tool: redactor.redact(&self.tool).into_owned(),
+            arguments,
+        }
+    }
+
     /// As people read it.
     pub(crate) fn words(&self) -> String {
         words(&self.server, &self.tool, &self.arguments)

@@ -9,6 +9,7 @@
 //!
 //! Reasons: `docs/decisions/record.md`.
 
+mod addition;
 mod broker;
 mod comparison;
 mod file;
@@ -19,6 +20,7 @@ mod recorder;
 mod tape;
 mod writer;
 
+pub(crate) use self::addition::add_line;
 pub use self::broker::ReplayMode;
 pub(crate) use self::broker::{CallDifference, ReplayBroker};
 pub(crate) use self::comparison::{

@@ -157,7 +157,7 @@ impl RecordingThread {
 }
 
 /// A line with its newline.
-fn written(line: &RecordingLine) -> serde_json::Result<Vec<u8>> {
+pub(super) fn written(line: &RecordingLine) -> serde_json::Result<Vec<u8>> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
     Ok(text)

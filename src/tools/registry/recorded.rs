@@ -20,6 +20,8 @@ use ipybox_codegen as codegen;
 /// The address of servers that are never connected to: names below `invalid` are nobody's (RFC 2606).
 const NOWHERE: &str = "https://recorded.invalid/mcp";
 
+const NOT_REGISTERED: &str = "no server is registered under its name in the workspace";
+
 /// Why a recorded server cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("use the recorded MCP server `{name}`: {why}")]
@@ -57,6 +59,23 @@ impl RegistryLookup {
 }
 
 impl Registry {
+    /// The server `name`, as a recording has it.
+    ///
+    /// # Errors
+    /// It is not registered for `workspace`, or the registry cannot be read.
+    pub(crate) async fn recorded_server(
+        &self,
+        name: &str,
+        workspace: &Path,
+    ) -> Result<RecordedServer, RecordedServerError> {
+        let error = |why: String| RecordedServerError { name: name.to_owned(), why };
+        let lookup = self.lookup(workspace, &[]);
+        let reading = tokio::task::spawn_blocking(move || lookup.recorded());
+        let servers = reading.await.map_err(io::Error::other).flatten();
+        let mut servers = servers.map_err(|failed| error(failed.to_string()))?.into_iter();
+        servers.find(|server| server.name == name).ok_or_else(|| error(NOT_REGISTERED.to_owned()))
+    }
+
     /// Registers a recorded server, and puts its package into `workspace`. Its name refers to the server that `living` has
     /// under it, and to none without: the parameters of a recording are a stranger's.
     ///
@@ -116,6 +135,6 @@ impl Registry {
     fn living_parameters(&self, name: &str) -> Result<ServerParameters, RecordedServerError> {
         let error = |why: String| RecordedServerError { name: name.to_owned(), why };
         let found = self.parameters_of(name).map_err(|failed| error(failed.to_string()))?;
-        found.ok_or_else(|| error("no server is registered under its name in the workspace".to_owned()))
+        found.ok_or_else(|| error(NOT_REGISTERED.to_owned()))
     }
 }

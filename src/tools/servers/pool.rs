@@ -61,6 +61,13 @@ pub(crate) enum Error {
     UnknownTool { error: Box<CallError>, hint: String },
 }
 
+impl Error {
+    /// Whether the server itself has answered with an error.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(self, Self::UnknownTool { .. } | Self::Call(CallError::Tool(_) | CallError::Protocol { .. }))
+    }
+}
+
 /// A request to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PoolRequest {

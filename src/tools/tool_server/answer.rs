@@ -50,6 +50,8 @@ pub(super) enum CallAnswer {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ErrorKind {
     Tool,
+    /// As `Tool`, but the server has not answered.
+    Unreached,
     Rejected,
     Timeout,
 }
@@ -113,7 +115,7 @@ impl CallAnswer {
             Self::Result(value) => serde_json::to_vec(&json!({"result": value})),
             Self::Error { kind, message } => {
                 let kind = match kind {
-                    ErrorKind::Tool => "tool",
+                    ErrorKind::Tool | ErrorKind::Unreached => "tool",
                     ErrorKind::Rejected => "rejected",
                     ErrorKind::Timeout => "timeout",
                 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::answer::CallAnswer;
+use super::answer::{CallAnswer, ErrorKind};
 use super::body::RefusedBody;
 use crate::approval::{Action, ELICITATION, ExpectedResult, Gate, OpenCall, Permit, ToolAnnotations};
 use crate::connections::mcp_client::{ListKind, ReceivedResult};
@@ -166,7 +166,8 @@ pub(super) async fn perform(
                 // What a server says of an error, or prints before it ends, is its data too.
                 expected.enter(|to| to.write_str(&message));
             }
-            CallAnswer::failed(message)
+            let kind = if error.is_answer() { ErrorKind::Tool } else { ErrorKind::Unreached };
+            CallAnswer::Error { kind, message }
         }
     }
 }

@@ -23,6 +23,7 @@ mod client;
 mod endpoint;
 mod host_routes;
 mod listener;
+mod living;
 mod plan;
 mod routes;
 mod standalone;
@@ -34,6 +35,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::client::{ApprovalClient, ApprovalClientError, ToolResult, ToolRunner, ToolRunnerError};
 pub(crate) use self::endpoint::ToolEndpoint;
+pub(crate) use self::living::{LivingAnswer, LivingServers, RecordedRequest};
 pub use self::standalone::{ToolServer, ToolServerBuilder};
 
 /// The Python modules that generated code imports, by name; the others are imported by the first.

@@ -1,5 +1,6 @@
 //! Recordings of sessions, made with real servers and replayed without them.
 
 mod applications;
+mod playing;
 mod recording;
 mod replaying;

@@ -55,7 +55,7 @@ fn kinds(report: &Value, cell: usize) -> Vec<&str> {
 }
 
 /// A recording of these cells with the probe.
-async fn recorded(place: &Place, flags: &[&str], cells: &[&str]) -> PathBuf {
+pub(super) async fn recorded(place: &Place, flags: &[&str], cells: &[&str]) -> PathBuf {
     let file = place.temporary().join("recorded.jsonl");
     let mut ipybox = recording(place, &file, flags).await;
     ipybox.register("probe", probe()).await.ok();
@@ -67,7 +67,7 @@ async fn recorded(place: &Place, flags: &[&str], cells: &[&str]) -> PathBuf {
 }
 
 /// The same recording with another text in place of one that it has.
-fn edited(file: &Path, before: &str, after: &str) -> PathBuf {
+pub(super) fn edited(file: &Path, before: &str, after: &str) -> PathBuf {
     let text = std::fs::read_to_string(file).unwrap();
     assert!(text.contains(before), "{before} in {text}");
     let path = file.with_file_name("edited.jsonl");
@@ -312,28 +312,4 @@ async fn sandboxed_sessions_are_replayed_in_a_sandbox() {
     // The hint of the error names the directory for temporary files.
     assert_eq!(results(&report), ["same", "same_by_rules"], "{report:#}");
     assert_eq!(report["rules"][0][0], "temporary", "{report:#}");
-}
-
-#[tokio::test]
-async fn recorded_servers_are_played_to_any_client() {
-    let place = Place::new();
-    let cells = [
-        "from mcptools.probe import add, echo, fail\necho.run(text='a')\nadd.run(a=1)",
-        "fail.run(reason='no')",
-    ];
-    let file = recorded(&place, &[], &cells).await;
-    // The client is ipybox itself: the played server is registered as any other.
-    let elsewhere = Place::new();
-    let mut ipybox = elsewhere.ipybox().await;
-    let server = json!({"command": env!("CARGO_BIN_EXE_ipybox"), "args": ["play", file]});
-    ipybox.register("played", server).await.ok();
-    let code = "from mcptools.played import add, echo, fail\nprint(echo.run(text='a'), add.run(a=1).total, add.run(a=1).terms)";
-    assert_eq!(ipybox.cell(code).await.ok().trim(), "a 6 [1, 5]");
-    assert!(ipybox.cell("fail.run(reason='no')").await.error().contains("failed: no"));
-    let unknown = ipybox.cell("echo.run(text='b')").await.error();
-    assert!(
-        unknown.contains("the recording does not have this call") && unknown.contains("text = \"a\""),
-        "{unknown}"
-    );
-    ipybox.stop().await;
 }
