@@ -10,7 +10,7 @@
 //! Its rooms, the top one first: each uses those below it, never one above.
 //!
 //! ```text
-//! review      an audit log, read: whether it is whole, what a policy would have decided
+//! review      an audit log, read: whether it is whole; calls of the past, judged by a policy
 //! gate        all decisions, and the permits that they yield
 //! audit       the log, and its records
 //! decision    who has decided, and why an action may not run
@@ -60,4 +60,5 @@ pub(crate) use self::question::{
 };
 pub use self::question::{ApprovalRequest, UserAnswer, named_rows};
 pub use self::review::{AuditFilter, AuditReport, AuditReview, NoHead as NoAuditHead, rfc3339_seconds};
+pub(crate) use self::review::{JudgedCall, LoggedDecision, PastJudgement};
 pub(crate) use self::standing::StandingAnswers;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use ipybox::{ApprovalPolicy, AuditFilter, AuditReview};
+use ipybox::{AuditFilter, AuditReview};
 
 use serde_json::{Value, json};
 
@@ -47,8 +47,8 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) until: Option<f64>,
 
-    /// Report which calls the rules of this approval policy would have decided otherwise
-    #[arg(long, value_name = "FILE")]
+    /// Has moved
+    #[arg(long, hide = true, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
 
     /// Verify that the log still contains the record with this hash, which an earlier `ipybox audit` printed as its head;
@@ -57,7 +57,7 @@ pub(crate) struct AuditArgs {
     pub(crate) head: Vec<String>,
 
     /// Print the records as events of OCSF, one a line, as far as the chain is whole
-    #[arg(long, conflicts_with_all = ["json", "policy"])]
+    #[arg(long, conflicts_with = "json")]
     pub(crate) ocsf: bool,
 
     /// The user whose log it is, as OCSF describes users in JSON [default: the owner of the file]
@@ -67,11 +67,17 @@ pub(crate) struct AuditArgs {
 
 /// Ends with success if the log is whole, and with 3 if that is not sure.
 pub(super) fn run(args: AuditArgs) -> anyhow::Result<ExitCode> {
-    let policy = args.policy.map(ApprovalPolicy::read).transpose()?;
+    if let Some(policy) = args.policy {
+        anyhow::bail!(
+            "ask a policy about an audit log: that is a mode of `ipybox replay` now\n\
+             hint: ipybox replay FILE --mode policy --approval-policy {}",
+            policy.display()
+        );
+    }
     let mut filter = AuditFilter::default();
     (filter.session, filter.server) = (args.session, args.server);
     (filter.since, filter.until) = (args.since, args.until);
-    let mut review = AuditReview::new(filter, policy, &args.head)?;
+    let mut review = AuditReview::new(filter, &args.head)?;
     if args.ocsf {
         let user = args.user.or_else(|| owner(args.files.last()?));
         review = review.exporting(user, Box::new(stdout()));

@@ -13,7 +13,7 @@ use super::{multi_threaded, print};
 /// The flags of `ipybox replay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplayArgs {
-    /// The recording that a session with `--record` has made
+    /// The recording that a session with `--record` has made; for the mode `policy` also an audit log
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
@@ -50,7 +50,7 @@ pub(crate) struct ReplayArgs {
     pub(crate) fill: Vec<String>,
 
     /// Approval policy for calls of living servers; what it would ask about is denied
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", required_if_eq("mode", "policy"))]
     pub(crate) approval_policy: Option<PathBuf>,
 }
 
@@ -65,6 +65,8 @@ pub(crate) enum ModeArg {
     Reads,
     /// To the living servers, which are compared with the recording
     Live,
+    /// Nowhere: runs no code, and asks the approval policy about the calls of a recording or an audit log
+    Policy,
 }
 
 /// Ends with success if nothing differs.
@@ -75,6 +77,7 @@ pub(super) fn run(args: ReplayArgs) -> anyhow::Result<ExitCode> {
         ModeArg::Dry => ReplayMode::Dry,
         ModeArg::Reads => ReplayMode::Reads,
         ModeArg::Live => ReplayMode::Live,
+        ModeArg::Policy => ReplayMode::Policy,
     };
     options.workspace = args.workspace;
     options.state_dir = args.state_dir;

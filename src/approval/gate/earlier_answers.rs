@@ -426,8 +426,7 @@ mod tests {
         assert_eq!((&decisions[1]["by"], &decisions[1]["earlier"]), (&json!("grant"), &json!(true)));
         assert_eq!(decisions[1]["grant"], json!({"id": 1, "left": 1}));
         let mut review =
-            crate::approval::AuditReview::new(crate::approval::review::AuditFilter::default(), None, &[])
-                .unwrap();
+            crate::approval::AuditReview::new(crate::approval::review::AuditFilter::default(), &[]).unwrap();
         review.read("log", text.as_bytes()).unwrap();
         let report = review.finish().to_string();
         assert!(report.contains("1 grant (remembered), 1 grant by rust_library"), "{report}");

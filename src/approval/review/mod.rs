@@ -1,11 +1,11 @@
-//! Reading an audit log: whether it is whole, what sessions did, what a policy would have decided.
+//! Reading an audit log: whether it is whole, what sessions did; and judging its decisions by another policy.
 //!
 //! ```text
 //! files → lines → record ┬ verify   the chain: breaks, open sessions, the head
 //!                        ├ tally    sessions, servers, tools
-//!                        ├ replay   a policy
 //!                        └ export   events of OCSF, until a break
 //!                                   → report, as text or JSON
+//! line of a log, or call of a recording → judgement by a policy
 //! ```
 //!
 //! A log is read once, in order, and what is kept of it is bounded. Nothing in it is believed: names and numbers
@@ -14,8 +14,8 @@
 mod arguments;
 mod breaks;
 mod export;
+mod judgement;
 mod lines;
-mod replay;
 mod report;
 mod tally;
 #[cfg(test)]
@@ -30,16 +30,15 @@ use serde_json::Value;
 
 use self::breaks::LinePlace;
 use self::export::OcsfExport;
+pub(crate) use self::judgement::{JudgedCall, LoggedDecision, PastJudgement};
 use self::lines::LineReader;
-use self::replay::PolicyReplay;
 pub use self::report::AuditReport;
 use self::tally::AuditTally;
 use self::verify::ChainVerifier;
 use crate::approval::audit::AuditRecord;
 use crate::approval::audit::chain::{self, ChainHead};
-use crate::approval::policy::ApprovalPolicy;
 
-/// Which records are counted and replayed. The chain is verified with all of them.
+/// Which records are counted. The chain is verified with all of them.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct AuditFilter {
@@ -60,7 +59,6 @@ pub struct AuditReview {
     names: Vec<String>,
     verifier: ChainVerifier,
     tally: AuditTally,
-    replay: Option<PolicyReplay>,
     export: Option<OcsfExport>,
 }
 
@@ -74,20 +72,14 @@ impl AuditReview {
     ///
     /// # Errors
     /// A head is no hash.
-    pub fn new(
-        filter: AuditFilter,
-        policy: Option<ApprovalPolicy>,
-        heads: &[String],
-    ) -> Result<Self, NoHead> {
+    pub fn new(filter: AuditFilter, heads: &[String]) -> Result<Self, NoHead> {
         let head = |text: &String| {
             ChainHead::parse(text.to_ascii_lowercase().as_bytes())
                 .ok_or_else(|| NoHead(arguments::shortened(text, 80)))
         };
         let heads = heads.iter().map(head).collect::<Result<_, _>>()?;
         let verifier = ChainVerifier::new(heads);
-        let replay = policy.map(PolicyReplay::new);
-        let tally = AuditTally::default();
-        Ok(Self { filter, names: Vec::new(), verifier, tally, replay, export: None })
+        Ok(Self { filter, names: Vec::new(), verifier, tally: AuditTally::default(), export: None })
     }
 
     /// Has the records written to `output` as events of OCSF, one a line: those before the first place at which the chain is in
@@ -125,9 +117,6 @@ impl AuditReview {
             }
             if let Some(record) = &record {
                 self.tally.add(record, &self.filter);
-                if let Some(replay) = &mut self.replay {
-                    replay.add(record, &self.filter);
-                }
             }
         }
         Ok(())
@@ -144,23 +133,17 @@ impl AuditReview {
         {
             export.finish(&self.filter)?;
         }
-        Ok(AuditReport::new(self.names, self.verifier, self.tally, self.replay))
+        Ok(AuditReport::new(self.names, self.verifier, self.tally))
     }
 
     /// Ends the review.
     pub fn finish(mut self) -> AuditReport {
         self.verifier.finish();
-        AuditReport::new(self.names, self.verifier, self.tally, self.replay)
+        AuditReport::new(self.names, self.verifier, self.tally)
     }
 }
 
 impl AuditFilter {
-    fn has(&self, record: &AuditRecord) -> bool {
-        self.has_session(&record.session)
-            && self.has_server(record.server.as_deref())
-            && self.has_time(record.instant())
-    }
-
     fn has_session(&self, id: &str) -> bool {
         self.session.as_deref().is_none_or(|wanted| id.starts_with(wanted))
     }

@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::breaks::ChainBreak;
-use super::replay::PolicyReplay;
 use super::tally::{AuditTally, SessionTally};
 use super::verify::{AuditFindings, ChainVerifier};
 use crate::ground::text::visible;
@@ -19,7 +18,6 @@ pub struct AuditReport {
     pub(super) breaks: Vec<ChainBreak>,
     pub(super) break_count: u64,
     pub(super) tally: AuditTally,
-    pub(super) replay: Option<PolicyReplay>,
 }
 
 /// The report as JSON, whose keys do not change.
@@ -38,8 +36,6 @@ struct ReportDocument<'a> {
     notes: Vec<String>,
     sessions: Vec<DocumentSession<'a>>,
     records_not_counted: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    policy: Option<&'a PolicyReplay>,
 }
 
 #[derive(Serialize)]
@@ -58,16 +54,11 @@ struct DocumentSession<'a> {
 }
 
 impl AuditReport {
-    pub(super) fn new(
-        names: Vec<String>,
-        verifier: ChainVerifier,
-        tally: AuditTally,
-        replay: Option<PolicyReplay>,
-    ) -> Self {
+    pub(super) fn new(names: Vec<String>, verifier: ChainVerifier, tally: AuditTally) -> Self {
         let ChainVerifier { findings, breaks, .. } = verifier;
         let break_count = breaks.count;
         let breaks = breaks.first;
-        Self { names, findings, breaks, break_count, tally, replay }
+        Self { names, findings, breaks, break_count, tally }
     }
 
     /// Whether no break was found.
@@ -115,7 +106,6 @@ impl AuditReport {
             notes: self.notes(),
             sessions: sessions.map(|(session, tally)| DocumentSession { session, tally }).collect(),
             records_not_counted: self.tally.not_counted,
-            policy: self.replay.as_ref(),
         };
         Ok(visible::json(&serde_json::to_string_pretty(&document)?))
     }

@@ -10,7 +10,7 @@ use crate::approval::AuditContents;
 use crate::approval::action::{Action, Target};
 use crate::approval::audit::{Audit, CellOutput, LogSettings, SessionFace, chain};
 use crate::approval::gate::Gate;
-use crate::approval::policy::ApprovalEffect;
+use crate::approval::policy::{ApprovalEffect, ApprovalPolicy};
 use crate::approval::question::Approver;
 use crate::approval::standing::StandingAnswers;
 use crate::ground::env::Variables;
@@ -53,9 +53,8 @@ pub(super) async fn log() -> Vec<String> {
     std::fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
 }
 
-fn review_of(parts: &[&[u8]], filter: AuditFilter, policy: Option<&str>, heads: &[String]) -> AuditReport {
-    let policy = policy.map(|policy| ApprovalPolicy::parse(policy).unwrap());
-    let mut review = AuditReview::new(filter, policy, heads).unwrap();
+fn review_of(parts: &[&[u8]], filter: AuditFilter, heads: &[String]) -> AuditReport {
+    let mut review = AuditReview::new(filter, heads).unwrap();
     for (number, part) in parts.iter().enumerate() {
         review.read(&format!("part{number}"), *part).unwrap();
     }
@@ -63,7 +62,7 @@ fn review_of(parts: &[&[u8]], filter: AuditFilter, policy: Option<&str>, heads: 
 }
 
 fn review(text: &[u8]) -> AuditReport {
-    review_of(&[text], AuditFilter::default(), None, &[])
+    review_of(&[text], AuditFilter::default(), &[])
 }
 
 pub(super) fn joined<T: AsRef<str>>(lines: &[T]) -> String {
@@ -150,7 +149,7 @@ async fn every_truncation_is_found() {
         );
     }
     let last = review(&text).findings.head.unwrap().to_string();
-    let cut = review_of(&[&text[..ends[10]]], AuditFilter::default(), None, std::slice::from_ref(&last));
+    let cut = review_of(&[&text[..ends[10]]], AuditFilter::default(), std::slice::from_ref(&last));
     assert!(!cut.is_whole() && cut.to_string().contains(&last), "{cut}");
 }
 
@@ -249,7 +248,7 @@ async fn parts_are_one_chain() {
     let parts: Vec<String> = log.chunks(4).map(joined).collect();
     let read = |order: &[usize]| {
         let parts: Vec<&[u8]> = order.iter().map(|part| parts[*part].as_bytes()).collect();
-        review_of(&parts, AuditFilter::default(), None, &[])
+        review_of(&parts, AuditFilter::default(), &[])
     };
     assert!(read(&[0, 1, 2]).is_complete());
     for order in [&[0, 2][..], &[0, 2, 1], &[1, 0, 2]] {
@@ -259,7 +258,7 @@ async fn parts_are_one_chain() {
     assert!(later.is_whole() && !later.is_complete(), "{later}");
     let begun_after = head_before(&log[4]).to_string();
     assert!(later.to_string().contains(&format!("the last of which has the hash {begun_after}")), "{later}");
-    let known = review_of(&[parts[1].as_bytes()], AuditFilter::default(), None, &[begun_after]);
+    let known = review_of(&[parts[1].as_bytes()], AuditFilter::default(), &[begun_after]);
     assert!(known.is_whole(), "{known}");
 }
 
@@ -269,12 +268,12 @@ async fn heads_that_were_seen_are_found_again() {
     let text = joined(&log);
     for line in &log {
         let head = chain::ChainHead::after(line.as_bytes()).to_string();
-        assert!(review_of(&[text.as_bytes()], AuditFilter::default(), None, &[head]).is_complete());
+        assert!(review_of(&[text.as_bytes()], AuditFilter::default(), &[head]).is_complete());
     }
     let other = "0123456789abcdef".repeat(4);
-    let report = review_of(&[text.as_bytes()], AuditFilter::default(), None, &[other]);
+    let report = review_of(&[text.as_bytes()], AuditFilter::default(), &[other]);
     assert!(!report.is_whole(), "{report}");
-    assert!(AuditReview::new(AuditFilter::default(), None, &["\u{1b}no".to_owned()]).is_err());
+    assert!(AuditReview::new(AuditFilter::default(), &["\u{1b}no".to_owned()]).is_err());
 }
 
 #[tokio::test]
@@ -319,55 +318,6 @@ async fn half_a_line_of_a_killed_process_is_no_break() {
     assert!(report.is_whole() && report.to_string().contains("1 line is no whole record"), "{report}");
 }
 
-const POLICY: &str = r#"
-default = "ask"
-[[rule]]
-tool = "read_*"
-effect = "allow"
-[[rule]]
-tool = "write"
-arguments = [{ pointer = "/text", equals = "no" }]
-effect = "deny"
-[[rule]]
-tool = "write"
-effect = "allow"
-"#;
-
-fn decision(tool: &str, arguments: &Value, decision: &str, by: &str) -> String {
-    json!({
-        "time": "2026-01-01T00:00:00.000Z", "session": "s", "event": "decision", "call": "c", "server": "server",
-        "tool": tool, "target": "x", "arguments": arguments, "decision": decision, "by": by,
-    })
-    .to_string()
-}
-
-#[test]
-fn a_policy_is_replayed() {
-    let lines = [
-        decision("read_a", &json!({}), "accepted", "policy"),
-        decision("read_a", &json!({}), "accepted", "once"),
-        decision("write", &json!({"text": "no"}), "accepted", "rule"),
-        decision("write", &json!({"text": "yes"}), "accepted", "rule"),
-        decision("write", &json!({"text": "${KEY}"}), "accepted", "rule"),
-        decision("write", &json!("{\"text\":\"… [70000 bytes in all]"), "accepted", "rule"),
-        decision("read_b", &json!("{… [70000 bytes in all]"), "accepted", "rule"),
-        decision("other", &json!({}), "denied", "rule"),
-        decision("other", &json!({}), "denied", "no"),
-        decision("elicitation/create", &json!({}), "accepted", "once"),
-    ];
-    let report = review_of(&[joined(&lines).as_bytes()], AuditFilter::default(), Some(POLICY), &[]);
-    let replay = report.replay.as_ref().unwrap();
-    assert_eq!((replay.same, replay.different, replay.unknown), (5, 3, 2), "{report}");
-    let words: Vec<String> = replay
-        .differences
-        .iter()
-        .map(|found| format!("{} {} {} {}", found.call.tool, found.was, found.by, found.would))
-        .collect();
-    assert_eq!(words, ["read_a permitted once allow", "write permitted rule deny", "other denied rule ask"]);
-    let why: Vec<&str> = replay.unknowns.iter().map(|found| found.why).collect();
-    assert_eq!(why, ["its arguments were redacted", "its arguments were cut"]);
-}
-
 #[test]
 fn filters_choose_what_is_counted() {
     let at = |hour: u64, session: &str, server: &str| {
@@ -379,7 +329,7 @@ fn filters_choose_what_is_counted() {
     };
     let text = joined(&[at(1, "aa", "x"), at(2, "ab", "x"), at(3, "ab", "y"), at(4, "b", "y")]);
     let count = |filter: AuditFilter| {
-        let report = review_of(&[text.as_bytes()], filter, None, &[]);
+        let report = review_of(&[text.as_bytes()], filter, &[]);
         report
             .tally
             .sessions
@@ -408,8 +358,7 @@ fn nothing_in_a_log_reaches_a_terminal() {
         line.replace("decision\",\"server", "session_started\",\"server"),
         line.replace("\"decision\",\"s", "\"cell_ended\",\"s"),
     ];
-    let report =
-        review_of(&[joined(&lines).as_bytes()], AuditFilter::default(), Some("default = 'deny'"), &[]);
+    let report = review_of(&[joined(&lines).as_bytes()], AuditFilter::default(), &[]);
     for text in [report.to_string(), report.to_json().unwrap()] {
         assert!(text.chars().all(|c| c == '\n' || c == '…' || (' '..='~').contains(&c)), "{text:?}");
     }
@@ -421,7 +370,7 @@ proptest! {
         ".{0,80}", r#"\{"event":"(decision|call_ended|cell_ended)","session":"[ab]","call":"[ab]","number":[0-9]{1,20}\}"#,
     ], 0..20), noise in prop::collection::vec(any::<u8>(), 0..200)) {
         let text = [joined(&lines).into_bytes(), noise].concat();
-        let report = review_of(&[&text], AuditFilter::default(), Some(POLICY), &[]);
+        let report = review_of(&[&text], AuditFilter::default(), &[]);
         prop_assert!(report.to_json().is_ok() && !report.to_string().is_empty());
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::replay::{LoggedCall, PolicyReplay};
 use super::report::{AuditReport, records};
 use super::tally::{SessionTally, ToolTally};
 use crate::ground::text::Emphasis;
@@ -22,10 +21,7 @@ impl AuditReport {
 impl fmt::Display for AuditReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&ChainSummary(self), formatter)?;
-        for (id, session) in &self.tally.sessions {
-            show_session(formatter, id, session)?;
-        }
-        self.replay.iter().try_for_each(|replay| show_replay(formatter, replay))
+        self.tally.sessions.iter().try_for_each(|(id, session)| show_session(formatter, id, session))
     }
 }
 
@@ -126,37 +122,6 @@ fn show_tool(formatter: &mut fmt::Formatter<'_>, tool: &str, tally: &ToolTally) 
     match tally.may_have_written.saturating_sub(tally.writes.len() as u64) {
         0 => Ok(()),
         more => writeln!(formatter, "      and {more} more"),
-    }
-}
-
-fn show_replay(formatter: &mut fmt::Formatter<'_>, replay: &PolicyReplay) -> fmt::Result {
-    let PolicyReplay { same, different, unknown, differences, unknowns, .. } = replay;
-    writeln!(
-        formatter,
-        "\nthe policy would have decided {different} otherwise, {same} alike, {unknown} unknown"
-    )?;
-    for found in differences {
-        let rule = found.rule.as_deref().unwrap_or("its default");
-        show_call(formatter, &found.call)?;
-        writeln!(formatter, "    was {} ({}), would be `{}` by {rule}", found.was, found.by, found.would)?;
-    }
-    more(formatter, *different, differences.len())?;
-    for found in unknowns {
-        show_call(formatter, &found.call)?;
-        writeln!(formatter, "    unknown: {}", found.why)?;
-    }
-    more(formatter, *unknown, unknowns.len())
-}
-
-fn show_call(formatter: &mut fmt::Formatter<'_>, call: &LoggedCall) -> fmt::Result {
-    let LoggedCall { time, session, server, tool, arguments } = call;
-    writeln!(formatter, "  {time} session {session}  {server}.{tool}({arguments})")
-}
-
-fn more(formatter: &mut fmt::Formatter<'_>, count: u64, listed: usize) -> fmt::Result {
-    match count.saturating_sub(listed as u64) {
-        0 => Ok(()),
-        more => writeln!(formatter, "  and {more} more"),
     }
 }
 

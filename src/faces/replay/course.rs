@@ -159,6 +159,7 @@ impl ReplayCourse {
             differences: calls.differences.into_iter().map(CellDifference::from).collect(),
             calls: calls.alike,
             writes: calls.writes,
+            ..ReplayedCell::default()
         };
         // The difference that ended the replay has ended the cell too.
         if self.broker.stopped().is_cancelled() {

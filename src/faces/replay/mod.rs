@@ -12,19 +12,23 @@
 //! Reasons: `docs/decisions/record.md`.
 
 mod course;
+mod judging;
 mod mcp_form;
 mod missing;
 mod play;
 mod report;
+mod source;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::course::ReplayCourse;
+use self::judging::PolicyCourse;
 pub use self::missing::UpdateError;
 pub use self::play::{PlayError, PlayOptions, play};
 pub use self::report::{CellDifference, ReplayReport, ReplayedCell};
+use self::source::ReplaySource;
 use crate::approval::{ApprovalPolicy, SessionFace};
 use crate::config::{self, Config, SandboxBackend, SandboxSettings, Settings};
 use crate::ground::files::TemporaryDirectory;
@@ -41,7 +45,7 @@ const UNDO_MEMORY: u64 = 1 << 30;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ReplayOptions {
-    /// The recording.
+    /// The recording; for [`ReplayMode::Policy`] also an audit log.
     pub file: PathBuf,
     /// The destination of calls. Default: [`ReplayMode::Strict`].
     pub mode: ReplayMode,
@@ -56,7 +60,7 @@ pub struct ReplayOptions {
     pub sandbox: Option<SandboxBackend>,
     /// The variables whose placeholders in the recording are filled with their values. Code gets to see these. Default: none.
     pub fill: Vec<String>,
-    /// Decides about calls of living servers. Default: they run.
+    /// Decides about calls of living servers, or is asked about all in [`ReplayMode::Policy`]. Default: they run.
     pub policy: ApprovalPolicy,
 }
 
@@ -73,6 +77,11 @@ pub enum ReplayError {
         /// The recording of that session.
         origin: String,
     },
+    /// An audit log has no code.
+    #[error(
+        "replay an audit log: it has no code\nhint: `--mode policy` asks an approval policy about its calls"
+    )]
+    AuditLog,
     /// A variable has no value.
     #[error("fill `${{{name}}}`: the variable is neither set nor in the workspace's vault")]
     Variable {
@@ -123,8 +132,16 @@ impl ReplayOptions {
 /// See [`ReplayError`]. That something differs is no error.
 pub async fn replay(options: ReplayOptions) -> Result<ReplayReport, ReplayError> {
     let path = options.file.clone();
-    let reading = tokio::task::spawn_blocking(move || ReadRecording::read(&path));
-    let recording = reading.await.map_err(|error| ReplayError::Directory(error.into()))??;
+    let reading = tokio::task::spawn_blocking(move || ReplaySource::read(&path));
+    let source = reading.await.map_err(|error| ReplayError::Directory(error.into()))??;
+    let recording = match source {
+        source if options.mode == ReplayMode::Policy => {
+            let judging = tokio::task::spawn_blocking(move || PolicyCourse::judge_all(&options, source));
+            return judging.await.map_err(|error| ReplayError::Directory(error.into()));
+        }
+        ReplaySource::Recording(recording) => recording,
+        ReplaySource::AuditLog(_) => return Err(ReplayError::AuditLog),
+    };
     if let Some(origin) = &recording.session.branch_of {
         return Err(ReplayError::Branch { origin: origin.clone() });
     }
@@ -154,7 +171,7 @@ pub async fn replay(options: ReplayOptions) -> Result<ReplayReport, ReplayError>
         broker,
         recorder,
         workspace,
-        report: ReplayReport::new(&options, &recording),
+        report: ReplayReport::new(&options, recording.is_complete),
     };
     course.run(recording).await
 }

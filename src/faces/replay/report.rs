@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::ReplayOptions;
 use crate::ground::text::{listed, printed};
-use crate::tools::recording::{CallDifference, ReadRecording, ReplayMode, rules};
+use crate::tools::recording::{CallDifference, ReplayMode, rules};
 
 /// The report of a replay.
 #[derive(Debug, Serialize)]
@@ -36,6 +36,9 @@ pub struct ReplayReport {
 pub struct ReplayedCell {
     /// Its number.
     pub cell: u64,
+    /// Its session, if it is in an audit log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// `same`, `same_by_rules`, `different`, or `not_run` if it was interrupted when it was recorded.
     pub result: &'static str,
     /// The rules by which it is the same.
@@ -52,7 +55,8 @@ pub struct ReplayedCell {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct CellDifference {
-    /// `end`, `output`, `unknown_call`, `reordered_call`, `missing_call`, `changed_result` or `left_out_answer`.
+    /// `end`, `output`, `unknown_call`, `reordered_call`, `missing_call`, `changed_result`, `left_out_answer`; `decision` or
+    /// `unknown_decision` of a policy.
     pub kind: &'static str,
     /// In words.
     pub words: String,
@@ -68,7 +72,7 @@ impl From<CallDifference> for CellDifference {
 }
 
 impl ReplayReport {
-    pub(super) fn new(options: &ReplayOptions, recording: &ReadRecording) -> Self {
+    pub(super) fn new(options: &ReplayOptions, is_complete: bool) -> Self {
         Self {
             file: options.file.display().to_string(),
             mode: match options.mode {
@@ -76,8 +80,9 @@ impl ReplayReport {
                 ReplayMode::Dry => "dry",
                 ReplayMode::Reads => "reads",
                 ReplayMode::Live => "live",
+                ReplayMode::Policy => "policy",
             },
-            is_complete: recording.is_complete,
+            is_complete,
             is_stopped: false,
             cells: Vec::new(),
             environment: Vec::new(),
@@ -115,7 +120,8 @@ impl ReplayReport {
         )];
         for cell in self.cells.iter().filter(|cell| cell.result == "different") {
             for difference in &cell.differences {
-                lines.push(format!("cell {}: {}", cell.cell, difference.words));
+                let session = cell.session.as_ref().map(|id| format!("session {id} ")).unwrap_or_default();
+                lines.push(format!("{session}cell {}: {}", cell.cell, difference.words));
                 lines.extend(difference.diff.iter().map(|line| format!("    {line}")));
             }
         }

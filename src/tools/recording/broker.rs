@@ -24,6 +24,8 @@ pub enum ReplayMode {
     Reads,
     /// To the living servers.
     Live,
+    /// Nowhere, since no code runs: the policy is asked about those that are recorded.
+    Policy,
 }
 
 /// A difference between the calls of a recording and of its replay.
@@ -183,7 +185,7 @@ impl ReplayBroker {
         let cell = state.cell;
         let found = state.calls.find(cell, &asked);
         let is_living = match self.mode {
-            ReplayMode::Strict | ReplayMode::Dry => false,
+            ReplayMode::Strict | ReplayMode::Dry | ReplayMode::Policy => false,
             ReplayMode::Reads => is_read,
             ReplayMode::Live => true,
         };

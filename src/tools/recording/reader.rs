@@ -56,7 +56,15 @@ impl ReadRecording {
     pub(crate) fn read(path: &Path) -> Result<Self, UnreadableRecording> {
         let read = small::read(path, FILE_BYTES);
         let bytes = read.map_err(|source| UnreadableRecording::File { path: path.to_owned(), source })?;
-        Self::parse(&bytes).map_err(|(line, why)| UnreadableRecording::Line {
+        Self::of(path, &bytes)
+    }
+
+    /// Reads the content of a file.
+    ///
+    /// # Errors
+    /// See [`UnreadableRecording`].
+    pub(crate) fn of(path: &Path, bytes: &[u8]) -> Result<Self, UnreadableRecording> {
+        Self::parse(bytes).map_err(|(line, why)| UnreadableRecording::Line {
             path: path.to_owned(),
             line,
             why,

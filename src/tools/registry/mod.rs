@@ -42,6 +42,7 @@ pub use self::known::{KnownServer, KnownServerError, KnownServers, LoginState, O
 use self::lookup::RegistryLookup;
 pub(crate) use self::packages::PackageDirectory;
 pub use self::recorded::RecordedServerError;
+pub(crate) use self::recorded::recorded_target;
 use self::records::ServerRecords;
 pub(crate) use self::registration::Registration;
 pub use self::search::{Error as SearchError, SearchIndex};

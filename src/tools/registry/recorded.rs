@@ -30,6 +30,11 @@ pub struct RecordedServerError {
     why: String,
 }
 
+/// The command line or URL behind the name of a recorded server; `None` if its parameters cannot be read.
+pub(crate) fn recorded_target(server: &RecordedServer) -> Option<String> {
+    ServerParameters::parse(&server.parameters).map(|parameters| parameters.summary()).ok()
+}
+
 impl RegistryLookup {
     /// All servers that code can call, as a recording has them. Blocks.
     pub(super) fn recorded_servers(&self) -> io::Result<Vec<RecordedServer>> {

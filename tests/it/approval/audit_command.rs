@@ -84,19 +84,6 @@ async fn a_session_is_shown_and_its_chain_verified() {
         ],
     );
     assert!(!ended.contains('\u{1b}'), "{ended:?}");
-    place.write(
-        "policy.toml",
-        "default = \"allow\"\n[[rule]]\nname = \"not again\"\ntool = \"fail\"\n\
-        arguments = [{ pointer = \"/reason\", equals = \"again\" }]\neffect = \"deny\"\n",
-    );
-    let policy = place.workspace().join("policy.toml");
-    let flags = ["--policy", policy.to_str().unwrap(), "--server", "probe"];
-    let words = [
-        "the policy would have decided 3 otherwise, 0 alike, 0 unknown",
-        "was permitted (session (remembered)), would be `deny` by rule 1 (\"not again\")",
-        "was denied (no by mcp_elicitation), would be `allow` by its default",
-    ];
-    check(&log(&place), &flags, 0, &words);
     let json: Value =
         serde_json::from_str(&check(&log(&place), &["--json", "--since", "1h"], 0, &[])).unwrap();
     assert_eq!((&json["whole"], &json["sessions"][0]["has_ended"]), (&true.into(), &true.into()));
@@ -159,5 +146,10 @@ fn what_cannot_be_read_is_named() {
     assert!(code == 3 && !text.contains('\u{1b}'), "{code} {text:?}");
     assert_eq!(audit_of("", &["-", "--since", "yesterday"]).0, 2);
     assert!(audit_of("", &["-", "--head", "abc"]).1.contains("64 hexadecimal digits"));
-    assert!(audit_of("", &["-", "--policy", "/nowhere/policy"]).1.contains("/nowhere/policy"));
+    let moved = audit_of("", &["-", "--policy", "/nowhere/policy"]);
+    assert!(
+        moved.0 == 1 && moved.1.contains("--mode policy --approval-policy /nowhere/policy"),
+        "{}",
+        moved.1
+    );
 }

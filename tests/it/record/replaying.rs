@@ -9,7 +9,12 @@ use super::recording::recording;
 use crate::support::{Place, environment, kernel_python, probe, test_server, tool};
 
 /// Runs `ipybox replay` with these flags.
-async fn replay_with(place: &Place, file: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Output {
+pub(super) async fn replay_with(
+    place: &Place,
+    file: &Path,
+    flags: &[&str],
+    variables: &[(&str, &str)],
+) -> Output {
     tokio::process::Command::new(env!("CARGO_BIN_EXE_ipybox"))
         .arg("replay")
         .arg(file)
@@ -31,7 +36,7 @@ async fn replay_with(place: &Place, file: &Path, flags: &[&str], variables: &[(&
 }
 
 /// The report in JSON.
-async fn report(place: &Place, file: &Path, flags: &[&str]) -> Value {
+pub(super) async fn report(place: &Place, file: &Path, flags: &[&str]) -> Value {
     let output = replay_with(place, file, &[&["--json"], flags].concat(), &[]).await;
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
         panic!(
@@ -44,12 +49,12 @@ async fn report(place: &Place, file: &Path, flags: &[&str]) -> Value {
     report
 }
 
-fn results(report: &Value) -> Vec<&str> {
+pub(super) fn results(report: &Value) -> Vec<&str> {
     report["cells"].as_array().unwrap().iter().map(|cell| cell["result"].as_str().unwrap()).collect()
 }
 
 /// The kinds of the differences of a cell, counted from 0.
-fn kinds(report: &Value, cell: usize) -> Vec<&str> {
+pub(super) fn kinds(report: &Value, cell: usize) -> Vec<&str> {
     let differences = report["cells"][cell]["differences"].as_array().unwrap();
     differences.iter().map(|difference| difference["kind"].as_str().unwrap()).collect()
 }

@@ -25,7 +25,7 @@ impl Write for Exported {
 fn exported(lines: &[String], filter: AuditFilter) -> (Vec<Value>, bool) {
     let output = Exported::default();
     let user = json!({"name": "ann"});
-    let review = AuditReview::new(filter, None, &[]).unwrap();
+    let review = AuditReview::new(filter, &[]).unwrap();
     let mut review = review.exporting(Some(user), Box::new(output.clone()));
     review.read("log", joined(lines).as_bytes()).unwrap();
     let is_whole = review.finish_export().unwrap().is_whole();
