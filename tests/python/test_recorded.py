@@ -17,9 +17,9 @@ SERVER = {{"command": {command!r}, "args": [{probe!r}, "--transport", "stdio"]}}
 @recorded("cassettes/probe.jsonl", python={python!r})
 async def test_probe(executor, tmp_path):
     await executor.register_mcp_server("probe", SERVER)
-    code = "import random\\nfrom mcptools.probe import echo\\nprint(echo.run(text={text!r} + str(random.random())))"
+    code = "import random\\nfrom mcptools.probe import echo\\n" + {code!r}
     result = await executor.execute(code)
-    assert result.text.startswith({text!r})
+    assert (result.text or {text!r}).startswith({text!r})
 """
 
 
@@ -30,6 +30,7 @@ class Suite:
         self.directory = directory
         self.cassette = directory / "cassettes" / "probe.jsonl"
         self.text = "a"
+        self.code = "print(echo.run(text=TEXT + str(random.random())))"
         self.command = str(TOOLS / "mcp1/bin/python")
 
     def run(self, *flags):
@@ -37,7 +38,11 @@ class Suite:
         probe = str(ROOT / "tests/servers/probe.py")
         python = str(TOOLS / "kernel/bin/python")
         text = TEST.format(
-            command=self.command, probe=probe, python=python, text=self.text
+            command=self.command,
+            probe=probe,
+            python=python,
+            text=self.text,
+            code=self.code.replace("TEXT", repr(self.text)),
         )
         (self.directory / "test_it.py").write_text(textwrap.dedent(text))
         plugin = ["-p", "ipybox_rs.testing._plugin", "-p", "no:cacheprovider"]
@@ -90,9 +95,34 @@ def test_another_call_fails_with_the_difference(tests):
         'text = "b0.',
     )
     assert tests.cassette.read_bytes() == recording
+
+
+def test_new_episodes_keeps_what_is_there_and_adds_calls(tests):
+    passed(tests.run())
+    recorded = tests.cassette.read_text().splitlines()
+    tests.text = "b"
     passed(tests.run("--record-mode", "new_episodes"))
-    assert tests.cassette.read_bytes() != recording
+    added = tests.cassette.read_text().splitlines()
+    assert len(added) == len(recorded) + 1
+    assert set(recorded) < set(added)
+    # Now both are in it, and there is no server.
+    tests.command = "/nonexistent/server"
     passed(tests.run("--record-mode", "none"))
+    passed(tests.run("--record-mode", "new_episodes"))
+    tests.text = "a"
+    passed(tests.run("--record-mode", "none"))
+    assert tests.cassette.read_text().splitlines() == added
+
+
+def test_calls_in_another_order_fail(tests):
+    tests.code = "for text in ('a', 'b'): echo.run(text=text)"
+    passed(tests.run())
+    tests.code = "for text in ('b', 'a'): echo.run(text=text)"
+    failed(
+        tests.run(),
+        '`probe.echo` with {"text": "b"} was called before',
+        "which it had followed",
+    )
 
 
 def test_all_records_anew(tests):

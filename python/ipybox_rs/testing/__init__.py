@@ -7,8 +7,9 @@ import functools
 import inspect
 import json
 import os
+import re
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from ipybox_rs.code_exec import CodeExecutor
 __all__ = ["ReplayDifference", "recorded"]
 
 MODES = ("none", "once", "new_episodes", "all")
-"""When tests are recorded, in the words of VCR: never; if there is no recording; also if a call is not in it; always."""
+"""When calls are recorded, in the words of VCR: never; if there is no recording; also those that it does not have; always."""
 
 VARIABLE = "IPYBOX_RECORD_MODE"
 """Names the mode where pytest's option does not."""
@@ -36,20 +37,21 @@ class _RecordedExecutor(CodeExecutor):
 
     Args:
         file: The recording.
-        is_replay: Whether servers are played from it; otherwise it is made.
+        attempt: Whether the recording is made (`record`), played (`replay`), or played and completed (`update`).
         options: Those of `CodeExecutor`. `record` and `registry` are its own.
     """
 
     def __init__(
-        self, file: str | os.PathLike[str], *, is_replay: bool, **options: Any
+        self, file: str | os.PathLike[str], *, attempt: str, **options: Any
     ) -> None:
         self._file = Path(file).absolute()
-        self._is_replay = is_replay
+        self._attempt = attempt
+        self._python = options.get("python")
         self._directory = tempfile.TemporaryDirectory(prefix="ipybox-test-")
         directory = Path(self._directory.name)
         # The run is recorded in any case: a replay to be compared.
         self._run = directory / "run.jsonl"
-        if is_replay:
+        if attempt != "record":
             options.setdefault("seed", _lines(self._file)[0]["seed"])
         options.setdefault("working_dir", directory / "workspace")
         options.setdefault("state_dir", directory / "state")
@@ -59,21 +61,49 @@ class _RecordedExecutor(CodeExecutor):
         self, server_name: str, server_params: Mapping[str, Any]
     ) -> list[str]:
         """As `CodeExecutor.register_mcp_server`. A replay does not look at the parameters."""
-        if self._is_replay:
-            args = ["play", str(self._file), "--server", server_name]
-            server_params = {"command": _program.find(), "args": args}
+        if self._attempt != "record":
+            played: dict[str, Any] = {
+                "command": _program.find(),
+                "args": ["play", str(self._file), "--server", server_name],
+            }
+            if self._attempt == "update":
+                played["args"] += await self._register_living(
+                    server_name, server_params
+                )
+                # The played server fills the placeholders of the living one.
+                names = re.findall(r"\$\{(\w+)\}", json.dumps(dict(server_params)))
+                played["env"] = {name: f"${{{name}}}" for name in names}
+            server_params = played
         return await super().register_mcp_server(server_name, server_params)
 
+    async def _register_living(
+        self, server_name: str, server_params: Mapping[str, Any]
+    ) -> list[str]:
+        """Registers the living server. Returns the flags by which `ipybox play` finds it."""
+        directory = Path(self._directory.name)
+        workspace, state = directory / "living", directory / "living-state"
+        async with CodeExecutor(
+            working_dir=workspace, state_dir=state, python=self._python
+        ) as living:
+            await living.register_mcp_server(server_name, server_params)
+        return ["--update", "--workspace", str(workspace), "--state-dir", str(state)]
+
     def differences(self) -> list[str]:
-        """The calls of a stopped executor that are not as recorded: unknown ones with a diff, and those not made."""
+        """The calls of a stopped executor that are not as recorded: unknown, not made, or before one that they followed."""
         given = _calls(self._run)
+        # Calls that were added to the recording have no place in it, and need not be made again.
+        recorded = [call for call in _calls(self._file) if call["cell"] > 0]
         messages = [_error(call) for call in given]
         unknown = [message for message in messages if UNKNOWN in message]
-        missing = _count(_calls(self._file)) - _count(given)
-        return unknown + [
-            f"{count} recorded calls of `{server}.{tool}` were not made"
-            for (server, tool), count in missing.items()
-        ]
+        missing = _count(recorded) - _count(given)
+        return (
+            unknown
+            + [
+                f"{count} recorded calls of `{server}.{tool}` were not made"
+                for (server, tool), count in missing.items()
+            ]
+            + _reordered(recorded, given)
+        )
 
     def keep(self) -> None:
         """Makes the recording of a stopped executor that of the test."""
@@ -134,13 +164,16 @@ async def _run(
         raise FileNotFoundError(
             f"{path}: there is no recording, and the mode `none` makes none"
         )
-    if mode != "all" and path.exists():
-        differences = await _attempt(test, path, options, args, kwargs, is_replay=True)
-        if not differences:
-            return
-        if mode != "new_episodes":
-            raise ReplayDifference(f"{path}:\n" + "\n".join(differences))
-    await _attempt(test, path, options, args, kwargs, is_replay=False)
+    if mode == "all" or not path.exists():
+        await _attempt(test, path, options, args, kwargs, attempt="record")
+        return
+    differences = await _attempt(test, path, options, args, kwargs, attempt="replay")
+    if mode == "new_episodes" and any(UNKNOWN in words for words in differences):
+        differences = await _attempt(
+            test, path, options, args, kwargs, attempt="update"
+        )
+    if differences:
+        raise ReplayDifference(f"{path}:\n" + "\n".join(differences))
 
 
 async def _attempt(
@@ -150,10 +183,11 @@ async def _attempt(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     *,
-    is_replay: bool,
+    attempt: str,
 ) -> list[str]:
-    """Runs a test. Returns how a replay differs."""
-    executor = _RecordedExecutor(path, is_replay=is_replay, **options)
+    """Runs a test. Returns how it differs from its recording."""
+    executor = _RecordedExecutor(path, attempt=attempt, **options)
+    is_replay = attempt != "record"
     failure = None
     try:
         try:
@@ -178,6 +212,44 @@ def _lines(file: Path) -> list[dict[str, Any]]:
 
 def _calls(file: Path) -> list[dict[str, Any]]:
     return [line for line in _lines(file) if line["line"] == "call"]
+
+
+def _reordered(
+    recorded: list[dict[str, Any]], given: list[dict[str, Any]]
+) -> list[str]:
+    """The calls that came before one that they had followed. Two that overlapped have no order."""
+
+    def begin(call: dict[str, Any]) -> int:
+        return call["order"][0]
+
+    known: defaultdict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+    for call in sorted(recorded, key=begin):
+        known[_key(call)].append(call)
+    made = [
+        known[_key(call)].pop(0)
+        for call in sorted(given, key=begin)
+        if known[_key(call)]
+    ]
+    messages: list[str] = []
+    first: dict[str, Any] | None = None
+    for call in reversed(made):
+        if first is not None and first["order"][1] < begin(call):
+            messages.append(
+                f"{_words(call)} was called before {_words(first)}, which it had followed"
+            )
+        if first is None or call["order"][1] < first["order"][1]:
+            first = call
+    return messages[::-1]
+
+
+def _key(call: dict[str, Any]) -> tuple[str, str, str]:
+    arguments = json.dumps(call["arguments"], sort_keys=True)
+    return call["server"], call["tool"], arguments
+
+
+def _words(call: dict[str, Any]) -> str:
+    server, tool, arguments = _key(call)
+    return f"`{server}.{tool}` with {arguments[:200]}"
 
 
 def _error(call: dict[str, Any]) -> str:
