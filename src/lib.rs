@@ -50,6 +50,7 @@
 //! | know why code has no result | [`CodeExecutionError`]; [`describe`] puts errors with their causes in words |
 //! | run code without tools | [`KernelClient`] |
 //! | keep a record | [`CodeExecutorBuilder::audit`] with [`AuditSettings`] |
+//! | run a recording again | [`replay`] with [`ReplayOptions`] |
 //! | know whether a session would work on this machine | [`doctor::examine`] |
 //! | be the MCP server `ipybox` | [`serve_stdio`] with a [`Config`] made of [`Settings`] |
 //!
@@ -129,7 +130,7 @@ pub use faces::mcp_server::{Error as ServeError, serve_stdio};
 pub use faces::people::page;
 pub use faces::replay::{
     CellDifference, PlayError, PlayOptions, ReplayError, ReplayOptions, ReplayReport, ReplayedCell,
-    UpdateError, play, replay,
+    UpdateError, play, replay, replay_until,
 };
 #[cfg(target_os = "linux")]
 #[doc(hidden)]

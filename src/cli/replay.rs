@@ -8,12 +8,13 @@ use clap::ValueEnum;
 use ipybox::{ApprovalPolicy, ReplayMode, ReplayOptions, SandboxBackend};
 
 use super::serve_args::BackendArg;
+use super::signals::EndSignals;
 use super::{multi_threaded, print};
 
 /// The flags of `ipybox replay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplayArgs {
-    /// The recording that a session with `--record` has made; for the mode `policy` also an audit log
+    /// The recording that a session with `--record` has made, or its notebook; for the mode `policy` also an audit log
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
@@ -44,6 +45,10 @@ pub(crate) struct ReplayArgs {
     /// Program that makes the sandbox
     #[arg(long, value_enum)]
     pub(crate) sandbox_backend: Option<BackendArg>,
+
+    /// Directory of files that the code needs: copied into its new one, without links and `.env`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) files: Option<PathBuf>,
 
     /// Fill the placeholder `${NAME}` with the value of this variable, which the code gets to see; may be repeated
     #[arg(long, value_name = "NAME")]
@@ -87,11 +92,15 @@ pub(super) fn run(args: ReplayArgs) -> anyhow::Result<ExitCode> {
         Some(BackendArg::Srt) => Some(SandboxBackend::Srt),
         None => args.sandbox.then(SandboxBackend::default),
     };
+    options.files = args.files;
     options.fill = args.fill;
     if let Some(file) = args.approval_policy {
         options.policy = ApprovalPolicy::read(file)?;
     }
-    let report = multi_threaded()?.block_on(Box::pin(ipybox::replay(options)))?;
+    let report = multi_threaded()?.block_on(async {
+        let mut signals = EndSignals::new().context("watch for signals")?;
+        anyhow::Ok(Box::pin(ipybox::replay_until(options, signals.next())).await?)
+    })?;
     let text = if args.json {
         let mut value = serde_json::to_value(&report).context("write the report")?;
         value["is_same"] = report.is_same().into();

@@ -131,6 +131,19 @@ impl Config {
         }
     }
 
+    /// As [`record_exposed`](Self::record_exposed), without the workspace, which is removed at the end of the session.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn record_exposed_elsewhere(&self) -> Result<(), Error> {
+        match &self.site {
+            KernelSite::Sandboxed { exposed, .. } => {
+                exposures::record(&self.state_dir, &exposed.outside(&self.workspace))
+            }
+            KernelSite::Local | KernelSite::Remote(_) => Ok(()),
+        }
+    }
+
     /// Refuses programs on `PATH` that are links to exposed places.
     fn check_programs(&self, exposed: &ExposedPlaces) -> Result<(), Error> {
         let path = self.variables.in_process("PATH").unwrap_or_default();

@@ -14,6 +14,10 @@ use super::{Error, Session, SessionTools, StartError};
 use crate::kernels::kernel::RunningBranch;
 use crate::tools::tool_server::ToolEndpoint;
 
+/// A note for the author of a copy that is recorded.
+const NOT_REPLAYED: &str =
+    "The recording of this copy can be read, but not replayed: it does not have the cells before the copy.";
+
 /// Why there is no branch of a session, which goes on as before.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SessionBranchError {
@@ -56,7 +60,7 @@ impl Session {
         };
         let tool_server = tools.as_ref().map(|tools| Arc::clone(&tools.server));
         let branched = self.queue.branch(tool_server).await;
-        let (RunningBranch { kernel, notes, .. }, kernels) = match branched {
+        let (RunningBranch { kernel, mut notes, .. }, kernels) = match branched {
             Ok(branched) => branched,
             Err(error) => {
                 gate.audit().close().await;
@@ -64,6 +68,9 @@ impl Session {
             }
         };
         gate.audit().branched_from(self.gate.audit());
+        if recorder.is_some() {
+            notes.push(NOT_REPLAYED.to_owned());
+        }
         let notebook = notebook(config, self.notebook());
         let branch = OpeningSession {
             audience: SessionAudience::of_branch(notebook, recorder, &self.audience),

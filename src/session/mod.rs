@@ -350,6 +350,9 @@ impl Session {
         let summary = installed.ok_or(InstallError::Cancelled)??;
         self.queue.refresh_imports(None).await;
         self.queue.note(CellEffect::Installed(summary.clone()));
+        if let Some(recorder) = self.audience.recorder() {
+            recorder.installed(packages);
+        }
         Ok(summary)
     }
 

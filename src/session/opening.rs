@@ -219,7 +219,11 @@ impl SessionTools {
         let progress = watch::Sender::new(String::new());
         let asker = ByGate { gate: Arc::clone(&gate), progress: progress.clone(), tape: tape.clone() };
         let connector = config.connector().asking(Arc::new(asker));
-        config.record_exposed()?;
+        if tape.is_replay() {
+            config.record_exposed_elsewhere()?;
+        } else {
+            config.record_exposed()?;
+        }
         let registry = match registry {
             Some(registry) => {
                 registry.keep_apart(config.exposed());

@@ -1,15 +1,12 @@
 //! Follows the cells of a session for its recording.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::notebook::{OutputTape, TapedOutput};
-use crate::kernels::kernel::{MessageContent, MimeBundle, PythonError};
+use crate::kernels::kernel::{MessageContent, PythonError};
 use crate::tools::recording::{CellItem, RecordedCell, RecordedFailure, SessionRecorder};
 
 /// A cell that runs. If dropped before its end is known, it was stopped with its session.
@@ -66,21 +63,9 @@ impl Drop for RecordingCell {
 fn item(output: TapedOutput) -> CellItem {
     match output {
         TapedOutput::Text(text) => CellItem::Text(text),
-        TapedOutput::Object(object) => CellItem::Data(representations(object.bundle)),
+        TapedOutput::Object(object) => CellItem::object(object.bundle),
         TapedOutput::Error(PythonError { name, value, traceback }) => {
             CellItem::Error(RecordedFailure { name, value, traceback })
         }
     }
-}
-
-/// The representations of an object. A picture is no text that people review: it is recorded by its digest.
-fn representations(bundle: MimeBundle) -> BTreeMap<String, Value> {
-    let digested = |(kind, value): (String, Value)| match value {
-        Value::String(data) if kind.starts_with("image/") && kind != "image/svg+xml" => {
-            let digest = format!("{:x}", Sha256::digest(data.as_bytes()));
-            (kind, json!({ "sha256": digest, "base64_chars": data.len() }))
-        }
-        value => (kind, value),
-    };
-    bundle.into_iter().map(digested).collect()
 }

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::ReplayError;
 use super::report::{CellDifference, ReplayReport, ReplayedCell};
 use crate::approval::Approver;
-use crate::ground::text::describe;
-use crate::session::{Cell, CellRequester, Session, UndoTarget};
+use crate::ground::text::{backticked, describe};
+use crate::session::{Cell, CellRequester, Session, StartError, UndoTarget};
 use crate::tools::recording::{
     CellItem, OutputLikeness, ReadRecording, RecordedCell, RecordedEnvironment, RecordingLine, ReplayBroker,
     SessionRecorder, compare_outputs, diff, shown_outputs,
@@ -26,6 +26,10 @@ const OUTPUT_CHARS: usize = 1_000;
 /// The number of packages with another version that are named.
 const MOST_PACKAGES: usize = 20;
 
+/// The limits of a notebook.
+const NO_RECORDING: &str =
+    "a notebook has no seed, no definitions of servers and no answers: servers are the registered ones";
+
 /// A replay under way.
 pub(super) struct ReplayCourse {
     pub(super) session: Arc<Session>,
@@ -40,10 +44,17 @@ pub(super) struct ReplayCourse {
 }
 
 impl ReplayCourse {
-    /// Replays all of it, and ends the session.
-    pub(super) async fn run(mut self, recording: ReadRecording) -> Result<ReplayReport, ReplayError> {
+    /// Replays all of it, or until `ended`, and ends the session.
+    pub(super) async fn run(
+        mut self,
+        recording: ReadRecording,
+        ended: impl Future<Output = ()>,
+    ) -> Result<ReplayReport, ReplayError> {
         let stop = self.broker.stopped().clone();
-        let played = self.play(&recording, &stop).await;
+        let played = tokio::select! {
+            played = self.play(&recording, &stop) => played,
+            () = ended => Err(ReplayError::Ended),
+        };
         self.session.close().await;
         played?;
         self.report.is_stopped = stop.is_cancelled();
@@ -54,13 +65,17 @@ impl ReplayCourse {
         // The numbers of the cells whose variables the kernel has, and whether they have run here.
         let mut in_kernel: Vec<bool> = Vec::new();
         let mut cells = 0;
+        self.session.started().await.map_err(StartError::from)?;
+        if !recording.has_answers {
+            self.report.notes.push(NO_RECORDING.to_owned());
+        }
         for (_, line) in &recording.lines {
             match line {
                 RecordingLine::Server(server) => {
                     let living = self.living.as_ref();
                     self.registry.restore(server, living, &self.workspace).await?;
                     self.session.refresh_imports(Some(&server.name)).await;
-                    if let Some(living) = living {
+                    if let Some(living) = living.filter(|_| recording.has_answers) {
                         let changes = living.changes_since(server).await?;
                         let changes =
                             changes.into_iter().map(|change| format!("`{}`: {change}", server.name));
@@ -78,6 +93,11 @@ impl ReplayCourse {
                     self.undo(cells, count).await?;
                 }
                 RecordingLine::Environment(recorded) => self.note_environment(recorded),
+                RecordingLine::Installation(installed) => self.report.notes.push(format!(
+                    "after cell {} the session installed {}; a replay installs nothing",
+                    installed.cells,
+                    backticked(&installed.packages)
+                )),
                 RecordingLine::Cell(cell) => {
                     cells = cell.cell;
                     let has_run = self.replay_cell(cell, stop).await?;
@@ -145,6 +165,7 @@ impl ReplayCourse {
             let why = "the kernel did not run it".to_owned();
             return Err(ReplayError::Cell { cell: recorded.cell, why });
         };
+        self.note_missing_file(recorded, &given);
         let compared = self.compare(recorded, given);
         self.report.cells.push(compared);
         Ok(true)
@@ -168,7 +189,10 @@ impl ReplayCourse {
         }
         let given_outputs: Vec<CellItem> =
             given.outputs.into_iter().map(|item| self.broker.moved_back(item)).collect();
+        // A notebook that became too large has lost them.
+        let is_lost = recorded.is_cut && recorded.outputs.is_empty();
         match compare_outputs(&recorded.outputs, &given_outputs) {
+            _ if is_lost => {}
             OutputLikeness::Same => {}
             OutputLikeness::ByRules(rules) => cell.rules.extend(rules),
             OutputLikeness::Different => cell.differences.push(CellDifference {
@@ -192,6 +216,24 @@ impl ReplayCourse {
         cell
     }
 
+    /// Notes the file that the code has not found, if the recorded one has.
+    fn note_missing_file(&mut self, recorded: &RecordedCell, given: &RecordedCell) {
+        let missing = |cell: &RecordedCell| {
+            cell.outputs.iter().find_map(|output| match output {
+                CellItem::Error(failure) if failure.name == "FileNotFoundError" => {
+                    Some(failure.value.clone())
+                }
+                _ => None,
+            })
+        };
+        if let (None, Some(words)) = (missing(recorded), missing(given)) {
+            let cell = recorded.cell;
+            self.report.notes.push(format!(
+                "cell {cell} did not find a file: {words}\nhint: if it was in the workspace before, `--files DIR` copies a directory"
+            ));
+        }
+    }
+
     /// Notes how the recorded Python differs from that of the replay.
     fn note_environment(&mut self, recorded: &RecordedEnvironment) {
         let Some(given) = self.recorder.known_environment() else { return };
@@ -199,9 +241,7 @@ impl ReplayCourse {
             [("Python", &recorded.python, &given.python), ("platform", &recorded.platform, &given.platform)]
         {
             if recorded != given {
-                self.report
-                    .environment
-                    .push(format!("recorded with {what} {recorded}, replayed with {given}"));
+                self.report.notes.push(format!("recorded with {what} {recorded}, replayed with {given}"));
             }
         }
         let none = "none".to_owned();

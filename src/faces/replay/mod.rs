@@ -1,4 +1,5 @@
-//! Replays recordings, and plays their servers to any client. A replay runs the recorded code in a real kernel, in a workspace of its own, with calls answered from the recording.
+//! Replays recordings, and plays their servers to any client. A replay runs the recorded code in a real kernel, in a workspace of
+//! its own, with calls answered from the recording.
 //!
 //! ```text
 //! recording ─ servers → packages of the new workspace
@@ -12,9 +13,11 @@
 //! Reasons: `docs/decisions/record.md`.
 
 mod course;
+mod files;
 mod judging;
 mod mcp_form;
 mod missing;
+mod notebook;
 mod play;
 mod report;
 mod source;
@@ -45,7 +48,7 @@ const UNDO_MEMORY: u64 = 1 << 30;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ReplayOptions {
-    /// The recording; for [`ReplayMode::Policy`] also an audit log.
+    /// The recording, or a notebook of a session; for [`ReplayMode::Policy`] also an audit log.
     pub file: PathBuf,
     /// The destination of calls. Default: [`ReplayMode::Strict`].
     pub mode: ReplayMode,
@@ -58,6 +61,8 @@ pub struct ReplayOptions {
     pub python: Option<PathBuf>,
     /// The sandbox of the kernel. Default: srt if the recorded session had one, else none.
     pub sandbox: Option<SandboxBackend>,
+    /// A directory whose files the code gets a copy of, at most 10,000 and 1 GiB, without `.env`. Default: none.
+    pub files: Option<PathBuf>,
     /// The variables whose placeholders in the recording are filled with their values. Code gets to see these. Default: none.
     pub fill: Vec<String>,
     /// Decides about calls of living servers, or is asked about all in [`ReplayMode::Policy`]. Default: they run.
@@ -91,6 +96,14 @@ pub enum ReplayError {
     /// No directory could be made for the code.
     #[error("make a workspace for the replay")]
     Directory(#[source] std::io::Error),
+    /// The files that the code is to have cannot be copied.
+    #[error("copy `{path}` for the replay", path = path.display())]
+    Files {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The session cannot be configured.
     #[error(transparent)]
     Config(#[from] config::Error),
@@ -100,6 +113,12 @@ pub enum ReplayError {
     /// A recorded server has no usable package, or a living one cannot be asked.
     #[error(transparent)]
     Server(#[from] RecordedServerError),
+    /// The registered servers cannot be read.
+    #[error("read the registered MCP servers")]
+    Registry(#[source] std::io::Error),
+    /// It was asked to end.
+    #[error("replay all of the recording: it was asked to end")]
+    Ended,
     /// The session has ended in the middle.
     #[error("replay cell {cell}: {why}")]
     Cell {
@@ -120,6 +139,7 @@ impl ReplayOptions {
             state_dir: None,
             python: None,
             sandbox: None,
+            files: None,
             fill: Vec::new(),
             policy: ApprovalPolicy::always(crate::approval::ApprovalEffect::Allow),
         }
@@ -131,10 +151,21 @@ impl ReplayOptions {
 /// # Errors
 /// See [`ReplayError`]. That something differs is no error.
 pub async fn replay(options: ReplayOptions) -> Result<ReplayReport, ReplayError> {
+    replay_until(options, std::future::pending()).await
+}
+
+/// As [`replay`], until `ended`: then it leaves neither processes nor files, and returns [`ReplayError::Ended`].
+///
+/// # Errors
+/// As there.
+pub async fn replay_until(
+    options: ReplayOptions,
+    ended: impl Future<Output = ()>,
+) -> Result<ReplayReport, ReplayError> {
     let path = options.file.clone();
     let reading = tokio::task::spawn_blocking(move || ReplaySource::read(&path));
     let source = reading.await.map_err(|error| ReplayError::Directory(error.into()))??;
-    let recording = match source {
+    let mut recording = match source {
         source if options.mode == ReplayMode::Policy => {
             let judging = tokio::task::spawn_blocking(move || PolicyCourse::judge_all(&options, source));
             return judging.await.map_err(|error| ReplayError::Directory(error.into()));
@@ -149,7 +180,17 @@ pub async fn replay(options: ReplayOptions) -> Result<ReplayReport, ReplayError>
     // Code may leave it deep and locked.
     let directory = TemporaryDirectory::from(directory.map_err(ReplayError::Directory)?);
     let workspace = directory.path().canonicalize().map_err(ReplayError::Directory)?;
+    if let Some(files) = options.files.clone() {
+        let to = workspace.clone();
+        let path = files.clone();
+        let copying = tokio::task::spawn_blocking(move || files::copy(&files, &to));
+        let copied = copying.await.map_err(std::io::Error::other).flatten();
+        copied.map_err(|source| ReplayError::Files { path, source })?;
+    }
     let config = config(&options, &recording, &workspace)?;
+    if !recording.has_answers {
+        add_registered_servers(&mut recording, &options, &config).await?;
+    }
     let broker = Arc::new(broker(&options, &recording, &config)?);
     let recorder = SessionRecorder::in_memory(config.variables().redactor().clone());
     let registry = Registry::in_memory(config.connector());
@@ -160,12 +201,11 @@ pub async fn replay(options: ReplayOptions) -> Result<ReplayReport, ReplayError>
         beside: None,
         replay: Some(SessionReplay { broker: Arc::clone(&broker), recorder: Arc::clone(&recorder) }),
     };
-    let session = Session::open(&config, Some(tools)).await?;
-    session.started().await.map_err(StartError::from)?;
+    let session = Arc::new(Session::open(&config, Some(tools)).await?);
     let living = matches!(options.mode, ReplayMode::Reads | ReplayMode::Live)
         .then(|| Registry::in_directory(config.state_dir(), config.connector()));
     let course = ReplayCourse {
-        session: Arc::new(session),
+        session,
         registry,
         living,
         broker,
@@ -173,7 +213,20 @@ pub async fn replay(options: ReplayOptions) -> Result<ReplayReport, ReplayError>
         workspace,
         report: ReplayReport::new(&options, recording.is_complete),
     };
-    course.run(recording).await
+    course.run(recording, ended).await
+}
+
+/// A notebook has no definitions of servers: its code gets those that are registered.
+async fn add_registered_servers(
+    recording: &mut ReadRecording,
+    options: &ReplayOptions,
+    config: &Config,
+) -> Result<(), ReplayError> {
+    let registry = Registry::in_directory(config.state_dir(), config.connector());
+    let servers = registry.recorded_servers(&options.workspace).await.map_err(ReplayError::Registry)?;
+    let lines = servers.into_iter().map(|server| (0, RecordingLine::Server(Box::new(server))));
+    recording.lines.splice(0..0, lines);
+    Ok(())
 }
 
 fn config(
@@ -216,5 +269,12 @@ fn broker(
     });
     let redactor = config.variables().redactor().clone();
     let moved = (recording.session.workspace.clone(), config.workspace().display().to_string());
-    Ok(ReplayBroker::new(options.mode, calls.collect(), redactor, filled.collect::<Result<_, _>>()?, moved))
+    Ok(ReplayBroker::new(
+        options.mode,
+        calls.collect(),
+        redactor,
+        filled.collect::<Result<_, _>>()?,
+        moved,
+        recording.has_answers,
+    ))
 }

@@ -22,8 +22,8 @@ pub struct ReplayReport {
     pub is_stopped: bool,
     /// The cells, in order.
     pub cells: Vec<ReplayedCell>,
-    /// The differences between the recorded Python and this one; they are no failures.
-    pub environment: Vec<String>,
+    /// Remarks that are no differences: another Python, packages, files that were not there.
+    pub notes: Vec<String>,
     /// The differences between recorded and living servers.
     pub servers: Vec<String>,
     /// The rules by which something was the same, and what they do.
@@ -85,7 +85,7 @@ impl ReplayReport {
             is_complete,
             is_stopped: false,
             cells: Vec::new(),
-            environment: Vec::new(),
+            notes: Vec::new(),
             servers: Vec::new(),
             rules: Vec::new(),
         }
@@ -126,7 +126,7 @@ impl ReplayReport {
             }
         }
         lines.extend(self.servers.iter().map(|change| format!("server {change}")));
-        lines.extend(self.environment.iter().map(|change| format!("note: {change}")));
+        lines.extend(self.notes.iter().map(|note| format!("note: {note}")));
         if !self.is_complete {
             lines.push(
                 "note: the recording has no end: its session was killed, or the file was cut".to_owned(),
@@ -147,7 +147,7 @@ impl ReplayReport {
     /// Notes in which packages two environments differ.
     pub(super) fn note_packages(&mut self, changed: &[String]) {
         if !changed.is_empty() {
-            self.environment.push(format!("other packages: {}", listed(changed.iter().map(String::as_str))));
+            self.notes.push(format!("other packages: {}", listed(changed.iter().map(String::as_str))));
         }
     }
 }

@@ -1,9 +1,10 @@
-//! The file of a replay: a recording or an audit log, told apart by the first line.
+//! The file of a replay: a recording, a notebook or an audit log, told apart by how it begins.
 
 use std::path::Path;
 
 use serde_json::Value;
 
+use super::notebook;
 use crate::ground::files::small;
 use crate::tools::recording::{FILE_BYTES, ReadRecording, UnreadableRecording};
 
@@ -12,6 +13,7 @@ const FIRST_LINE_BYTES: usize = 64 * 1024;
 
 /// The content of the file.
 pub(super) enum ReplaySource {
+    /// A recording, or a notebook.
     Recording(ReadRecording),
     AuditLog(Vec<u8>),
 }
@@ -24,7 +26,16 @@ impl ReplaySource {
         if is_audit_log(&bytes) {
             return Ok(Self::AuditLog(bytes));
         }
-        ReadRecording::of(path, &bytes).map(Self::Recording)
+        let recording = if notebook::is_notebook(&bytes) {
+            notebook::read(&bytes).map_err(|(cell, why)| UnreadableRecording::Notebook {
+                path: path.to_owned(),
+                cell,
+                why,
+            })
+        } else {
+            ReadRecording::of(path, &bytes)
+        };
+        recording.map(Self::Recording)
     }
 }
 

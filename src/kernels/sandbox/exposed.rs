@@ -59,6 +59,14 @@ impl ExposedPlaces {
         Self { open: vec![path], ..Self::default() }
     }
 
+    /// Those that are not in `directory`.
+    pub(crate) fn outside(&self, directory: &Path) -> Self {
+        let kept = |paths: &[PathBuf]| {
+            paths.iter().filter(|path| !path.starts_with(directory)).cloned().collect::<Vec<_>>()
+        };
+        Self { open: kept(&self.open), closed: kept(&self.closed), home: self.home.clone() }
+    }
+
     /// The writable paths, each with all beneath it.
     pub(crate) fn open(&self) -> &[PathBuf] {
         &self.open

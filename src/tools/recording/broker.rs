@@ -97,6 +97,8 @@ pub(crate) struct ReplayBroker {
     filled: Vec<(String, String)>,
     /// The recorded workspace, and that of the replay.
     moved: (String, String),
+    /// Whether the recorded calls have answers.
+    has_answers: bool,
     state: Mutex<ReplayState>,
     /// Cancelled at the difference that ends the replay.
     stopped: CancellationToken,
@@ -133,10 +135,19 @@ impl ReplayBroker {
         redactor: Redactor,
         filled: Vec<(String, String)>,
         moved: (String, String),
+        has_answers: bool,
     ) -> Self {
         let state =
             ReplayState { calls: RecordedCalls::new(calls), cell: 0, of_cell: ReplayedCalls::default() };
-        Self { mode, redactor, filled, moved, state: Mutex::new(state), stopped: CancellationToken::new() }
+        Self {
+            mode,
+            redactor,
+            filled,
+            moved,
+            has_answers,
+            state: Mutex::new(state),
+            stopped: CancellationToken::new(),
+        }
     }
 
     /// Cancelled at the difference that ends the replay.
@@ -241,10 +252,13 @@ impl ReplayBroker {
         let name = format!("{}.{}", call.server, call.tool);
         let why = match call.left_out {
             Some(bytes) => format!("it had {bytes} bytes, too many for a recording"),
-            None => "code did not wait for it".to_owned(),
+            None if self.has_answers => "code did not wait for it".to_owned(),
+            None => {
+                "a notebook has no answers; the modes `live` and `reads` ask the living servers".to_owned()
+            }
         };
         let message = format!("the recording does not have the answer of `{name}`: {why}");
-        if call.left_out.is_some() {
+        if call.left_out.is_some() || !self.has_answers {
             let difference =
                 CallDifference { kind: CallDifferenceKind::LeftOut, call: name, diff: vec![why] };
             state.of_cell.differences.push(difference);

@@ -171,8 +171,10 @@ pub(crate) fn outputs(recorded: &[CellItem], given: &[CellItem]) -> OutputLikene
         (CellItem::Text(recorded), CellItem::Text(given)) => texts(recorded, given),
         (CellItem::Data(recorded), CellItem::Data(given)) => {
             if recorded.keys().eq(given.keys()) {
-                let pairs = recorded.values().zip(given.values());
-                OutputLikeness::all(pairs.map(|(recorded, given)| values(recorded, given)))
+                let pairs = recorded.iter().zip(given.values());
+                OutputLikeness::all(
+                    pairs.map(|((kind, recorded), given)| representations(kind, recorded, given)),
+                )
             } else {
                 OutputLikeness::Different
             }
@@ -180,6 +182,16 @@ pub(crate) fn outputs(recorded: &[CellItem], given: &[CellItem]) -> OutputLikene
         (CellItem::Error(recorded), CellItem::Error(given)) => failures(recorded, given),
         _ => OutputLikeness::Different,
     }))
+}
+
+/// Compares two representations of a kind: those of JSON by their values.
+fn representations(kind: &str, recorded: &Value, given: &Value) -> OutputLikeness {
+    let is_json = kind == "application/json" || kind.ends_with("+json");
+    let parsed = |value: &Value| serde_json::from_str::<Value>(value.as_str().filter(|_| is_json)?).ok();
+    match (parsed(recorded), parsed(given)) {
+        (Some(recorded), Some(given)) => values(&recorded, &given),
+        _ => values(recorded, given),
+    }
 }
 
 fn failures(recorded: &RecordedFailure, given: &RecordedFailure) -> OutputLikeness {

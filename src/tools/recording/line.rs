@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::approval::ToolAnnotations;
 use ipybox_codegen::{ResourcesAndPrompts, Tool};
@@ -29,6 +30,8 @@ pub(crate) enum RecordingLine {
     Call(Box<RecordedCall>),
     /// A server has asked the user.
     Answer(RecordedAnswer),
+    /// Packages were installed for the kernel.
+    Installation(RecordedInstallation),
     /// A cell that has ended.
     Cell(Box<RecordedCell>),
     /// The session has ended. A recording without it is that of a session that was killed.
@@ -76,6 +79,14 @@ pub(crate) struct RecordedEnvironment {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RecordedMoment {
     pub(crate) cells: u64,
+}
+
+/// An installation after so many cells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RecordedInstallation {
+    pub(crate) cells: u64,
+    pub(crate) packages: Vec<String>,
 }
 
 /// An undo after so many cells.
@@ -174,4 +185,18 @@ pub(crate) struct RecordedFailure {
     pub(crate) name: String,
     pub(crate) value: String,
     pub(crate) traceback: Vec<String>,
+}
+
+impl CellItem {
+    /// An object of these representations. A picture is no text that people review: it is recorded by its digest.
+    pub(crate) fn object(bundle: impl IntoIterator<Item = (String, Value)>) -> Self {
+        let digested = |(kind, value): (String, Value)| match value {
+            Value::String(data) if kind.starts_with("image/") && kind != "image/svg+xml" => {
+                let digest = format!("{:x}", Sha256::digest(data.as_bytes()));
+                (kind, json!({ "sha256": digest, "base64_chars": data.len() }))
+            }
+            value => (kind, value),
+        };
+        Self::Data(bundle.into_iter().map(digested).collect())
+    }
 }

@@ -28,7 +28,8 @@ pub(crate) use self::comparison::{
 };
 pub use self::file::RecordingError;
 pub(crate) use self::line::{
-    CellItem, RecordedCall, RecordedCell, RecordedEnvironment, RecordedFailure, RecordedServer, RecordingLine,
+    CellItem, RecordedCall, RecordedCell, RecordedEnvironment, RecordedFailure, RecordedMoment,
+    RecordedServer, RecordedSession, RecordedUndo, RecordingLine,
 };
 pub use self::matching::PlayMatch;
 pub(crate) use self::matching::{AskedCall, RecordedCalls};

@@ -26,6 +26,16 @@ pub enum UnreadableRecording {
         /// Why.
         source: std::io::Error,
     },
+    /// It is a notebook that cannot be replayed.
+    #[error("replay the notebook `{path}`, cell {cell}: {why}", path = path.display())]
+    Notebook {
+        /// The file.
+        path: PathBuf,
+        /// The number of the cell among those with code, from 1; 0 if it is none of them.
+        cell: u64,
+        /// Why.
+        why: String,
+    },
     /// A line is not as it should be.
     #[error("read the recording `{path}`, line {line}: {why}", path = path.display())]
     Line {
@@ -46,6 +56,8 @@ pub(crate) struct ReadRecording {
     pub(crate) lines: Vec<(usize, RecordingLine)>,
     /// Whether the session has ended as sessions end, and not in the middle of something.
     pub(crate) is_complete: bool,
+    /// Whether calls have answers. Those of a notebook have none.
+    pub(crate) has_answers: bool,
 }
 
 impl ReadRecording {
@@ -71,6 +83,14 @@ impl ReadRecording {
         })
     }
 
+    /// Refuses JSON of too many values.
+    pub(crate) fn check_values(text: &[u8]) -> Result<(), String> {
+        if values(text) > MOST_VALUES {
+            return Err(format!("it has more than {MOST_VALUES} values"));
+        }
+        Ok(())
+    }
+
     /// The error is the number of a line, and why it cannot be used.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, (usize, String)> {
         let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
@@ -93,7 +113,7 @@ impl ReadRecording {
         };
         let lines: Vec<_> = read.collect();
         let has_end = matches!(lines.last(), Some((_, RecordingLine::End(_))));
-        Ok(Self { session, lines, is_complete: has_end && !is_torn })
+        Ok(Self { session, lines, is_complete: has_end && !is_torn, has_answers: true })
     }
 }
 

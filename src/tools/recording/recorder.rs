@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::line::{
-    FORMAT, RecordedAnswer, RecordedCall, RecordedCell, RecordedEnvironment, RecordedMoment, RecordedServer,
-    RecordedSession, RecordedUndo, RecordingLine,
+    FORMAT, RecordedAnswer, RecordedCall, RecordedCell, RecordedEnvironment, RecordedInstallation,
+    RecordedMoment, RecordedServer, RecordedSession, RecordedUndo, RecordingLine,
 };
 use super::writer::RecordingWriter;
 use super::{LINE_BYTES, RecordingError};
@@ -146,6 +146,13 @@ impl SessionRecorder {
     pub(crate) fn undone(&self, last: u64) {
         let cells = self.course.lock().cells;
         self.put(RecordingLine::Undo(RecordedUndo { cells, last }));
+    }
+
+    /// Packages were installed.
+    pub(crate) fn installed(&self, packages: &[String]) {
+        let cells = self.course.lock().cells;
+        let packages = packages.iter().map(|package| self.redactor.redact(package).into_owned()).collect();
+        self.put(RecordingLine::Installation(RecordedInstallation { cells, packages }));
     }
 
     /// The servers whose tools code can call now; those that are new or have changed are written.

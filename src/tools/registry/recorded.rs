@@ -74,11 +74,19 @@ impl Registry {
         workspace: &Path,
     ) -> Result<RecordedServer, RecordedServerError> {
         let error = |why: String| RecordedServerError { name: name.to_owned(), why };
+        let servers = self.recorded_servers(workspace).await.map_err(|failed| error(failed.to_string()))?;
+        let mut servers = servers.into_iter();
+        servers.find(|server| server.name == name).ok_or_else(|| error(NOT_REGISTERED.to_owned()))
+    }
+
+    /// All servers that code in `workspace` can call, as a recording has them.
+    ///
+    /// # Errors
+    /// The registry cannot be read.
+    pub(crate) async fn recorded_servers(&self, workspace: &Path) -> io::Result<Vec<RecordedServer>> {
         let lookup = self.lookup(workspace, &[]);
         let reading = tokio::task::spawn_blocking(move || lookup.recorded());
-        let servers = reading.await.map_err(io::Error::other).flatten();
-        let mut servers = servers.map_err(|failed| error(failed.to_string()))?.into_iter();
-        servers.find(|server| server.name == name).ok_or_else(|| error(NOT_REGISTERED.to_owned()))
+        reading.await.map_err(io::Error::other).flatten()
     }
 
     /// Registers a recorded server, and puts its package into `workspace`. Its name refers to the server that `living` has

@@ -1,6 +1,6 @@
 //! Recordings of applications.
 
-use ipybox::{CodeExecutor, describe};
+use ipybox::{CodeExecutor, ReplayError, ReplayOptions, describe, replay, replay_until};
 use serde_json::json;
 
 use crate::support::{Place, kernel_python, probe};
@@ -24,6 +24,18 @@ async fn an_application_records_a_session_and_plays_its_server_in_another_one() 
     executor.register_mcp_server("probe", &played).await.unwrap();
     assert_eq!(executor.execute(code).await.unwrap().text, recorded, "the seed is the same");
     executor.stop().await;
+
+    let options = || {
+        let mut options = ReplayOptions::new(&file);
+        options.workspace = place.workspace();
+        options.state_dir = Some(place.states());
+        options.python = Some(kernel_python());
+        options
+    };
+    let report = replay(options()).await.unwrap();
+    assert!(report.is_same() && report.cells.len() == 1, "{}", report.text());
+    let ended = replay_until(options(), std::future::ready(())).await;
+    assert!(matches!(ended, Err(ReplayError::Ended)));
 
     let exists = builder().record(&file).start().await.unwrap_err();
     assert!(describe(&exists).contains("it exists"), "{exists}");

@@ -174,6 +174,12 @@ async fn strict_replays_end_at_the_first_call_that_differs() {
     let reordered = edited(&file, "print(echo.run(text='one'))\\nprint(add.run(a=1))", order);
     let found = report(&place, &reordered, &[]).await;
     assert_eq!(kinds(&found, 0), ["reordered_call"], "{found:#}");
+    // Also of threads, since nothing says that these two did not wait for each other.
+    let order = "from threading import Thread\\nfor call in (lambda: add.run(a=1), lambda: echo.run(text='one')):\\n    \
+                 thread = Thread(target=call); thread.start(); thread.join()";
+    let threads = edited(&file, "print(echo.run(text='one'))\\nprint(add.run(a=1))", order);
+    let found = report(&place, &threads, &["--mode", "dry"]).await;
+    assert!(kinds(&found, 0).contains(&"reordered_call"), "{found:#}");
 }
 
 #[tokio::test]
@@ -317,4 +323,9 @@ async fn sandboxed_sessions_are_replayed_in_a_sandbox() {
     // The hint of the error names the directory for temporary files.
     assert_eq!(results(&report), ["same", "same_by_rules"], "{report:#}");
     assert_eq!(report["rules"][0][0], "temporary", "{report:#}");
+    // What was exposed in the replay is gone.
+    let states = std::fs::read_dir(place.states().join("workspaces")).unwrap();
+    let records = states.map(|state| std::fs::read_to_string(state.unwrap().path().join("exposed.json")));
+    let records: Vec<String> = records.map(Result::unwrap_or_default).collect();
+    assert!(!records.concat().contains("ipybox-replay-"), "{records:?}");
 }
