@@ -179,10 +179,13 @@ impl NotebookCourse {
             self.has_uncounted = true;
             return Ok(());
         };
+        if number == 0 {
+            return Err("it is number 0 of its kernel, which counts from 1".to_owned());
+        }
         let may_skip = std::mem::take(&mut self.has_uncounted);
         if number == 1 && self.in_kernel > 0 {
             self.fresh_kernel();
-        } else if number > self.in_kernel + 1 && !may_skip {
+        } else if number - 1 > self.in_kernel && !may_skip {
             return Err(format!(
                 "it is number {number} of its kernel, after number {}: a cell before it is missing",
                 self.in_kernel
@@ -314,6 +317,8 @@ mod tests {
         );
         check_kinds(&[code(1, "a"), code(1, "b")], &["kernel", "cell", "kernel", "cell"]);
         check(&[code(3, "a")], 1, "a cell before it is missing");
+        check(&[code(u64::MAX, "a")], 1, "a cell before it is missing");
+        check(&[code(1, "a"), code(0, "a")], 2, "counts from 1");
         check(&[code(1, "a"), code(1, "b"), code(2, "a")], 3, "session `a` again");
     }
 
