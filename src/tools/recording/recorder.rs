@@ -16,6 +16,9 @@ use super::writer::RecordingWriter;
 use super::{LINE_BYTES, RecordingError};
 use crate::ground::text::{Redactor, rfc3339};
 
+/// The number of bursts that are remembered.
+const MOST_BURSTS: usize = 4_096;
+
 /// Records a session.
 pub(crate) struct SessionRecorder {
     sink: RecordingSink,
@@ -40,6 +43,8 @@ struct RecordedCourse {
     running: u64,
     /// The number of beginnings and ends of calls.
     moments: u64,
+    /// The beginning of each burst of the running cell: its calls reach the host in any order, but code makes them side by side.
+    bursts: BTreeMap<u64, u64>,
     /// The newest line of each server, and of the environment.
     servers: BTreeMap<String, RecordedServer>,
     environment: Option<RecordedEnvironment>,
@@ -173,6 +178,7 @@ impl SessionRecorder {
         let mut course = self.course.lock();
         course.cells += 1;
         course.running = course.cells;
+        course.bursts.clear();
         course.cells
     }
 
@@ -199,17 +205,23 @@ impl SessionRecorder {
         self.put(RecordingLine::Answer(RecordedAnswer { cell, server, question, fields }));
     }
 
-    /// A call of code begins.
+    /// A call of code begins, with the others of its `burst`.
     pub(crate) fn call_begins(
         self: &Arc<Self>,
         server: &str,
         tool: &str,
         arguments: &Map<String, Value>,
+        burst: Option<u64>,
     ) -> OpenRecord {
         let (cell, moment) = {
             let mut course = self.course.lock();
             course.moments += 1;
-            (course.running, course.moments)
+            if course.bursts.len() >= MOST_BURSTS {
+                course.bursts.clear();
+            }
+            let now = course.moments;
+            let begun = burst.map_or(now, |burst| *course.bursts.entry(burst).or_insert(now));
+            (course.running, begun)
         };
         let call = RecordedCall {
             cell,
@@ -285,5 +297,29 @@ impl OpenRecord {
 impl Drop for OpenRecord {
     fn drop(&mut self) {
         self.end(|_| ());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_code_makes_side_by_side_overlap() {
+        let recorder = SessionRecorder::in_memory(Redactor::default());
+        recorder.cell_begins();
+        for burst in [Some(1), Some(1), Some(2), None, Some(1)] {
+            let call = recorder.call_begins("s", "t", &Map::new(), burst);
+            call.answered(Value::Null, "accepted", "policy");
+        }
+        let orders = recorder.take().into_iter().map(|line| match line {
+            RecordingLine::Call(call) => call.order,
+            line => panic!("{line:?}"),
+        });
+        assert_eq!(orders.collect::<Vec<_>>(), [[1, 2], [1, 4], [5, 6], [7, 8], [1, 10]]);
+        // Another cell has calls of its own.
+        recorder.cell_begins();
+        recorder.call_begins("s", "t", &Map::new(), Some(1)).answered(Value::Null, "accepted", "policy");
+        assert!(matches!(&recorder.take()[..], [RecordingLine::Call(call)] if call.order == [11, 12]));
     }
 }

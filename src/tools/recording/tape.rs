@@ -46,18 +46,20 @@ impl CallTape {
         matches!(self, Self::Replaying(_))
     }
 
-    /// A call begins; `is_read` if its server says that it changes nothing.
+    /// A call begins; `is_read` if its server says that it changes nothing. Code makes it beside the others of its `burst`.
     pub(crate) fn begin(
         &self,
         server: &str,
         tool: &str,
         arguments: &Map<String, Value>,
+        burst: Option<u64>,
         is_read: bool,
     ) -> TapedCall {
         match self {
             Self::Off => TapedCall::Made(AnswerWitness::Nobody),
             Self::Recording(recorder) => {
-                TapedCall::Made(AnswerWitness::Record(recorder.call_begins(server, tool, arguments)))
+                let record = recorder.call_begins(server, tool, arguments, burst);
+                TapedCall::Made(AnswerWitness::Record(record))
             }
             Self::Replaying(broker) => match broker.ask(server, tool, arguments, is_read) {
                 BrokeredCall::Known(answer) => TapedCall::Known(answer),
@@ -70,7 +72,9 @@ impl CallTape {
     /// As [`begin`](Self::begin), of a call that is made in any case.
     pub(crate) fn record(&self, server: &str, tool: &str, arguments: &Map<String, Value>) -> AnswerWitness {
         match self {
-            Self::Recording(recorder) => AnswerWitness::Record(recorder.call_begins(server, tool, arguments)),
+            Self::Recording(recorder) => {
+                AnswerWitness::Record(recorder.call_begins(server, tool, arguments, None))
+            }
             Self::Off | Self::Replaying(_) => AnswerWitness::Nobody,
         }
     }

@@ -146,7 +146,7 @@ impl Rest {
     async fn next(&mut self) -> Option<[std::io::Result<Bytes>; 2]> {
         let answer = match self.calls.pop_front()? {
             BatchedCall::Not(answer) => answer,
-            BatchedCall::Denied { call: ToolCall { server_name, tool_name, tool_args }, denied } => {
+            BatchedCall::Denied { call: ToolCall { server_name, tool_name, tool_args, .. }, denied } => {
                 let witness = self.shared.tape.record(&server_name, &tool_name, &tool_args);
                 let by = denied.by();
                 witnessed(witness, CallAnswer::from(denied), by).await

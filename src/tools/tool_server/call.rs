@@ -42,6 +42,16 @@ pub(super) struct ToolCall<Arguments = Map<String, Value>> {
     pub(super) tool_name: String,
     #[serde(default)]
     pub(super) tool_args: Arguments,
+    /// The number that calls have in common which code makes side by side, if it says so. It serves recordings alone.
+    #[serde(default)]
+    pub(super) burst: Option<u64>,
+}
+
+impl ToolCall {
+    /// A call that is made by itself.
+    pub(super) fn new(server_name: String, tool_name: String, tool_args: Map<String, Value>) -> Self {
+        Self { server_name, tool_name, tool_args, burst: None }
+    }
 }
 
 pub(super) fn check_name(what: &'static str, name: &str) -> Result<(), RefusedBody> {
@@ -84,7 +94,8 @@ pub(super) async fn answer(
 ) -> CallAnswer {
     let is_read = request != PoolRequest::Tool
         || server.annotations.get(&call.tool_name).is_some_and(|hints| hints.read_only == Some(true));
-    let witness = match shared.tape.begin(&call.server_name, &call.tool_name, &call.tool_args, is_read) {
+    let ToolCall { server_name, tool_name, tool_args, burst } = &call;
+    let witness = match shared.tape.begin(server_name, tool_name, tool_args, *burst, is_read) {
         TapedCall::Made(witness) => witness,
         TapedCall::Known(answer) => return CallAnswer::Known(answer),
         TapedCall::Refused(message) => return CallAnswer::failed(message),
@@ -119,7 +130,7 @@ pub(super) async fn witnessed(witness: AnswerWitness, answer: CallAnswer, by: &'
 
 /// The action that is decided about.
 pub(super) fn action(server: &RegisteredServer, call: ToolCall, request: PoolRequest) -> Action {
-    let ToolCall { server_name, tool_name, tool_args } = call;
+    let ToolCall { server_name, tool_name, tool_args, .. } = call;
     let annotations = match request {
         PoolRequest::Tool => server.annotations.get(&tool_name).copied(),
         PoolRequest::Resource | PoolRequest::List(_) | PoolRequest::Prompt => {

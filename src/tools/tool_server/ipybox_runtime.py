@@ -79,6 +79,32 @@ class UnexpectedResultError(ToolRunnerError):
 _ERRORS = {"rejected": ApprovalRejectedError, "timeout": ApprovalTimeoutError}
 
 
+class _Bursts:
+    """Numbers the calls of this process: one that code makes while it waits for others has their number.
+
+    They reach ipybox in any order.
+    """
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._number = self._waiting = 0
+
+    def __enter__(self):
+        with self._lock:
+            self._number += not self._waiting
+            self._waiting += 1
+            return self._number
+
+    def __exit__(self, *_):
+        with self._lock:
+            self._waiting -= 1
+
+
+_bursts = _Bursts()
+# A fork has none of the threads that wait.
+os.register_at_fork(after_in_child=_bursts.__init__)
+
+
 class ToolRunner:
     """Calls the tools of one registered MCP server."""
 
@@ -97,13 +123,19 @@ class ToolRunner:
         """Call a tool and return its whole result, as a ToolResult; in a batch, a BatchCall."""
         body = self._body({"tool_name": tool_name, "tool_args": tool_args})
         call = collected(self, f"{self.server_name}.{tool_name}", body)
-        return self._answer_sync("/run", body) if call is None else call
+        if call is not None:
+            return call
+        with _bursts as burst:
+            return self._answer_sync("/run", _in_burst(body, burst))
 
     async def call(self, tool_name, tool_args):
         """Do the same without blocking the event loop."""
         body = self._body({"tool_name": tool_name, "tool_args": tool_args})
         call = collected(self, f"{self.server_name}.{tool_name}", body)
-        return await self._answer("/run", body) if call is None else call
+        if call is not None:
+            return call
+        with _bursts as burst:
+            return await self._answer("/run", _in_burst(body, burst))
 
     def read_resource_sync(self, uri):
         """Read a resource of the server and return its contents, as a ToolResult."""
@@ -155,6 +187,10 @@ class ToolRunner:
     async def run_batch(self, title, calls):
         """Do the same without blocking the event loop; for ipybox itself."""
         _raise_refusal(*await _exchange(*_batch(title, calls)))
+
+
+def _in_burst(body, burst):
+    return b'%s,"burst":%d}' % (body[:-1], burst)
 
 
 def _value(answer):

@@ -81,11 +81,7 @@ impl LivingServers {
         let shared = SharedRoutes { tape: CallTape::Recording(Arc::clone(&recorder)), ..self.shared.clone() };
         let kind = request.of_pool();
         let found = resolve(&shared, server, request.name(), kind).await.map_err(words)?;
-        let call = ToolCall {
-            server_name: server.to_owned(),
-            tool_name: request.name().to_owned(),
-            tool_args: arguments,
-        };
+        let call = ToolCall::new(server.to_owned(), request.name().to_owned(), arguments);
         let answer = match answer(&shared, found, call, kind).await {
             CallAnswer::Error {
                 kind: ErrorKind::Rejected | ErrorKind::Timeout | ErrorKind::Unreached,

@@ -51,7 +51,7 @@ async fn plan(shared: &SharedRoutes, calls: Vec<Grant>) {
         let tool_name = grant.tool_name().to_owned();
         // The call of an unknown server fails when it comes.
         if let Ok(server) = resolve(shared, &server_name, &tool_name, PoolRequest::Tool).await {
-            let call = ToolCall { server_name, tool_name, tool_args: grant.fixed() };
+            let call = ToolCall::new(server_name, tool_name, grant.fixed());
             planned.push((grant, action(&server, call, PoolRequest::Tool)));
         }
     }

@@ -129,8 +129,7 @@ async fn run(
         Ok(server) => server,
         Err(answer) => return Ok(answer.into_response(form).await),
     };
-    let (ToolCall { tool_args, .. }, BodyText { lease, .. }) = text.parse::<ToolCall>().await?;
-    let call = ToolCall { server_name, tool_name, tool_args };
+    let (call, BodyText { lease, .. }) = text.parse::<ToolCall>().await?;
     let answer = answer(&shared, server, call, PoolRequest::Tool).await;
     drop(lease);
     Ok(answer.into_response(form).await)
@@ -144,7 +143,7 @@ async fn read(
     let (ReadResource { server_name, uri }, text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
     let tool_args = Map::from_iter([("uri".to_owned(), Value::String(uri))]);
-    let call = ToolCall { server_name, tool_name: READ_RESOURCE.to_owned(), tool_args };
+    let call = ToolCall::new(server_name, READ_RESOURCE.to_owned(), tool_args);
     Ok(resolved(&shared, call, PoolRequest::Resource, text, form).await)
 }
 
@@ -156,7 +155,7 @@ async fn list(
     let text = text.within("body with a kind of list", LISTING_LIMIT_BYTES)?;
     let (ListItems { server_name, kind }, text) = text.parse().await?;
     check_name("name of the server", &server_name)?;
-    let call = ToolCall { server_name, tool_name: kind.method().to_owned(), tool_args: Map::new() };
+    let call = ToolCall::new(server_name, kind.method().to_owned(), Map::new());
     Ok(resolved(&shared, call, PoolRequest::List(kind), text, form).await)
 }
 
@@ -172,7 +171,7 @@ async fn prompt(
     let given = Value::Object(given.collect());
     let tool_args =
         Map::from_iter([("name".to_owned(), Value::String(prompt_name)), ("arguments".to_owned(), given)]);
-    let call = ToolCall { server_name, tool_name: GET_PROMPT.to_owned(), tool_args };
+    let call = ToolCall::new(server_name, GET_PROMPT.to_owned(), tool_args);
     Ok(resolved(&shared, call, PoolRequest::Prompt, text, form).await)
 }
 

@@ -183,6 +183,19 @@ async fn strict_replays_end_at_the_first_call_that_differs() {
 }
 
 #[tokio::test]
+async fn calls_that_code_makes_side_by_side_have_no_order() {
+    let place = Place::new();
+    // More than wait at the same time: the last ones reach the host when others have ended.
+    let cell = "import asyncio\nfrom mcptools.probe import echo\n\
+                async def say(n): return await echo.run_async(text=str(n))\n\
+                print(*await asyncio.gather(*map(say, range(150))))";
+    let file = recorded(&place, &[], &[cell]).await;
+    let backwards = edited(&file, "map(say, range(150))", "map(say, reversed(range(150)))");
+    let found = report(&place, &backwards, &["--mode", "dry"]).await;
+    assert_eq!(kinds(&found, 0), ["output"], "{found:#}");
+}
+
+#[tokio::test]
 async fn dry_replays_list_what_may_write() {
     let place = Place::new();
     let file =
