@@ -175,14 +175,14 @@ def test_a_child_that_was_forked_does_not_keep_the_host_of_a_parent_that_ends(
     workspace,
 ):
     application = workspace.start("""
-        import asyncio, os, signal
+        import asyncio, os, signal, time
         from ipybox_rs import CodeExecutor
         executor = CodeExecutor()
         asyncio.run(executor.start())
         print("started", flush=True)
         if os.fork() == 0:
             os.close(1); os.close(2)
-            signal.pause()
+            while True: time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)
     """)
     application.wait_for("started")

@@ -137,16 +137,19 @@ async fn a_question_says_what_an_argument_has_and_what_was_read() {
     let other = place.temporary().join("other.toml");
     let rule = "default = 'allow'\n[[rule]]\ncontains_from = 'confidential'\neffect = 'deny'";
     std::fs::write(&other, rule).unwrap();
-    let audit = Command::new(env!("CARGO_BIN_EXE_ipybox"))
-        .arg("audit")
+    let judging = Command::new(env!("CARGO_BIN_EXE_ipybox"))
+        .arg("replay")
         .arg(&log)
-        .arg("--policy")
+        .args(["--json", "--mode", "policy", "--approval-policy"])
         .arg(&other)
-        .args(["--server", "chat"])
         .output()
         .unwrap();
-    let text = String::from_utf8(audit.stdout).unwrap();
-    assert!(text.contains("the policy would have decided 3 otherwise, 0 alike, 0 unknown"), "{text}");
+    let report: Value = serde_json::from_slice(&judging.stdout).unwrap();
+    let cells = report["cells"].as_array().unwrap().iter();
+    let found: Vec<&Value> = cells.flat_map(|cell| cell["differences"].as_array().unwrap()).collect();
+    let of_chat = |found: &&&Value| found["words"].as_str().unwrap().starts_with("`chat.post(");
+    assert_eq!(found.iter().filter(of_chat).count(), 3, "{report:#}");
+    assert!(found.iter().all(|found| found["kind"] == "decision"), "{report:#}");
 }
 
 #[tokio::test]

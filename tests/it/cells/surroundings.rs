@@ -78,7 +78,7 @@ print([hex(int(mask, 16) & 0x7fff_fff8) for mask in lines[1::2]])";
             ("import signal, os, time; signal.getsignal(signal.SIGINT) is signal.default_int_handler", "True"),
             ("[signal.getsignal(getattr(signal, 'SIG' + name)).name for name in ('TERM', 'CHLD', 'USR1', 'ALRM')] == ['SIG_DFL'] * 4", "True"),
             ("signal.pthread_sigmask(signal.SIG_BLOCK, [])", "set()"),
-            ("ring = signal.signal(signal.SIGALRM, lambda *_: print('rang'))\nsignal.setitimer(signal.ITIMER_REAL, 0.01)\nsignal.pause()", "rang"),
+            ("rung = []\nring = signal.signal(signal.SIGALRM, lambda *_: rung.append('rang'))\nsignal.setitimer(signal.ITIMER_REAL, 0.01)\nwhile not rung: time.sleep(0.01)\nprint(*rung)", "rang"),
             ("try: os.kill(os.getpid(), signal.SIGINT); time.sleep(60)\nexcept KeyboardInterrupt: print('caught')", "caught"),
             ("subprocess.run('kill -PIPE $$', shell=True).returncode", "-13"),
         ],
