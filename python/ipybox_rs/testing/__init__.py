@@ -220,7 +220,7 @@ def _reordered(
     """The calls that came before one that they had followed. Two that overlapped have no order."""
 
     def begin(call: dict[str, Any]) -> int:
-        return call["order"][0]
+        return int(call["order"][0])
 
     known: defaultdict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
     for call in sorted(recorded, key=begin):
