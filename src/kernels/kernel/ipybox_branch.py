@@ -66,8 +66,9 @@ def answer(kernel, host, request, make_template=None):
         refusals = [f"the system refused: {error}"]
     if refusals is IN_BRANCH:
         try:
-            is_template = template is not None
-            become_branch(kernel, host, connection, pipe, changes, content, is_template)
+            # No code has run yet before there is a template.
+            is_fresh = template is not None
+            become_branch(kernel, host, connection, pipe, changes, content, is_fresh)
             if template:
                 template.serve(kernel, host)
         except BaseException:  # noqa: BLE001 - the host sees the end of the connection
@@ -126,15 +127,18 @@ def fork(find_native_threads):
     return None, IN_BRANCH
 
 
-def become_branch(kernel, host, connection, pipe, changes, content, is_template):
-    """Make this process a kernel of its own, a template, or a sleeping state of this one, whose place it takes if it is awoken."""
+def become_branch(kernel, host, connection, pipe, changes, content, is_fresh):
+    """Make this process a kernel of its own, a template, or a sleeping state of this one, whose place it takes if it is awoken.
+
+    is_fresh: whether it has run no code, as a template and its kernels
+    """
     # A collection would write to, and so copy, all memory with objects.
     if content.get("sleeps"):
         content["collects"] = gc.isenabled()
         gc.disable()
     else:
         gc.freeze()
-    if is_template:
+    if is_fresh:
         # In the session of the first kernel, as one from scratch.
         os.setpgid(0, 0)
     else:
@@ -152,20 +156,19 @@ def become_branch(kernel, host, connection, pipe, changes, content, is_template)
     os.close(connection)
     os.close(pipe)
     host.begin_branch(content["mark"])
-    if not is_template:
+    if not is_fresh:
         forget_resource_tracker()
     if content.get("sleeps"):
         kernel.begin_branch(None)
         random.setstate(content["random"])
         sleeping.update(content)
     else:
-        # No code has run yet before there is a template.
         user_ns = kernel.shell.user_ns
-        kernel.begin_branch(None if is_template else InheritedVariables(user_ns))
+        kernel.begin_branch(None if is_fresh else InheritedVariables(user_ns))
         take_token(content)
         for move in content.get("moves", ()):
             use_directory(move["from"], move["to"])
-        if not is_template:
+        if not is_fresh:
             forget_exit_functions()
         seed()
     greet(host.fileno())

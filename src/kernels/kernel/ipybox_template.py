@@ -85,7 +85,7 @@ def begin(kernel, host, connections, private, content):
         if saving is not None:
             saving.share_anew()
         changes = dict.fromkeys(host.output_descriptors())
-        ipybox_branch.become_branch(kernel, host, *connections, changes, content, None)
+        ipybox_branch.become_branch(kernel, host, *connections, changes, content, True)
     except BaseException:  # noqa: BLE001 - the host sees the end of the connection
         os.write(connections[-1], traceback.format_exc().encode())
         os._exit(1)

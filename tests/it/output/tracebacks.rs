@@ -266,7 +266,7 @@ pub(crate) async fn wrong_names_are_answered_with_the_right_ones() {
             "a tool is called by the function of its module: `probe.echo.run(...)`",
         ),
         (
-            "from mcptools.probe import add\nadd.run(a=1, b=2)['total']",
+            "from mcptools.probe import add\n[add.run(a=1, b=2)][0]['total']",
             "the fields of a tool's result are attributes, as in `result.field`: `total`, `terms`",
         ),
         (
