@@ -38,7 +38,7 @@ use self::verify::ChainVerifier;
 use crate::approval::audit::AuditRecord;
 use crate::approval::audit::chain::{self, ChainHead};
 
-/// Which records are counted. The chain is verified with all of them.
+/// The records that are counted. The chain is verified with all of them.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct AuditFilter {

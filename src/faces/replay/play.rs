@@ -78,7 +78,7 @@ pub enum PlayError {
         /// Why.
         source: serde_json::Error,
     },
-    /// What is missing in the recording cannot be added to it.
+    /// The recording cannot be completed.
     #[error(transparent)]
     Update(#[from] UpdateError),
     /// The client has broken the protocol.

@@ -84,7 +84,7 @@ class Bindings(CellVisitor):
         # The values that names get by an assignment in the cell's outermost block.
         self.assigned = {}
         self.others = {}
-        # How often names are variables of loops.
+        # The number of loops that bind each name.
         self.loops = {}
         self.is_dynamic = False
         # Whether calls may be collected in a batch.

@@ -298,7 +298,7 @@ async fn an_application_gives_all_announced_grants_some_or_none() {
     executor.stop().await;
 }
 
-/// What the kernel would announce for code.
+/// Code that prints the plan of other code, as the kernel would announce it.
 const PLANNED: &str = r"
 import ast, json, ipybox_bindings, ipybox_check
 def planned(code):

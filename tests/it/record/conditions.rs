@@ -1,4 +1,4 @@
-//! What a replay needs beside its recording, and what it leaves behind.
+//! A replay needs files beside its recording, and leaves nothing behind.
 
 use std::path::Path;
 

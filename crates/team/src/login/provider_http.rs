@@ -102,9 +102,14 @@ async fn send(url: &SecureUrl, request: RequestBuilder) -> Result<ProviderAnswer
         }
         Ok(ProviderAnswer { status, body })
     };
-    // The client's own timeout depends on who made it.
-    let late = |_| fault(url, format!("does not answer within {} s", TIMEOUT.as_secs()));
-    tokio::time::timeout(TIMEOUT, answer).await.map_err(late)?
+    tokio::select! {
+        // The client's own timeout depends on who made it, and may be over in the same moment.
+        biased;
+        () = tokio::time::sleep(TIMEOUT) => {
+            Err(fault(url, format!("does not answer within {} s", TIMEOUT.as_secs())))
+        }
+        answer = answer => answer,
+    }
 }
 
 /// A fault of the provider at this URL, which is shown without its query.
