@@ -37,6 +37,8 @@ CARRIERS = {
 # Where the same three numbers mean something else.
 UNRELATED = [
     (r"src/.*\.rs", r"."),
+    # A recording keeps the version that wrote it.
+    (r".*\.jsonl", r"."),
     (r"docs/.*\.(svg|md)", r"mcp-server-|srt |uv "),
     # Examples of usage.
     (r"packaging/\w+\.py", r"."),
