@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use chrono::TimeDelta;
+
 use crate::connections::mcp_client::Connector;
 use crate::ground::env::{IPYBOX_CONTAINER, Variables};
 use crate::ground::files::FrontSocket;
@@ -122,6 +124,8 @@ pub struct Config {
     pub(crate) recording: RecordingPlace,
     /// The seed of what the kernel's Python draws at random.
     pub(crate) seed: Option<u32>,
+    /// The time that the kernel's clock is ahead.
+    pub(crate) clock_ahead: Option<TimeDelta>,
     /// The id of the session, if it has one already.
     pub(crate) session: Option<String>,
     /// Whether variables are saved for the session with this id, and not for the workspace.
@@ -215,6 +219,7 @@ impl Config {
             notebook,
             recording,
             seed: settings.seed.or_else(|| is_recorded.then(|| uuid::Uuid::new_v4().as_fields().0)),
+            clock_ahead: settings.clock_ahead,
             session: None,
             own_checkpoint: None,
             front: None,
@@ -309,7 +314,7 @@ impl Config {
             KernelSite::Remote(_) => self.variables.meant_for_kernel(),
         };
         variables.extend(self.kernel.env.clone());
-        variables.extend(self.seeds());
+        variables.extend(self.seed_and_clock());
         variables
     }
 

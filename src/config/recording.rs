@@ -26,15 +26,21 @@ impl RecordingPlace {
 /// The variables that a seed is the value of: Python's own for hashes, and ours for generators.
 const SEEDS: [&str; 2] = ["PYTHONHASHSEED", "IPYBOX_SEED"];
 
+/// The variable with the seconds that the kernel's clock is ahead.
+const CLOCK: &str = "IPYBOX_CLOCK";
+
 /// Whether a variable is of the locale or the time zone.
 pub(crate) fn is_of_locale(name: &str) -> bool {
     ["LANG", "LANGUAGE", "TZ"].contains(&name) || name.starts_with("LC_")
 }
 
 impl Config {
-    /// The variables of the kernel's seed, if it has one.
-    pub(super) fn seeds(&self) -> impl Iterator<Item = (String, String)> {
-        self.seed.into_iter().flat_map(|seed| SEEDS.map(|name| (name.to_owned(), seed.to_string())))
+    /// The variables of the kernel's seed and clock, where they are set.
+    pub(super) fn seed_and_clock(&self) -> impl Iterator<Item = (String, String)> {
+        let seeds =
+            self.seed.into_iter().flat_map(|seed| SEEDS.map(|name| (name.to_owned(), seed.to_string())));
+        let clock = self.clock_ahead.map(|ahead| (CLOCK.to_owned(), ahead.as_seconds_f64().to_string()));
+        seeds.chain(clock)
     }
 
     /// The locale and time zone of the kernel.

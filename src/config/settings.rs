@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use serde::Deserialize;
 
 use super::{SandboxBackend, SessionLimits};
@@ -61,6 +62,8 @@ pub struct Settings {
     pub seed: Option<u32>,
     /// The workspace whose state directory it has, if that is another one.
     pub(crate) state_of: Option<PathBuf>,
+    /// The time that the kernel's clock is ahead. Default: none.
+    pub(crate) clock_ahead: Option<TimeDelta>,
     /// Configuration files of MCP clients, whose servers are registered at the start. Default: none.
     pub mcp_configs: Vec<PathBuf>,
     /// Whether requests of MCP clients can stop waiting for their cells: an argument `wait`, and the tool
@@ -379,6 +382,7 @@ impl Default for Settings {
             record: None,
             seed: None,
             state_of: None,
+            clock_ahead: None,
             mcp_configs: Vec::new(),
             long_cells: false,
             environment: None,

@@ -25,6 +25,9 @@ mod source;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
+
+use chrono::{DateTime, Utc};
 
 use self::course::ReplayCourse;
 use self::judging::PolicyCourse;
@@ -234,11 +237,13 @@ fn config(
     recording: &ReadRecording,
     workspace: &Path,
 ) -> Result<Config, ReplayError> {
+    let now = DateTime::<Utc>::from(SystemTime::now());
     let mut settings = Settings {
         workspace: workspace.to_owned(),
         state_dir: options.state_dir.clone(),
         state_of: Some(options.workspace.clone()),
         seed: Some(recording.session.seed),
+        clock_ahead: recording.session.began().map(|began| began - now),
         ..Settings::default()
     };
     settings.kernel.python = options.python.clone();

@@ -40,6 +40,10 @@ def main():
         import ipybox_seed
 
         ipybox_seed.install(int(os.environ.pop("IPYBOX_SEED")))
+    if "IPYBOX_CLOCK" in os.environ:
+        import ipybox_clock
+
+        ipybox_clock.install(float(os.environ.pop("IPYBOX_CLOCK")))
     # Shell commands are wrapped before any user code runs, or a file of that name can be
     # imported.
     is_free = settings["shell_commands"] == "free"

@@ -18,8 +18,8 @@ use crate::kernels::sandbox::KernelProgram;
 /// The script that the kernel starts from, and modules that it imports.
 const SCRIPT: &str = "boot";
 #[rustfmt::skip]
-const MODULES: [(&str, &str); 14] = python_modules![
-    "boot", "ipybox_branch", "ipybox_checkpoint", "ipybox_exit", "ipybox_host", "ipybox_inquiry",
+const MODULES: [(&str, &str); 15] = python_modules![
+    "boot", "ipybox_branch", "ipybox_checkpoint", "ipybox_clock", "ipybox_exit", "ipybox_host", "ipybox_inquiry",
     "ipybox_kernel", "ipybox_loop", "ipybox_obstacles", "ipybox_pickling", "ipybox_sandbox", "ipybox_saving", "ipybox_seed",
     "ipybox_template",
 ];

@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    const SESSION: &str = r#"{"line":"session","format":1,"ipybox":"0","session":"a","time":"t","site":"local","seed":1,"workspace":"/w"}"#;
+    const SESSION: &str = r#"{"line":"session","format":1,"ipybox":"0","session":"a","time":"2026-01-31T12:00:00Z","site":"local","seed":1,"workspace":"/w"}"#;
     const END: &str = r#"{"line":"end","cells":0}"#;
 
     fn call() -> RecordingLine {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -62,6 +63,13 @@ pub(crate) struct RecordedSession {
     /// The recording of the session whose kernel was copied, if it is a branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) branch_of: Option<String>,
+}
+
+impl RecordedSession {
+    /// The time at which it began; `None` of a notebook.
+    pub(crate) fn began(&self) -> Option<DateTime<Utc>> {
+        DateTime::parse_from_rfc3339(&self.time).ok().map(|time| time.to_utc())
+    }
 }
 
 /// The Python of a kernel.

@@ -154,6 +154,9 @@ impl LineCheck {
                 if number != 1 {
                     return Err("a second session begins: a recording has one".to_owned());
                 }
+                if session.began().is_none() {
+                    return Err(format!("`{}` is no time as `2026-01-31T12:00:00Z`", session.time));
+                }
                 match session.environment.keys().find(|name| !is_of_locale(name)) {
                     Some(name) => Err(format!("`{name}` is no variable of a locale or time zone")),
                     None => Ok(()),
@@ -233,7 +236,7 @@ mod tests {
     use super::*;
 
     fn session() -> serde_json::Value {
-        json!({"line": "session", "format": 1, "ipybox": "0", "session": "a", "time": "t", "site": "local", "seed": 1,
+        json!({"line": "session", "format": 1, "ipybox": "0", "session": "a", "time": "2026-01-31T12:00:00Z", "site": "local", "seed": 1,
                "workspace": "/w"})
     }
 

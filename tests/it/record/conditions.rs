@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::recording::recording;
-use super::replaying::{edited, replay_with, report, results};
+use super::replaying::{edited, recorded, replay_with, report, results};
 use crate::support::{PATIENCE, Place, environment, eventually, kernel_python};
 
 /// The directories that replays have made and not removed.
@@ -36,6 +36,30 @@ async fn files_that_were_in_the_workspace_are_named_and_can_be_given() {
     let output = replay_with(&place, &unread, &["--files", files.to_str().unwrap()], &[]).await;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("+ False False"), "{text}");
+}
+
+#[tokio::test]
+async fn code_sees_the_day_of_the_recording() {
+    let place = Place::new();
+    let days = "import time\nfrom datetime import date, datetime, timezone\nfrom mcptools.probe import echo\n\
+        days = date.today(), datetime.now().date(), datetime.now(timezone.utc).date(), datetime.utcnow().date()\n\
+        print(echo.run(text=str(date.today())), *days, time.strftime('%Y-%m-%d'), time.time_ns() > 10**18)";
+    let file = recorded(&place, &[], &[days]).await;
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let call = lines.into_iter().find(|line| line["line"] == "call").unwrap();
+    let today = call["arguments"]["text"].as_str().unwrap();
+    // As if it had been made on another day, at noon.
+    let (first, rest) = text.split_once('\n').unwrap();
+    let mut session: serde_json::Value = serde_json::from_str(first).unwrap();
+    session["time"] = json!("2021-03-05T12:00:00Z");
+    let other = file.with_file_name("other.jsonl");
+    std::fs::write(&other, format!("{session}\n{}", rest.replace(today, "2021-03-05"))).unwrap();
+    let report = report(&place, &other, &[]).await;
+    assert_eq!(results(&report), ["same"], "{report:#}");
+    let output = replay_with(&place, &edited(&other, "2021-03-05T12:00:00Z", "noon"), &[], &[]).await;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("line 1: `noon` is no time as `2026-01-31T12:00:00Z`"), "{text}");
 }
 
 #[tokio::test]
