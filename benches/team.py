@@ -75,7 +75,7 @@ class TeamServer:
         self.config.write_text(
             f'[server]\nlisten = "127.0.0.1:{self.port}"\nstate_dir = "state"\n'
             f'[login]\nresource = "http://127.0.0.1:{self.port}/mcp"\ntokens_file = "tokens.json"\n'
-            f'[sessions]\npython = "{options.python}"\nmcp_config = ["{root}/servers.json"]\n'
+            f'[sessions]\npython = "{options.python}"\nmcp_config = ["{root}/servers.json"]\nlimit_disk = "256M"\n'
             f"[users]\nrequests_per_minute = 1000000\n{more}"
         )
         self.tokens = [
