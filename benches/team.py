@@ -12,6 +12,7 @@ import argparse
 import concurrent.futures
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import random
@@ -31,8 +32,10 @@ from mcp_session import McpSession, ipybox_command, text_of
 PATIENCE_SECS = 300
 # Enough to save small variables in.
 SAVED_SECS = 5
-# An agent takes longer to write its next cell.
+# Agents take longer to write their next cell.
 PAUSE_SECS = 0.2
+# As long as a fast one takes, at least and at most.
+AGENT_SECS = (1.0, 3.0)
 LEGACY = "2025-11-25"
 # Speaks what a client of tools needs, so that the SDK of a server takes no part of the time.
 SERVER = """
@@ -213,21 +216,25 @@ def show(name, times):
     return p50, p99
 
 
-def repeated(sessions, count, pause=0.0):
+def repeated(sessions, count, least=0.0, most=0.0):
     """The times of cells and of calls of a tool, for each session; they take turns, so that the machine is as busy for all.
 
-    pause: seconds before each, in which the variables of the one before are saved
+    least, most: seconds before each, in which the variables of the one before are saved
     """
     for session in sessions:
         session.cell(TOOL_CALL.format("first"))
+
+    def pause():
+        time.sleep(random.uniform(least, most))
+
     times = [([], []) for _ in sessions]
     for number in range(count):
         for session, (cells, calls) in zip(sessions, times):
-            time.sleep(pause)
+            pause()
             took, text = timed(lambda s=session, n=number: s.cell(f"{n} + 1"))
             assert text.endswith(str(number + 1)), text
             cells.append(took)
-            time.sleep(pause)
+            pause()
             took, text = timed(lambda s=session, n=number: s.cell(TOOL_CALL.format(n)))
             assert str(number) in text, text
             calls.append(took)
@@ -288,18 +295,28 @@ def measure_load(options, server, root):
             *("--checkpoint", "--audit-log", root / "log/audit.jsonl"),
         )
     )
-    alone, front = repeated([one, clients[0]], options.cells, PAUSE_SECS)
     for client in clients:
         # The server may have closed it meanwhile, as it does with idle ones.
         client.connection.close()
+    alone, front = repeated([one, clients[0]], options.cells, PAUSE_SECS, PAUSE_SECS)
+    for client in clients:
+        client.connection.close()
     with concurrent.futures.ThreadPoolExecutor(options.active) as pool:
-        both = list(pool.map(lambda c: repeated([c], options.cells)[0], clients))
+
+        def at_once(*pause):
+            all_times = pool.map(
+                lambda c: repeated([c], options.cells, *pause)[0], clients
+            )
+            return [list(itertools.chain(*times)) for times in zip(*all_times)]
+
+        as_agents, unceasing = at_once(*AGENT_SECS), at_once()
     for kind, word in enumerate(("cell", "tool call")):
         base = show(f"{word}, one session on stdio", alone[kind])
         p50, p99 = show(f"{word}, one user of the server", front[kind])
         print(f"{'':<44}{p50 - base[0]:>+9.2f}{p99 / base[1]:>8.1f}×")
-        times = [took for result in both for took in result[kind]]
-        show(f"{word}, {options.active} users at once", times)
+        p50, p99 = show(f"{word}, {options.active} users as agents", as_agents[kind])
+        print(f"{'':<44}{p50 - base[0]:>+9.2f}{p99 / base[1]:>8.1f}×")
+        show(f"{word}, {options.active} users without a pause", unceasing[kind])
     one.stop()
     subprocess.run(
         [
