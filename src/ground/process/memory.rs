@@ -42,6 +42,11 @@ pub(crate) fn memory_of_machine() -> Option<u64> {
     kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
 }
 
+/// The most that forks can take, in bytes: all that is in no file. Quick, where [`memory_of_forks`] looks at each page.
+pub(crate) fn most_memory_of_forks(forks: &[u32]) -> u64 {
+    forks.iter().map(|fork| unshared(*fork)).sum()
+}
+
 /// The memory that sleeping forks take beside the process that they were forked from, in bytes: what they alone hold, with what
 /// that process had to copy since. `None` if the system does not say.
 pub(crate) fn memory_of_forks(forks: &[u32], origin: Option<u32>) -> Option<u64> {
@@ -72,6 +77,12 @@ fn anonymous(process: u32) -> Option<Anonymous> {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
         Err(_) => Some(Anonymous::default()),
     }
+}
+
+/// The anonymous memory of a process and what is swapped out of it, in bytes; 0 if it has ended.
+fn unshared(process: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    ["RssAnon:", "VmSwap:"].into_iter().filter_map(|name| kilobytes(&text, name)).sum()
 }
 
 fn own_memory(process: u32) -> Option<u64> {
@@ -107,6 +118,20 @@ mod tests {
         assert!(!descends_from(own, child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_most_that_forks_take_is_all_that_is_in_no_file() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let forks = [child.id(), std::process::id()];
+        let [most, of_one] = [most_memory_of_forks(&forks), most_memory_of_forks(&forks[..1])];
+        assert!(
+            0 < of_one && of_one < most && memory_of_forks(&forks, None).unwrap() <= most,
+            "{of_one} {most}"
+        );
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(most_memory_of_forks(&forks[..1]), 0, "it has ended");
     }
 
     #[test]

@@ -29,7 +29,9 @@ pub(crate) use self::guardian::guard_directory;
 pub(crate) use self::limits::LimitsError;
 pub(crate) use self::limits::{ByteSize, DiskPlaces, HeldLimits, limits_held_here};
 pub use self::limits::{LimitUse, SessionLimits, remove_user_group, user_group};
-pub(crate) use self::memory::{descends_from, family, memory_of_family, memory_of_forks, memory_of_machine};
+pub(crate) use self::memory::{
+    descends_from, family, memory_of_family, memory_of_forks, memory_of_machine, most_memory_of_forks,
+};
 pub(crate) use self::program::{ProgramQuestion, read_to_end, run_to_end};
 pub(crate) use self::tail::OutputTail;
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub(crate) use self::remote::{CallHandler, RemoteLaunch};
 /// The limits of the session that a kernel is of, which `KernelLaunch` names.
 pub use crate::ground::process::SessionLimits;
 pub(crate) use crate::ground::process::{
-    ByteSize, DiskPlaces, HeldLimits, LimitUse, LimitsError, memory_of_forks,
+    ByteSize, DiskPlaces, HeldLimits, LimitUse, LimitsError, memory_of_forks, most_memory_of_forks,
 };
 
 use self::own::OwnKernel;

@@ -26,13 +26,13 @@ use crate::kernels::changes::CopyError;
 pub(crate) use crate::kernels::changes::{AppliedChanges, ChangedCopies, FileChange, NoChangedCopy};
 /// The reading of an installer's output, also of one that a remote kernel has run.
 pub(super) use crate::kernels::environment::{explained, summarised};
-/// The memory that states take.
-pub(crate) use crate::kernels::kernel::memory_of_forks;
 use crate::kernels::kernel::{
     self, Kernel, KernelEvent, LimitsError, RemoteLaunch, RunningBranch, SessionLimits,
 };
 /// The limits of a session, also where the session itself shows them.
 pub(crate) use crate::kernels::kernel::{ByteSize, HeldLimits, LimitUse};
+/// The memory that states take.
+pub(crate) use crate::kernels::kernel::{memory_of_forks, most_memory_of_forks};
 use crate::kernels::{environment, sandbox};
 use crate::tools::tool_server::ToolEndpoint;
 

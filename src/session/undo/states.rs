@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{PastCell, UndoHistory};
-use crate::session::site::{ByteSize, SleepingKernel, memory_of_forks};
+use crate::session::site::{ByteSize, SleepingKernel, memory_of_forks, most_memory_of_forks};
 
 /// The number of states that are kept. Each takes some 4 MB, and a process.
 const MOST_STATES: usize = 8;
@@ -14,9 +14,11 @@ const TIME_PART: u32 = 20;
 /// The time that it may take at once, after a while without.
 const MOST_TIME: Duration = Duration::from_secs(2);
 
-/// The least time between two looks at the memory of states while a cell runs, and how many times as long as a look.
+/// The least time between two looks at the memory of states while a cell runs, and how many times as long as a look; and the
+/// latter between any two. To look at each page of 1 GB takes some 30 ms, of each state.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 const LOOK_PART: u32 = 50;
+const REST_PART: u32 = 10;
 
 /// The state of the kernel before a cell.
 pub(crate) enum StateBefore {
@@ -112,24 +114,33 @@ impl UndoHistory {
 
     /// Ends the oldest states that are beyond the budget, until the history is closed.
     pub(crate) async fn watch(self: Arc<Self>) {
-        let mut pause = LOOK_PAUSE;
+        let mut took = Duration::ZERO;
+        while self.is_look_due(took).await {
+            let begun = Instant::now();
+            self.keep_within_budget().await;
+            took = begun.elapsed();
+        }
+    }
+
+    /// Waits until the states are to be looked at again, after a look that `took` so long. `false` if the history is closed.
+    async fn is_look_due(&self, took: Duration) -> bool {
+        let now = tokio::time::Instant::now();
+        let mut has_changed = false;
         loop {
             let (is_running, is_closed) = {
                 let past = self.past.lock();
                 (past.is_running, past.is_closed)
             };
             if is_closed {
-                return;
+                return false;
             }
-            if is_running {
-                // It is no error that the pause has passed.
-                tokio::time::timeout(pause, self.changed.notified()).await.ok();
-            } else {
+            let pause = if has_changed { took * REST_PART } else { LOOK_PAUSE.max(took * LOOK_PART) };
+            if !has_changed && !is_running {
                 self.changed.notified().await;
+            } else if tokio::time::timeout_at(now + pause, self.changed.notified()).await.is_err() {
+                return true;
             }
-            let begun = Instant::now();
-            self.keep_within_budget().await;
-            pause = LOOK_PAUSE.max(begun.elapsed() * LOOK_PART);
+            has_changed = true;
         }
     }
 
@@ -139,23 +150,37 @@ impl UndoHistory {
             if states.is_empty() {
                 return;
             }
-            let count = states.len();
-            let measured = tokio::task::spawn_blocking(move || memory_of_forks(&states, origin)).await;
-            let why = match measured.ok().flatten() {
-                None => "its memory could not be measured".to_owned(),
-                Some(bytes) if bytes > self.budget => {
-                    let taken = ByteSize(bytes);
-                    let most = ByteSize(self.budget);
-                    tracing::info!(%taken, %most, "states of the kernel take too much memory; the oldest ends");
-                    format!("states took {taken}, and `--undo-memory` is {most}")
+            let why = if states.len() > MOST_STATES {
+                format!("the newest {MOST_STATES} are kept")
+            } else {
+                match self.excess(states, origin).await {
+                    Some(why) => why,
+                    None => return,
                 }
-                Some(_) if count > MOST_STATES => format!("the newest {MOST_STATES} are kept"),
-                Some(_) => return,
             };
             match self.take_oldest(why) {
                 Some(oldest) => oldest.end().await,
                 None => return,
             }
+        }
+    }
+
+    /// The reason why there are too many states, if there are.
+    async fn excess(&self, states: Vec<u32>, origin: Option<u32>) -> Option<String> {
+        let budget = self.budget;
+        let measuring = tokio::task::spawn_blocking(move || {
+            let most = most_memory_of_forks(&states);
+            if most <= budget { Some(most) } else { memory_of_forks(&states, origin) }
+        });
+        match measuring.await.ok().flatten() {
+            None => Some("its memory could not be measured".to_owned()),
+            Some(bytes) if bytes > budget => {
+                let taken = ByteSize(bytes);
+                let most = ByteSize(budget);
+                tracing::info!(%taken, %most, "states of the kernel take too much memory; the oldest ends");
+                Some(format!("states took {taken}, and `--undo-memory` is {most}"))
+            }
+            Some(_) => None,
         }
     }
 
