@@ -1,5 +1,6 @@
 //! The part that the kernel's code calls: the registered MCP servers, the Python for their tools, and the calls.
 
+pub(crate) mod actions;
 pub(crate) mod formats;
 pub(crate) mod import;
 pub(crate) mod recording;

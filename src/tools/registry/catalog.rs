@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::records::{ServerRecord, ServerRecords};
 use super::search::{Error, SearchIndex};
 use crate::ground::files::FileStamp;
+use crate::tools::actions::ToolDigests;
 use crate::tools::servers::SearchQuery;
 use ipybox_codegen::Tool;
 
@@ -90,6 +91,27 @@ impl ToolCatalog {
         }
         SearchIndex::new(servers.iter().map(|(name, tools)| (*name, tools.as_slice())))
     }
+}
+
+/// The digests of the definitions of all tools that `places` have registered. Blocks.
+pub(super) fn digests_of(places: &[Arc<ServerRecords>]) -> io::Result<ToolDigests> {
+    let mut digests = ToolDigests::new();
+    for place in places.iter().rev() {
+        for name in place.servers.names()? {
+            let Some(ServerRecord { definitions, .. }) = place.get(&name)? else { continue };
+            let tools = definitions?.by_tool().into_iter().map(|(tool, known)| (tool, known.sha256));
+            digests.insert(name, tools.collect());
+        }
+    }
+    Ok(digests)
+}
+
+/// The digests of the definitions of the tools that a workspace's state directory has registered. Blocks.
+///
+/// # Errors
+/// The files cannot be read.
+pub(crate) fn tool_digests(state_directory: &Path) -> io::Result<ToolDigests> {
+    digests_of(&[Arc::new(ServerRecords::in_directory(state_directory))])
 }
 
 /// Answers a query about the servers that a workspace's state directory keeps, as text for a model. Blocks.

@@ -35,6 +35,7 @@ use tokio::sync::Mutex;
 
 pub use self::apigen::{ApigenError, ApigenReport, ApigenSource, apigen};
 pub use self::catalog::search;
+pub(crate) use self::catalog::tool_digests;
 use self::definitions::ServerDefinitions;
 use self::generate::ServerLists;
 use self::install::InstalledPackage;
