@@ -18,7 +18,7 @@ use crate::kernels::sandbox::{
 };
 
 /// The directory for images if a user names none.
-const DEFAULT_IMAGES: &str = "images";
+pub(super) const DEFAULT_IMAGES: &str = "images";
 
 /// The number of openings of a policy that an error names.
 const SHOWN_OPENINGS: usize = 5;

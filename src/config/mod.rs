@@ -11,6 +11,7 @@ mod remote;
 mod secret_places;
 mod settings;
 mod states;
+mod trial;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -114,6 +115,10 @@ pub struct Config {
     /// The home directory, `~`.
     pub(crate) home: PathBuf,
     secrets: SecretPlaces,
+    /// The settings of the sandbox, if there is one.
+    sandbox: Option<SandboxSettings>,
+    /// The workspace of the session for which this one tries something, if it is such a session.
+    origin: Option<PathBuf>,
     /// The paths that sandboxes in the workspace have protected.
     protected_before: Vec<PathBuf>,
     pub(crate) shell_commands: ShellCommands,
@@ -211,6 +216,8 @@ impl Config {
             recorded,
             home,
             secrets: SecretPlaces::default(),
+            sandbox: settings.sandbox.clone(),
+            origin: None,
             protected_before: Vec::new(),
             shell_commands,
             tool_server: settings.tool_server,
@@ -357,6 +364,7 @@ impl Config {
         let workspaces = self.state_dir.parent().unwrap_or(&self.state_dir).to_owned();
         let sessions = sessions_dir(self.states());
         let own = [workspaces, sessions, self.workspace.join(".env")];
+        let own = own.into_iter().chain(self.origin.iter().map(|origin| origin.join(".env")));
         PolicyPaths {
             workspace: self.workspace.clone(),
             home: self.home.clone(),

@@ -84,6 +84,8 @@ pub(crate) struct SessionAudience {
     notebook: Option<Arc<Notebook>>,
     /// The recording of the session, if there is one.
     recorder: Option<Arc<SessionRecorder>>,
+    /// The recorder that keeps the newest calls alone, if nothing else is recorded.
+    recent: Option<Arc<SessionRecorder>>,
 }
 
 /// The events that wait for a watcher.
@@ -111,12 +113,20 @@ pub(super) struct LiveCell {
     written: Option<NotebookCell>,
     /// `None` without a recording.
     recorded: Option<RecordingCell>,
+    /// The recorder that keeps calls alone, and its number of the cell.
+    recent: Option<(Arc<SessionRecorder>, u64)>,
 }
 
 impl SessionAudience {
     /// Nobody, but for a notebook and a recording.
     pub(super) fn new(notebook: Option<Arc<Notebook>>, recorder: Option<Arc<SessionRecorder>>) -> Self {
         Self { notebook, recorder, ..Self::default() }
+    }
+
+    /// Has the recorder know of which cell the newest calls are, if it records nothing else.
+    pub(super) fn with_calls_of(mut self, recorder: Option<&Arc<SessionRecorder>>) -> Self {
+        self.recent = recorder.filter(|_| self.recorder.is_none()).cloned();
+        self
     }
 
     /// For a branch: its kernel goes on counting where `origin`'s is.
@@ -235,7 +245,9 @@ impl SessionAudience {
             notebook.map(|notebook| notebook.begin(code, is_counted.then_some(number), author.word()));
         let recorder = self.recorder.as_ref().filter(|_| is_shown);
         let recorded = recorder.map(|recorder| RecordingCell::begin(recorder, code, author.word()));
-        LiveCell { audience: Arc::clone(self), cell, is_shown, written, recorded }
+        let recent = self.recent.as_ref().filter(|_| is_shown);
+        let recent = recent.map(|recorder| (Arc::clone(recorder), recorder.cell_begins()));
+        LiveCell { audience: Arc::clone(self), cell, is_shown, written, recorded, recent }
     }
 }
 
@@ -268,6 +280,9 @@ impl LiveCell {
     pub(super) fn ended(&self, outcome: &Outcome) {
         if let Some(recorded) = &self.recorded {
             recorded.ended(outcome.word(), outcome.error.as_ref());
+        }
+        if let Some((recorder, cell)) = &self.recent {
+            recorder.cell_is_over(*cell);
         }
         let is_watched = self.is_shown && self.audience.is_watched();
         if self.written.is_none() && !is_watched {

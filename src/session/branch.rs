@@ -46,7 +46,8 @@ impl Session {
         let config = &opened.config;
         let origin = self.audience.recorder().map(|recorder| recorder.path());
         let recorder = recorder(config, origin).map_err(StartError::from)?;
-        let tape = tape(recorder.as_ref());
+        let tape = tape(config, recorder.as_ref());
+        let calls = tape.recorder().cloned();
         let (gate, tools) = match opened.face {
             Some(face) => {
                 let audit = open_audit(config, face).map_err(StartError::from)?;
@@ -73,7 +74,8 @@ impl Session {
         }
         let notebook = notebook(config, self.notebook());
         let branch = OpeningSession {
-            audience: SessionAudience::of_branch(notebook, recorder, &self.audience),
+            audience: SessionAudience::of_branch(notebook, recorder, &self.audience)
+                .with_calls_of(calls.as_ref()),
             installer: self.place.installer(),
             limits: Arc::clone(&self.limits),
             directory: self.directory.lock().clone(),

@@ -1,13 +1,14 @@
 //! Opens sessions: a session with a first kernel that starts, or a branch with a kernel that runs.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
+use super::actions::SessionActions;
 use super::audience::SessionAudience;
 use super::offers::ServerOffers;
 use super::permissions::{ClientObedience, PlaceInForce};
@@ -26,6 +27,7 @@ use crate::ground::files::TemporaryDirectory;
 use crate::ground::text::{Redactor, one_line, shortened};
 use crate::kernels::kernel::Kernel;
 use crate::kernels::output::OutputPlaces;
+use crate::tools::actions::ActionSaver;
 use crate::tools::import::offered_at_start;
 use crate::tools::recording::{CallTape, SessionRecorder};
 use crate::tools::registry::Registry;
@@ -83,10 +85,11 @@ impl Session {
             }
             None => {
                 let recorder = recorder(config, None)?;
-                let tape = tape(recorder.as_ref());
+                let tape = tape(config, recorder.as_ref());
                 (recorder, tape)
             }
         };
+        let calls = tape.recorder().cloned();
         let (gate, tools) = match tools {
             Some(options) => {
                 (opened.face, opened.registry) = (Some(options.face), options.registry.clone());
@@ -111,7 +114,7 @@ impl Session {
             kernels: site.kernels,
             installer: Arc::new(site.installer),
             directory: site.directory.map(Arc::new),
-            audience: SessionAudience::new(notebook(config, None), recorder),
+            audience: SessionAudience::new(notebook(config, None), recorder).with_calls_of(calls.as_ref()),
             limits: site.limits,
         }
         .begin())
@@ -146,9 +149,10 @@ fn note_calls(gate: &Gate, history: &Arc<UndoHistory>, redactor: Redactor) {
     }));
 }
 
-/// The tape of a session with this recording.
-pub(super) fn tape(recorder: Option<&Arc<SessionRecorder>>) -> CallTape {
-    recorder.map_or(CallTape::Off, |recorder| CallTape::Recording(Arc::clone(recorder)))
+/// The tape of a session with this recording; without one, it keeps the newest calls for actions that are saved.
+pub(super) fn tape(config: &Config, recorder: Option<&Arc<SessionRecorder>>) -> CallTape {
+    let of_calls = || SessionRecorder::of_recent_calls(config.variables.redactor().clone());
+    CallTape::Recording(recorder.map_or_else(of_calls, Arc::clone))
 }
 
 /// The gate of code without tools, which makes no calls to decide about.
@@ -175,6 +179,10 @@ impl OpeningSession {
         let watched = Arc::clone(&audience);
         gate.watch(Box::new(move |notice| watching.notice(notice)));
         let place = PlaceInForce::new(installer, kernels.clients());
+        if let Some(actions) = tools.as_ref().and_then(|tools| tools.actions.as_ref()) {
+            // A session begins once.
+            actions.place.set(Arc::clone(&place)).ok();
+        }
         let obedience = ClientObedience {
             config: Arc::clone(&opened.config),
             place: Arc::clone(&place),
@@ -241,7 +249,18 @@ impl SessionTools {
             connector,
         ));
         let checkpoint = checkpoint::of(config);
-        let server = ToolEndpoint::new(Arc::clone(&pool), Arc::clone(&gate), checkpoint.clone(), tape);
+        let actions = tape.recorder().map(|recorder| {
+            Arc::new(SessionActions {
+                config: Arc::new(config.clone()),
+                pool: Arc::clone(&pool),
+                gate: Arc::clone(&gate),
+                recorder: Arc::clone(recorder),
+                place: OnceLock::new(),
+                turn: tokio::sync::Mutex::default(),
+            })
+        });
+        let saver = actions.clone().map(|actions| actions as Arc<dyn ActionSaver>);
+        let server = ToolEndpoint::new(Arc::clone(&pool), Arc::clone(&gate), checkpoint.clone(), tape, saver);
         let server = Arc::new(server);
         if let Some((host, port)) = config.tool_server_address() {
             server.listen(host, port).await?;
@@ -250,6 +269,6 @@ impl SessionTools {
             Registrar { registry, pool: Arc::clone(&pool), gate, workspace: config.workspace.clone() };
         let offers = ServerOffers::start(Registrar { registry: offering, ..registrar.clone() }, at_start);
         let of_cells = CellTools { pool, offers, checkpoint };
-        Ok(Self { registrar, server, progress, of_cells })
+        Ok(Self { registrar, server, progress, of_cells, actions })
     }
 }

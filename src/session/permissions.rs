@@ -43,6 +43,11 @@ impl PlaceInForce {
         Arc::clone(&self.0.read().0)
     }
 
+    /// The clients whose permissions kernels hold.
+    pub(super) fn clients(&self) -> Vec<Arc<ClientPermissions>> {
+        self.0.read().1.clone()
+    }
+
     /// Whether kernels get no more than `client` allows.
     pub(super) fn holds(&self, client: &ClientPermissions) -> bool {
         holds(&self.0.read().1, client)

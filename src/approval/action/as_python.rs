@@ -25,6 +25,9 @@ pub(crate) fn question_of_ours(server_name: &str, tool_name: &str) -> Option<&'s
     match (server_name, tool_name) {
         (OURSELVES, "shell" | "shell_magic") => Some("Run this shell command in the kernel?"),
         (OURSELVES, REGISTER) => Some("Register this MCP server? It is started at once."),
+        (OURSELVES, "save_action") => {
+            Some("Save this action? Code finds it, and runs it with its own rights.")
+        }
         (OURSELVES, "install_package") => Some("Install this Python package? Its code may run at once."),
         _ => None,
     }

@@ -13,8 +13,10 @@ import types
 OWN_MODULES = __file__.rpartition("ipybox_")[0] + "ipybox_"
 # The modules that carry tool calls.
 RUNTIME = (
+    "ipybox_actions",
     "ipybox_arguments",
     "ipybox_batch",
+    "ipybox_gathering",
     "ipybox_literals",
     "ipybox_modules",
     "ipybox_resources",

@@ -20,7 +20,7 @@ missing = later("ipybox_missing")
 ROOT = "mcptools"
 RUNTIME = "ipybox_runtime"
 # ipybox's own functions.
-OWN = ("search", "batch")
+OWN = ("search", "batch", "save")
 # Python's error for calling a module, which may be a tool's.
 NO_FUNCTION = re.compile(r"'(module|ToolModule)' object is not callable")
 # Python's error for using a result as a dict or a list.

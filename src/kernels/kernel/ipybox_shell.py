@@ -46,7 +46,7 @@ OF_NOTEBOOKS = (
     "widget",
 )
 # The modules in which code finds ipybox's own functions.
-OWN = ("mcptools.search", "mcptools.batch")
+OWN = ("mcptools.search", "mcptools.batch", "mcptools.save")
 
 
 class NoComms:

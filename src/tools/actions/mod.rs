@@ -11,12 +11,14 @@
 //!
 //! Reasons: `docs/decisions/actions.md`.
 
+mod draft;
 mod record;
 mod state;
 mod store;
 mod uses;
 mod workspace;
 
+pub(crate) use self::draft::{ActionDraft, ActionSaver, UnusableDraft};
 pub(crate) use self::record::{ActionFiles, ActionTest, SOURCES, SavedAction, TEST, ToolDigests, check_name};
 pub(crate) use self::state::{ActionStamp, ActionState};
 pub(crate) use self::store::ActionStore;

@@ -14,6 +14,9 @@ pub(crate) const SOURCES: [&str; 3] = ["__init__.py", "api.py", "impl.py"];
 /// The recording that tests it.
 pub(crate) const TEST: &str = "test.jsonl";
 
+/// The part of a name that is checked, in bytes: longer ones are none of packages.
+const NAME_BYTES: usize = 256;
+
 /// The digests of the definitions of tools, by server and tool.
 pub(crate) type ToolDigests = BTreeMap<String, BTreeMap<String, String>>;
 
@@ -68,7 +71,8 @@ pub(crate) struct ActionTest {
 /// # Errors
 /// It cannot be the name of a package.
 pub(crate) fn check_name(name: &str) -> Result<(), codegen::PackageNameError> {
-    codegen::validate_package_name(name)
+    // An error repeats all of it. What is cut is too long as well.
+    codegen::validate_package_name(&name[..name.floor_char_boundary(NAME_BYTES)])
 }
 
 impl SavedAction {

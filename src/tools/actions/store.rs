@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cap_std::fs::Dir;
+use serde::{Deserialize, Serialize};
 
 use super::record::{ActionFiles, SOURCES, SavedAction, TEST, check_name, digest};
 use super::uses::ActionUses;
@@ -22,6 +23,12 @@ pub(crate) const TEST_BYTES: usize = 16 * 1024 * 1024;
 
 /// The time to wait for another process that saves an action.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The content of a record's file.
+#[derive(Serialize, Deserialize)]
+struct ActionDocument {
+    action: SavedAction,
+}
 
 /// The saved actions. Its methods block.
 #[derive(Debug, Clone)]
@@ -143,7 +150,8 @@ impl ActionStore {
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn put_record(&self, action: &SavedAction) -> io::Result<()> {
-        self.record(&action.category, &action.name).put(action)
+        let document = ActionDocument { action: action.clone() };
+        self.record(&action.category, &action.name).put(document)
     }
 
     /// Removes an action with all its versions. The caller has the turn.
@@ -174,7 +182,7 @@ impl ActionStore {
 
     fn read(&self, category: &str, name: &str) -> io::Result<Option<SavedAction>> {
         let record = self.record(category, name);
-        let Some(action) = record.find::<SavedAction>()? else { return Ok(None) };
+        let Some(ActionDocument { action }) = record.find()? else { return Ok(None) };
         let are_valid = check_name(category).and_then(|()| check_name(name));
         are_valid.map_err(|error| record.damaged(error))?;
         if action.category != category || action.name != name {

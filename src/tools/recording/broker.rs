@@ -109,6 +109,8 @@ struct ReplayState {
     /// The cell that runs.
     cell: u64,
     of_cell: ReplayedCalls,
+    /// The places of the recorded calls that code has made again, in its order.
+    used: Vec<usize>,
 }
 
 /// A living server's answer that is to be compared.
@@ -137,8 +139,12 @@ impl ReplayBroker {
         moved: (String, String),
         has_answers: bool,
     ) -> Self {
-        let state =
-            ReplayState { calls: RecordedCalls::new(calls), cell: 0, of_cell: ReplayedCalls::default() };
+        let state = ReplayState {
+            calls: RecordedCalls::new(calls),
+            cell: 0,
+            of_cell: ReplayedCalls::default(),
+            used: Vec::new(),
+        };
         Self {
             mode,
             redactor,
@@ -153,6 +159,11 @@ impl ReplayBroker {
     /// Cancelled at the difference that ends the replay.
     pub(crate) fn stopped(&self) -> &CancellationToken {
         &self.stopped
+    }
+
+    /// The places of the recorded calls that code has made again, in its order.
+    pub(crate) fn used(&self) -> Vec<usize> {
+        self.state.lock().used.clone()
     }
 
     /// A cell of this number begins.
@@ -203,6 +214,7 @@ impl ReplayBroker {
         match found {
             Some(found) => {
                 let place = found.place;
+                state.used.push(place);
                 self.note_order(&mut state, found, &asked);
                 if self.stopped.is_cancelled() {
                     return BrokeredCall::Refused("the call is not in its place in the recording".to_owned());

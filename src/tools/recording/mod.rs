@@ -16,8 +16,10 @@ mod file;
 mod line;
 mod matching;
 mod reader;
+mod recent;
 mod recorder;
 mod tape;
+mod test_recording;
 mod writer;
 
 pub(crate) use self::addition::add_line;
@@ -37,9 +39,10 @@ pub(crate) use self::reader::ReadRecording;
 pub use self::reader::UnreadableRecording;
 pub(crate) use self::recorder::{RecordedConditions, SessionRecorder};
 pub(crate) use self::tape::{AnswerWitness, CallTape, TapedCall};
+pub(crate) use self::test_recording::{TestRecording, as_one_cell};
 
 /// The largest line of a recording, in bytes. Answers that are larger are left out.
-pub(crate) const LINE_BYTES: usize = 16 * 1024 * 1024;
+const LINE_BYTES: usize = 16 * 1024 * 1024;
 
 /// The largest recording, in bytes.
 pub(crate) const FILE_BYTES: u64 = 256 * 1024 * 1024;

@@ -12,6 +12,7 @@ use super::line::{
     FORMAT, RecordedAnswer, RecordedCall, RecordedCell, RecordedEnvironment, RecordedInstallation,
     RecordedMoment, RecordedServer, RecordedSession, RecordedUndo, RecordingLine,
 };
+use super::recent::{ANSWER_BYTES, RecentCalls};
 use super::writer::RecordingWriter;
 use super::{LINE_BYTES, RecordingError};
 use crate::ground::text::{Redactor, rfc3339};
@@ -25,6 +26,7 @@ pub(crate) struct SessionRecorder {
     path: PathBuf,
     redactor: Redactor,
     course: Mutex<RecordedCourse>,
+    recent: Mutex<RecentCalls>,
 }
 
 /// The place of lines.
@@ -32,6 +34,8 @@ enum RecordingSink {
     File(RecordingWriter),
     /// For a replay, which compares them.
     Memory(Mutex<Vec<RecordingLine>>),
+    /// Nowhere: the newest calls are all that is kept.
+    Nowhere,
 }
 
 /// The state of a recording.
@@ -92,20 +96,40 @@ impl SessionRecorder {
             branch_of: branch_of.map(|path| path.display().to_string()),
         });
         let writer = RecordingWriter::start(&path, &first)?;
-        let sink = RecordingSink::File(writer);
-        Ok(Arc::new(Self { sink, path, redactor: secrets, course: Mutex::default() }))
+        Ok(Self::with(RecordingSink::File(writer), path, secrets))
+    }
+
+    /// Keeps the newest calls alone, in memory.
+    pub(crate) fn of_recent_calls(secrets: Redactor) -> Arc<Self> {
+        Self::with(RecordingSink::Nowhere, PathBuf::new(), secrets)
+    }
+
+    fn with(sink: RecordingSink, path: PathBuf, redactor: Redactor) -> Arc<Self> {
+        Arc::new(Self { sink, path, redactor, course: Mutex::default(), recent: Mutex::default() })
     }
 
     /// Records into memory, for a replay.
     pub(crate) fn in_memory(secrets: Redactor) -> Arc<Self> {
-        let sink = RecordingSink::Memory(Mutex::default());
-        Arc::new(Self { sink, path: PathBuf::new(), redactor: secrets, course: Mutex::default() })
+        Self::with(RecordingSink::Memory(Mutex::default()), PathBuf::new(), secrets)
+    }
+
+    /// The newest calls that have answers: those of the newest cell first, and of each cell the earliest first.
+    pub(crate) fn recent_calls(&self) -> Vec<RecordedCall> {
+        self.recent.lock().newest_first()
+    }
+
+    /// The largest answer that is recorded, in bytes.
+    pub(super) fn most_bytes(&self) -> usize {
+        match &self.sink {
+            RecordingSink::Nowhere => ANSWER_BYTES,
+            RecordingSink::File(_) | RecordingSink::Memory(_) => LINE_BYTES,
+        }
     }
 
     /// Takes the lines that were recorded into memory.
     pub(crate) fn take(&self) -> Vec<RecordingLine> {
         match &self.sink {
-            RecordingSink::File(_) => Vec::new(),
+            RecordingSink::File(_) | RecordingSink::Nowhere => Vec::new(),
             RecordingSink::Memory(lines) => std::mem::take(&mut *lines.lock()),
         }
     }
@@ -119,6 +143,7 @@ impl SessionRecorder {
         match &self.sink {
             RecordingSink::File(writer) => writer.put(&line),
             RecordingSink::Memory(lines) => lines.lock().push(line),
+            RecordingSink::Nowhere => {}
         }
     }
 
@@ -184,12 +209,17 @@ impl SessionRecorder {
 
     /// A cell has ended. Its outputs have no secrets.
     pub(crate) fn cell_ended(&self, mut cell: RecordedCell) {
-        let mut course = self.course.lock();
-        if course.running == cell.cell {
-            course.running = 0;
-        }
+        self.cell_is_over(cell.cell);
         cell.code = self.redactor.redact(&cell.code).into_owned();
         self.put(RecordingLine::Cell(Box::new(cell)));
+    }
+
+    /// No call that begins from now on belongs to a cell.
+    pub(crate) fn cell_is_over(&self, cell: u64) {
+        let mut course = self.course.lock();
+        if course.running == cell {
+            course.running = 0;
+        }
     }
 
     /// The user has filled in these fields for a server, or has not answered it.
@@ -242,7 +272,7 @@ impl SessionRecorder {
     pub(crate) fn trouble(&self) -> Option<String> {
         match &self.sink {
             RecordingSink::File(writer) => writer.trouble(),
-            RecordingSink::Memory(_) => None,
+            RecordingSink::Memory(_) | RecordingSink::Nowhere => None,
         }
     }
 
@@ -264,6 +294,11 @@ impl SessionRecorder {
 }
 
 impl OpenRecord {
+    /// The largest answer that is recorded, in bytes.
+    pub(super) fn most_bytes(&self) -> usize {
+        self.recorder.most_bytes()
+    }
+
     /// Records what code got, and who has decided that.
     pub(crate) fn answered(mut self, answer: Value, decision: &'static str, by: &'static str) {
         let answer = self.recorder.redactor.redact_json(answer);
@@ -290,6 +325,7 @@ impl OpenRecord {
         if bytes > LINE_BYTES {
             (call.answer, call.left_out) = (None, Some(bytes));
         }
+        self.recorder.recent.lock().put(&call, bytes);
         self.recorder.put(RecordingLine::Call(call));
     }
 }

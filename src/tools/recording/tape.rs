@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::LINE_BYTES;
 use super::broker::{AwaitedAnswer, BrokeredCall, ReplayBroker};
 use super::recorder::{OpenRecord, SessionRecorder};
 
@@ -44,6 +45,14 @@ impl CallTape {
     /// Whether the calls are those of a replay.
     pub(crate) fn is_replay(&self) -> bool {
         matches!(self, Self::Replaying(_))
+    }
+
+    /// The recorder of the calls, if there is one.
+    pub(crate) fn recorder(&self) -> Option<&Arc<SessionRecorder>> {
+        match self {
+            Self::Recording(recorder) => Some(recorder),
+            Self::Off | Self::Replaying(_) => None,
+        }
     }
 
     /// A call begins; `is_read` if its server says that it changes nothing. Code makes it beside the others of its `burst`.
@@ -96,6 +105,14 @@ impl AnswerWitness {
     /// Whether nobody needs the answer.
     pub(crate) fn is_nobody(&self) -> bool {
         matches!(self, Self::Nobody)
+    }
+
+    /// The largest answer that is needed, in bytes.
+    pub(crate) fn most_bytes(&self) -> usize {
+        match self {
+            Self::Record(record) => record.most_bytes(),
+            Self::Nobody | Self::Comparison(_) => LINE_BYTES,
+        }
     }
 
     /// The answer has come.

@@ -13,6 +13,7 @@ use super::store::StoredServer;
 use super::{Registry, drift, generate};
 use crate::connections::mcp_client::ServerParameters;
 use crate::ground::text::describe;
+use crate::tools::actions::ToolDigests;
 use crate::tools::recording::RecordedServer;
 use crate::tools::servers::RegisteredServer;
 use ipybox_codegen as codegen;
@@ -33,6 +34,23 @@ pub struct RecordedServerError {
 /// The command line or URL behind the name of a recorded server; `None` if its parameters cannot be read.
 pub(crate) fn recorded_target(server: &RecordedServer) -> Option<String> {
     ServerParameters::parse(&server.parameters).map(|parameters| parameters.summary()).ok()
+}
+
+/// The digests of the definitions of the tools of these servers.
+pub(crate) fn digests_of_recorded(servers: &[RecordedServer]) -> ToolDigests {
+    let digest = |tool: &codegen::Tool| (tool.name.clone(), drift::sha256(tool));
+    servers.iter().map(|server| (server.name.clone(), server.tools.iter().map(digest).collect())).collect()
+}
+
+/// The server or the tool, in words, whose module has this name.
+pub(crate) fn tool_called(name: &str, servers: &[RecordedServer]) -> Option<String> {
+    servers.iter().find_map(|server| {
+        if server.name == name {
+            return Some(format!("the MCP server `{name}`"));
+        }
+        let has_tool = codegen::module_names(&server.tools).iter().any(|module| module == name);
+        has_tool.then(|| format!("a tool of the MCP server `{}`", server.name))
+    })
 }
 
 impl RegistryLookup {

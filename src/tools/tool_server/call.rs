@@ -11,7 +11,8 @@ use crate::approval::{Action, ELICITATION, ExpectedResult, Gate, OpenCall, Permi
 use crate::connections::mcp_client::{ListKind, ReceivedResult};
 use crate::ground::budget::apart;
 use crate::ground::text::describe;
-use crate::tools::recording::{AnswerWitness, CallTape, LINE_BYTES, TapedCall};
+use crate::tools::actions::ActionSaver;
+use crate::tools::recording::{AnswerWitness, CallTape, TapedCall};
 use crate::tools::servers::{self, ConnectionPool, PermittedRequest, PoolRequest, RegisteredServer};
 
 /// The longest name of a server or a tool, in bytes. Names appear in errors and approval requests, and are
@@ -30,6 +31,8 @@ pub(super) struct SharedRoutes {
     pub(super) pool: Arc<ConnectionPool>,
     pub(super) gate: Arc<Gate>,
     pub(super) tape: CallTape,
+    /// Saves actions; `None` where none are kept.
+    pub(super) actions: Option<Arc<dyn ActionSaver>>,
 }
 
 /// A tool call of code in the kernel.
@@ -116,7 +119,7 @@ pub(super) async fn witnessed(witness: AnswerWitness, answer: CallAnswer, by: &'
         return answer;
     }
     let weight = answer.weight();
-    if weight > LINE_BYTES {
+    if weight > witness.most_bytes() {
         witness.left_out(weight, by);
         return answer;
     }

@@ -12,10 +12,12 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::access::{self, ServerTokens, TokenRole};
+use super::call::SharedRoutes;
 use super::listener::ToolListener;
 use super::{Error, checkpoint_routes, routes};
 use crate::approval::Gate;
 use crate::kernels::checkpoint::Checkpoint;
+use crate::tools::actions::ActionSaver;
 use crate::tools::recording::CallTape;
 use crate::tools::servers::ConnectionPool;
 
@@ -31,15 +33,18 @@ pub(crate) struct ToolEndpoint {
 }
 
 impl ToolEndpoint {
-    /// A tool server that does not listen yet; its calls pass `tape`. It takes the kernel's variables for the `checkpoint`, if there is one.
+    /// A tool server that does not listen yet; its calls pass `tape`. It takes the kernel's variables for the `checkpoint`, if there is one, and
+    /// saves `actions`.
     pub(crate) fn new(
         pool: Arc<ConnectionPool>,
         gate: Arc<Gate>,
         checkpoint: Option<Arc<Checkpoint>>,
         tape: CallTape,
+        actions: Option<Arc<dyn ActionSaver>>,
     ) -> Self {
         let keys = Arc::new(ServerTokens::of_callers());
-        let mut routes = routes::router(pool, Arc::clone(&gate), tape);
+        let shared = SharedRoutes { pool, gate: Arc::clone(&gate), tape, actions };
+        let mut routes = routes::router(shared);
         if let Some(checkpoint) = &checkpoint {
             routes = routes.merge(checkpoint_routes::router(Arc::clone(checkpoint), Arc::clone(&gate)));
         }

@@ -18,7 +18,11 @@ _SUPPORT = ("_base", "_results", "_rules", "_values")
 # The longest call that an error shows; `print(module)` shows all of it.
 _CALL_CHARS = 600
 # ipybox's own functions, and the modules that have them.
-_OWN = {"mcptools.search": "ipybox_search", "mcptools.batch": "ipybox_batch"}
+_OWN = {
+    "mcptools.search": "ipybox_search",
+    "mcptools.batch": "ipybox_batch",
+    "mcptools.save": "ipybox_actions",
+}
 
 
 class _Module(types.ModuleType):

@@ -63,7 +63,7 @@ impl LivingServers {
         let policy = ApprovalPolicy::always(ApprovalEffect::Allow);
         let gate = Arc::new(Gate::new(policy, StandingAnswers::default(), Duration::ZERO, Audit::off()));
         let pool = Arc::new(ConnectionPool::new(servers, connector));
-        Self { shared: SharedRoutes { pool, gate, tape: CallTape::Off }, redactor }
+        Self { shared: SharedRoutes { pool, gate, tape: CallTape::Off, actions: None }, redactor }
     }
 
     /// Makes a request. Errors of the server are answers.

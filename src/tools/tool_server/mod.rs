@@ -26,6 +26,7 @@ mod listener;
 mod living;
 mod plan;
 mod routes;
+mod save;
 mod standalone;
 mod wire;
 
@@ -39,7 +40,7 @@ pub(crate) use self::living::{LivingAnswer, LivingServers, RecordedRequest};
 pub use self::standalone::{ToolServer, ToolServerBuilder};
 
 /// The Python modules that generated code imports, by name; the others are imported by the first.
-pub(crate) const RUNTIME: [(&str, &str); 9] = [
+pub(crate) const RUNTIME: [(&str, &str); 11] = [
     ("ipybox_runtime", include_str!("ipybox_runtime.py")),
     ("ipybox_modules", include_str!("ipybox_modules.py")),
     ("ipybox_results", include_str!("ipybox_results.py")),
@@ -49,11 +50,16 @@ pub(crate) const RUNTIME: [(&str, &str); 9] = [
     ("ipybox_search", include_str!("ipybox_search.py")),
     ("ipybox_batch", include_str!("ipybox_batch.py")),
     ("ipybox_arguments", include_str!("ipybox_arguments.py")),
+    ("ipybox_actions", include_str!("ipybox_actions.py")),
+    ("ipybox_gathering", include_str!("ipybox_gathering.py")),
 ];
 
 /// The modules of `mcptools` that are ipybox's own, by name: in the place of each, code finds a function.
-const OWN: [(&str, &str); 2] =
-    [("search", include_str!("mcptools_search.py")), ("batch", include_str!("mcptools_batch.py"))];
+const OWN: [(&str, &str); 3] = [
+    ("search", include_str!("mcptools_search.py")),
+    ("batch", include_str!("mcptools_batch.py")),
+    ("save", include_str!("mcptools_save.py")),
+];
 
 /// Why the tool server could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +107,7 @@ pub(crate) fn runtime_directory(private_directory: &Path) -> PathBuf {
 }
 
 /// The directory in which [`write_runtime`] puts ipybox's own part of `mcptools`: the last one of `PYTHONPATH`, so that the
-/// tools of a server called `search` or `batch` are found.
+/// tools of a server called `search`, `batch` or `save` are found.
 pub(crate) fn own_packages_directory(private_directory: &Path) -> PathBuf {
     private_directory.join("packages")
 }

@@ -1,8 +1,7 @@
 //! The only HTTP routes that code can reach: `POST /run`, `/batch`, `/read`, `/list`, `/prompt`, `/plan`, `/approve`,
-//! `/infer` and `/search`.
+//! `/infer`, `/search` and `/save`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -16,11 +15,10 @@ use super::answer::{AnswerForm, CallAnswer};
 use super::batch;
 use super::body::{BodyText, RefusedBody};
 use super::call::{GET_PROMPT, READ_RESOURCE, SharedRoutes, ToolCall, answer, check_name, resolve};
-use super::plan;
+use super::{plan, save};
 use crate::approval::{Action, Gate, Target};
 use crate::connections::mcp_client::ListKind;
-use crate::tools::recording::CallTape;
-use crate::tools::servers::{ConnectionPool, PoolRequest, SearchQuery};
+use crate::tools::servers::{PoolRequest, SearchQuery};
 
 /// The largest request body with a server to list something of.
 const LISTING_LIMIT_BYTES: usize = 16 * 1024;
@@ -102,7 +100,7 @@ struct ShellCommand {
 }
 
 /// The routes, for requests with the caller token.
-pub(super) fn router(pool: Arc<ConnectionPool>, gate: Arc<Gate>, tape: CallTape) -> Router {
+pub(super) fn router(shared: SharedRoutes) -> Router {
     Router::new()
         .route("/run", post(run))
         .route("/batch", post(batch::run))
@@ -113,7 +111,8 @@ pub(super) fn router(pool: Arc<ConnectionPool>, gate: Arc<Gate>, tape: CallTape)
         .route("/approve", post(approve))
         .route("/infer", post(infer))
         .route("/search", post(search))
-        .with_state(SharedRoutes { pool, gate, tape })
+        .route("/save", post(save::run))
+        .with_state(shared)
 }
 
 async fn run(
@@ -247,6 +246,7 @@ async fn judge(gate: &Gate, ShellQuestion { tool_name, tool_args, .. }: ShellQue
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use serde_json::json;
@@ -261,6 +261,8 @@ mod tests {
     };
     use crate::connections::mcp_client::{Connector, StartGuard};
     use crate::ground::env::Variables;
+    use crate::tools::recording::CallTape;
+    use crate::tools::servers::ConnectionPool;
 
     const QUESTION: &str = r#"{"tool_name": "shell_magic", "tool_args": {"cmd": "ls\nrm x"}}"#;
 
@@ -322,7 +324,7 @@ mod tests {
         let (queue, questions) = ApprovalQueue::new();
         let gate = Arc::new(gate(ApprovalEffect::Ask));
         gate.set_approver(Approver::User(queue));
-        (router(pool, gate, CallTape::Off), questions)
+        (router(SharedRoutes { pool, gate, tape: CallTape::Off, actions: None }), questions)
     }
 
     async fn posted(router: &Router, path: &str, body: Value) -> Response {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::access::{self, BearerToken, ServerTokens, TokenRole};
 use super::announced::AnnouncedServers;
 use super::approval_channel::ApprovalChannel;
+use super::call::SharedRoutes;
 use super::host_routes::{self, HostState};
 use super::listener::ToolListener;
 use super::{Error, routes};
@@ -180,7 +181,12 @@ impl ToolServerBuilder {
         let stop = CancellationToken::new();
         let channel = Arc::new(ApprovalChannel::new(Arc::clone(&gate), stop.clone()));
 
-        let of_callers = routes::router(Arc::clone(&pool), gate, CallTape::Off);
+        let of_callers = routes::router(SharedRoutes {
+            pool: Arc::clone(&pool),
+            gate,
+            tape: CallTape::Off,
+            actions: None,
+        });
         let subjects = HostState { pool: Arc::clone(&pool), servers, channel: Arc::clone(&channel) };
         let of_host = host_routes::router(subjects);
         let router = access::guarded(of_callers, Arc::clone(&keys), TokenRole::Caller)

@@ -1,5 +1,6 @@
 //! Tools of MCP servers: registration, calls, results.
 
+mod actions;
 pub(crate) mod calls;
 mod checks;
 pub(crate) mod content;

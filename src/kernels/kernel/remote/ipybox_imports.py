@@ -17,7 +17,11 @@ ROOT = "ipybox:"
 PACKAGES = ("mcptools", "mcpparse", "gentools")
 INIT = "/__init__.py"
 # Functions in `mcptools` that need no file, by their modules, if the workspace has none of this name.
-OWN = {"mcptools/search": "ipybox_search", "mcptools/batch": "ipybox_batch"}
+OWN = {
+    "mcptools/search": "ipybox_search",
+    "mcptools/batch": "ipybox_batch",
+    "mcptools/save": "ipybox_actions",
+}
 
 # The module that programs started by the kernel import instead of one of the packages.
 REFUSAL = '''"""A stand-in."""
