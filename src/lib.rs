@@ -93,6 +93,8 @@ mod kernels;
 mod session;
 mod tools;
 
+#[doc(hidden)]
+pub use faces::actions::{ActionOptions, KnownAction, KnownActionError, KnownActions, ShownAction};
 pub use faces::doctor;
 #[doc(hidden)]
 pub use faces::{json_rpc, lasting};

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::actions::ActionsArgs;
 use super::audit::AuditArgs;
 use super::changes::ChangesArgs;
 use super::import::ImportArgs;
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     /// Prints one line of JSON when it listens: the address, and the tokens that it has made. Set
     /// IPYBOX_TOOL_SERVER_TOKEN and IPYBOX_TOOL_SERVER_HOST_TOKEN to choose the tokens. Ends on SIGTERM, SIGINT and SIGHUP.
     ToolServer(ToolServerArgs),
+    /// List the saved actions of a workspace, show, test or remove one
+    Actions(ActionsArgs),
     /// Find tools of the MCP servers that are registered in a workspace, and print how code calls them
     ///
     /// What `search` of `mcptools` does in the kernel. Starts and writes nothing.

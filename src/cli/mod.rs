@@ -1,5 +1,6 @@
 //! The command line: flags → configuration → serving → exit code.
 
+mod actions;
 mod apigen;
 mod args;
 mod attach;
@@ -77,6 +78,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Ui(args)) => ui::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Login(args)) => login::log_in(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Logout(args)) => login::log_out(&args).map(|()| ExitCode::SUCCESS),
+        Some(Command::Actions(args)) => actions::run(args),
         Some(Command::Servers(args)) => servers::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Sessions(args)) => sessions::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::SessionKeeper(args)) => sessions::keep(args).map(|()| ExitCode::SUCCESS),

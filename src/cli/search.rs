@@ -33,6 +33,6 @@ pub(super) fn run(args: SearchArgs) -> anyhow::Result<()> {
     query.server = args.server;
     query.limit = args.limit;
     let state = state_directory(&args.workspace, args.state_dir)?;
-    let answer = search(&state, &query)?;
+    let answer = search(&state, &args.workspace, &query)?;
     super::print(&format!("{answer}\n"), "print the answer")
 }

@@ -55,7 +55,6 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::actions::SessionActions;
 pub(crate) use self::audience::{AudienceQuestion, SessionAudience, SessionEvent, WatcherMailbox};
 pub(crate) use self::cell::{Cell, CellRequester, Outcome};
 pub(crate) use self::checkpoint::saved_sessions;
@@ -163,8 +162,6 @@ struct SessionTools {
     /// The progress of servers with calls.
     progress: watch::Sender<String>,
     of_cells: CellTools,
-    /// Saves actions; `None` in a replay.
-    actions: Option<Arc<SessionActions>>,
 }
 
 impl Session {

@@ -179,7 +179,7 @@ impl OpeningSession {
         let watched = Arc::clone(&audience);
         gate.watch(Box::new(move |notice| watching.notice(notice)));
         let place = PlaceInForce::new(installer, kernels.clients());
-        if let Some(actions) = tools.as_ref().and_then(|tools| tools.actions.as_ref()) {
+        if let Some(actions) = tools.as_ref().and_then(|tools| tools.of_cells.actions.as_ref()) {
             // A session begins once.
             actions.place.set(Arc::clone(&place)).ok();
         }
@@ -245,7 +245,7 @@ impl SessionTools {
         // The registry of an application does not know the vault.
         let offering = registry.with_connector(connector.clone());
         let pool = Arc::new(ConnectionPool::new(
-            registry.lookup(&config.workspace, &config.further_state_dirs()),
+            registry.lookup_with_actions(&config.workspace, &config.further_state_dirs(), &config.state_dir),
             connector,
         ));
         let checkpoint = checkpoint::of(config);
@@ -257,6 +257,7 @@ impl SessionTools {
                 recorder: Arc::clone(recorder),
                 place: OnceLock::new(),
                 turn: tokio::sync::Mutex::default(),
+                imported: Mutex::default(),
             })
         });
         let saver = actions.clone().map(|actions| actions as Arc<dyn ActionSaver>);
@@ -268,7 +269,7 @@ impl SessionTools {
         let registrar =
             Registrar { registry, pool: Arc::clone(&pool), gate, workspace: config.workspace.clone() };
         let offers = ServerOffers::start(Registrar { registry: offering, ..registrar.clone() }, at_start);
-        let of_cells = CellTools { pool, offers, checkpoint };
-        Ok(Self { registrar, server, progress, of_cells, actions })
+        let of_cells = CellTools { pool, offers, checkpoint, actions };
+        Ok(Self { registrar, server, progress, of_cells })
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
+use super::actions::SessionActions;
 use super::audience::SessionAudience;
 use super::cell::{Cell, CellRequester, Outcome};
 use super::command::QueuedCommand;
@@ -49,6 +50,8 @@ pub(super) struct CellTools {
     pub(super) offers: Option<Arc<ServerOffers>>,
     /// Saves variables after each cell; `None` if they are not saved.
     pub(super) checkpoint: Option<Arc<Checkpoint>>,
+    /// Saves actions, and counts the cells that call them; `None` in a replay.
+    pub(super) actions: Option<Arc<SessionActions>>,
 }
 
 /// A request that the kernel has been sent.
@@ -156,8 +159,10 @@ impl KernelWorker {
                     outcome.as_ref().is_ok_and(|outcome| matches!(outcome.end, CellEnding::Reset));
                 // The caller answers when the output has ended, not when the state has been kept.
                 cell.chunks = None;
+                let has_worked = outcome.as_ref().is_ok_and(|outcome| outcome.word() == "finished");
                 // Fails only if the caller has given up.
                 reply.send(outcome).ok();
+                self.count_actions(&cell, has_worked).await;
                 if let Some(checkpoint) = self.checkpoint() {
                     checkpoint.cell_ended();
                     self.save_variables();
@@ -302,6 +307,13 @@ impl KernelWorker {
     /// The tools, if the code of this cell may call them.
     fn tools_of(&self, cell: &Cell) -> Option<&CellTools> {
         self.tools.as_ref().filter(|_| cell.author.calls_tools())
+    }
+
+    /// Counts a cell that has ended for the actions that its code has called.
+    async fn count_actions(&self, cell: &Cell, has_worked: bool) {
+        if let Some(actions) = self.tools_of(cell).and_then(|tools| tools.actions.clone()) {
+            actions.cell_ended(&cell.code, has_worked).await;
+        }
     }
 
     /// Waits for the servers that are offered to the session. Returns how the cell has ended if it was cancelled meanwhile.

@@ -19,6 +19,9 @@ missing = later("ipybox_missing")
 
 ROOT = "mcptools"
 RUNTIME = "ipybox_runtime"
+ACTIONS = "gentools"
+# The most categories of actions, and actions of one, that are looked at.
+MOST_ACTIONS = 500
 # ipybox's own functions.
 OWN = ("search", "batch", "save")
 # Python's error for calling a module, which may be a tool's.
@@ -87,6 +90,8 @@ def hint_of_import(error):
             return None
         wanted = f"{wanted}.{found[1]}"
     root, _, rest = wanted.partition(".")
+    if root == ACTIONS:
+        return hint_of_action(rest.rpartition(".")[2])
     if root != ROOT:
         return (
             hint_of_name(wanted)
@@ -173,12 +178,42 @@ def hint_of_name(name):
         if plain(tool) == plain(name)
     ]
     if not found:
-        return None
+        return hint_of_action(name)
     imports = [f"`from {ROOT}.{server} import {tool}`" for server, tool in found]
     shown = " or ".join(imports[:MOST_NAMES])
     call = call_of(*found[0]) if len(found) == 1 else None
     calls = f"; `{call}`" if call else ""
     return f"a tool of a registered MCP server has this name: {shown}{calls}"
+
+
+def hint_of_action(name):
+    """The hint for a name that a saved action has, or almost has."""
+    known = {action: category for category, action in actions()}
+    near = nearest(name, known) if name else []
+    if not near:
+        return None
+    category = known[near[0]]
+    return f"`from {ACTIONS}.{category} import {near[0]}` is a saved action: `{near[0]}.run(...)`"
+
+
+def actions():
+    """The categories and names of the actions in the workspace."""
+    spec = importlib.util.find_spec(ACTIONS)
+    for location in list(spec.submodule_search_locations or ()) if spec else []:
+        for category in directories(location):
+            for action in directories(os.path.join(location, category)):
+                if os.path.isfile(os.path.join(location, category, action, "api.py")):
+                    yield category, action
+
+
+def directories(place):
+    """The names of the directories in a place, which may be missing."""
+    try:
+        with os.scandir(place) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir())
+    except OSError:
+        return []
+    return [name for name in names if name.isidentifier()][:MOST_ACTIONS]
 
 
 def hint_of_called_module(error):

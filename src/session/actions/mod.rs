@@ -1,5 +1,6 @@
 //! Saves the actions of a session's code: each is tested first, and then decided about.
 
+mod again;
 mod proposal;
 mod trial;
 
@@ -10,17 +11,20 @@ use std::time::SystemTime;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-pub(crate) use self::trial::{ActionTrial, TrialError, TrialResult};
+pub(crate) use self::again::{RepeatedTest, SavedTest};
+pub(crate) use self::trial::TrialError;
+use self::trial::{ActionTrial, TrialResult};
 use super::permissions::PlaceInForce;
 use super::registrar::record_end;
 use crate::approval::{DenialReason, Gate};
 use crate::config::{Config, KernelSite};
 use crate::ground::text::{describe, rfc3339};
 use crate::tools::actions::{
-    ActionDraft, ActionFiles, ActionSaver, ActionStore, ActionTest, SavedAction, TEST, ToolDigests,
-    UnusableDraft, WorkspaceActions,
+    ActionDraft, ActionFiles, ActionSaver, ActionStore, ActionTest, ImportedActions, SavedAction, TEST,
+    ToolDigests, UnusableDraft, WorkspaceActions,
 };
 use crate::tools::recording::{
     CellItem, RecordedCall, RecordedServer, SessionRecorder, TestRecording, as_one_cell,
@@ -73,6 +77,7 @@ pub(super) struct SessionActions {
     pub(super) place: OnceLock<Arc<PlaceInForce>>,
     /// One at a time: each starts a kernel.
     pub(super) turn: tokio::sync::Mutex<()>,
+    pub(super) imported: Mutex<ImportedActions>,
 }
 
 /// An action that has passed its test.
@@ -92,6 +97,27 @@ impl ActionSaver for SessionActions {
 }
 
 impl SessionActions {
+    /// A cell of the session has ended: counts it for the actions that its code calls.
+    pub(super) async fn cell_ended(&self, code: &str, has_worked: bool) {
+        let called = self.imported.lock().called(code);
+        if called.is_empty() {
+            return;
+        }
+        let store = ActionStore::in_directory(&self.config.state_dir);
+        let counting = blocking(move || {
+            let mut names = Vec::new();
+            for (category, name) in called {
+                if store.get(&name)?.is_some_and(|known| known.category == category) {
+                    names.push(name);
+                }
+            }
+            if names.is_empty() { Ok(()) } else { store.uses().count(&names, has_worked) }
+        });
+        if let Err(error) = counting.await {
+            tracing::warn!(%error, "a cell is not counted for the actions that it has called");
+        }
+    }
+
     async fn save_draft(&self, draft: ActionDraft) -> Result<String, SaveActionError> {
         if matches!(self.config.site, KernelSite::Remote(_)) {
             return Err(SaveActionError::Remote);
@@ -275,11 +301,7 @@ fn in_order(calls: &[RecordedCall]) -> Vec<RecordedCall> {
 }
 
 /// The digests of the tools that these calls are of. Servers that are only named are there without tools.
-pub(crate) fn used_tools(
-    servers: &[RecordedServer],
-    calls: &[RecordedCall],
-    digests: &ToolDigests,
-) -> ToolDigests {
+fn used_tools(servers: &[RecordedServer], calls: &[RecordedCall], digests: &ToolDigests) -> ToolDigests {
     let mut used: ToolDigests = servers.iter().map(|server| (server.name.clone(), BTreeMap::new())).collect();
     for RecordedCall { server, tool, .. } in calls {
         if let Some(digest) = digests.get(server).and_then(|tools| tools.get(tool)) {

@@ -114,7 +114,8 @@ impl ActionTrial<'_> {
     }
 
     async fn write_files(&self, workspace: &Path) -> io::Result<()> {
-        let (category, name) = (self.category.to_owned(), self.name.to_owned());
+        let category = self.category.to_owned();
+        let name = self.name.to_owned();
         let files = self.files.clone();
         let actions = WorkspaceActions::of_workspace(workspace);
         let writing = tokio::task::spawn_blocking(move || actions.put(&category, &name, &files));

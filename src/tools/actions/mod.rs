@@ -9,8 +9,9 @@
 //! actions/uses.json                       in how many cells each has worked
 //! ```
 //!
-//! Reasons: `docs/decisions/actions.md`.
+//! Reasons: `docs/decisions/search.md`.
 
+mod calls;
 mod draft;
 mod record;
 mod state;
@@ -18,9 +19,10 @@ mod store;
 mod uses;
 mod workspace;
 
+pub(crate) use self::calls::ImportedActions;
 pub(crate) use self::draft::{ActionDraft, ActionSaver, UnusableDraft};
-pub(crate) use self::record::{ActionFiles, ActionTest, SOURCES, SavedAction, TEST, ToolDigests, check_name};
+pub(crate) use self::record::{ActionFiles, ActionTest, SavedAction, TEST, ToolDigests};
 pub(crate) use self::state::{ActionStamp, ActionState};
 pub(crate) use self::store::ActionStore;
-pub(crate) use self::uses::{ActionUses, UseCount};
+pub(crate) use self::uses::UseCount;
 pub(crate) use self::workspace::WorkspaceActions;

@@ -89,23 +89,6 @@ impl ActionStore {
         self.file(action, TEST, TEST_BYTES)
     }
 
-    /// The Python files of an earlier version, if it is there.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    pub(crate) fn earlier_files(
-        &self,
-        action: &SavedAction,
-        version: u32,
-    ) -> io::Result<Option<ActionFiles>> {
-        let directory = self.place(&action.category, &action.name).join(version.to_string());
-        let read = |name: &str| {
-            let text = small::read_text(&directory.join(name), SOURCE_BYTES as u64)?;
-            Ok((name.to_owned(), text))
-        };
-        if_there(SOURCES.into_iter().map(read).collect())
-    }
-
     /// The versions that are kept of an action, in order.
     ///
     /// # Errors

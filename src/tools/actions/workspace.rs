@@ -32,7 +32,7 @@ impl WorkspaceActions {
         &self.workspace
     }
 
-    /// How the copy of an action differs from the saved one, in words; `None` if it does not.
+    /// The differences between the copy of an action and the saved one, in words; `None` if there are none.
     pub(crate) fn difference(&self, action: &SavedAction) -> Option<String> {
         let differs = SOURCES.into_iter().filter_map(|name| {
             let path = place(&action.category, &action.name).join(name);
@@ -44,16 +44,6 @@ impl WorkspaceActions {
         });
         let differs: Vec<String> = differs.collect();
         (!differs.is_empty()).then(|| differs.join("; "))
-    }
-
-    /// The Python files of an action as they are, if all are there.
-    ///
-    /// # Errors
-    /// A file is a link, is no text, or is too large.
-    pub(crate) fn files(&self, category: &str, name: &str) -> io::Result<Option<ActionFiles>> {
-        let directory = place(category, name);
-        let read = |file: &str| Ok((file.to_owned(), self.read(&directory.join(file))?));
-        if_there(SOURCES.into_iter().map(read).collect())
     }
 
     /// Puts the copy of an action in place, as a whole; what has its name is replaced.

@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::drift;
 use super::records::{ServerRecord, ServerRecords};
-use super::search::{Error, SearchIndex};
+use super::search::{Error, FoundAction, SearchIndex};
 use crate::ground::files::FileStamp;
-use crate::tools::actions::ToolDigests;
+use crate::tools::actions::{ActionStamp, ActionStore, SavedAction, ToolDigests, UseCount, WorkspaceActions};
 use crate::tools::servers::SearchQuery;
 use ipybox_codegen::Tool;
 
@@ -21,8 +22,16 @@ use ipybox_codegen::Tool;
 pub(super) struct ToolCatalog {
     /// The first that has a name says what it means.
     pub(super) places: Vec<Arc<ServerRecords>>,
+    /// The saved actions, if searches find some.
+    actions: Option<ActionPlaces>,
     /// One search at a time, since the first has to make the index.
     indexed: Mutex<Indexed>,
+}
+
+/// The places of saved actions: what the host has kept, and what code imports.
+pub(super) struct ActionPlaces {
+    pub(super) saved: ActionStore,
+    pub(super) workspace: WorkspaceActions,
 }
 
 /// An index, and of which versions it was made.
@@ -30,6 +39,7 @@ pub(super) struct ToolCatalog {
 struct Indexed {
     names: Vec<Names>,
     versions: Versions,
+    actions: Vec<(SavedAction, ActionStamp, UseCount)>,
     index: SearchIndex,
 }
 
@@ -45,7 +55,12 @@ type Versions = BTreeMap<String, (usize, Option<String>)>;
 
 impl ToolCatalog {
     pub(super) fn new(places: impl IntoIterator<Item = Arc<ServerRecords>>) -> Self {
-        Self { places: places.into_iter().collect(), indexed: Mutex::default() }
+        Self { places: places.into_iter().collect(), actions: None, indexed: Mutex::default() }
+    }
+
+    /// Has searches find these actions too, as far as they can be used.
+    pub(super) fn with_actions(self, actions: ActionPlaces) -> Self {
+        Self { actions: Some(actions), ..self }
     }
 
     /// Answers a query. Blocks.
@@ -70,14 +85,16 @@ impl ToolCatalog {
                 versions.entry(name.clone()).or_insert_with(|| (number, version.clone()));
             }
         }
-        if indexed.versions != versions {
-            indexed.index = self.index(&versions);
+        let actions = self.actions.as_ref().map(ActionPlaces::stamped).unwrap_or_default();
+        if indexed.versions != versions || indexed.actions != actions {
+            indexed.index = self.index(&versions, &actions);
             indexed.versions = versions;
+            indexed.actions = actions;
         }
         Ok(())
     }
 
-    fn index(&self, versions: &Versions) -> SearchIndex {
+    fn index(&self, versions: &Versions, actions: &[(SavedAction, ActionStamp, UseCount)]) -> SearchIndex {
         let mut servers: Vec<(&str, Vec<Tool>)> = Vec::with_capacity(versions.len());
         for (name, (number, _)) in versions {
             let record = self.places[*number].get(name).transpose();
@@ -89,35 +106,70 @@ impl ToolCatalog {
                 Some(Err(error)) => tracing::warn!(%error, "the tools of a server cannot be searched"),
             }
         }
-        SearchIndex::new(servers.iter().map(|(name, tools)| (*name, tools.as_slice())))
+        let digest = |tool: &Tool| (tool.name.clone(), drift::sha256(tool));
+        let digests: ToolDigests = servers
+            .iter()
+            .map(|(name, tools)| ((*name).to_owned(), tools.iter().map(digest).collect()))
+            .collect();
+        let usable = actions.iter().filter(|(action, ..)| {
+            self.actions.as_ref().is_some_and(|places| places.are_usable(action, &digests))
+        });
+        let found: Vec<FoundAction> = usable.map(|(action, _, uses)| found(action, *uses)).collect();
+        SearchIndex::with_actions(servers.iter().map(|(name, tools)| (*name, tools.as_slice())), &found)
     }
 }
 
-/// The digests of the definitions of all tools that `places` have registered. Blocks.
-pub(super) fn digests_of(places: &[Arc<ServerRecords>]) -> io::Result<ToolDigests> {
-    let mut digests = ToolDigests::new();
-    for place in places.iter().rev() {
-        for name in place.servers.names()? {
-            let Some(ServerRecord { definitions, .. }) = place.get(&name)? else { continue };
-            let tools = definitions?.by_tool().into_iter().map(|(tool, known)| (tool, known.sha256));
-            digests.insert(name, tools.collect());
+impl ActionPlaces {
+    pub(super) fn of(state_directory: &Path, workspace: &Path) -> Self {
+        Self {
+            saved: ActionStore::in_directory(state_directory),
+            workspace: WorkspaceActions::of_workspace(workspace),
         }
     }
-    Ok(digests)
+
+    /// All actions, with the marks of their files and how often they have worked.
+    fn stamped(&self) -> Vec<(SavedAction, ActionStamp, UseCount)> {
+        let read = self.saved.all().and_then(|actions| Ok((actions, self.saved.uses().all()?)));
+        let (actions, uses) = read.unwrap_or_else(|error| {
+            // The tools can be found all the same, and `ipybox actions list` reports it.
+            tracing::warn!(%error, "the saved actions cannot be searched");
+            Default::default()
+        });
+        let stamped = actions.into_iter().map(|action| {
+            let stamp = self.saved.stamp(&action, Some(self.workspace.path()));
+            let uses = uses.get(&action.name).copied().unwrap_or_default();
+            (action, stamp, uses)
+        });
+        stamped.collect()
+    }
+
+    fn are_usable(&self, action: &SavedAction, digests: &ToolDigests) -> bool {
+        self.saved.state(action, digests, Some(&self.workspace)).is_usable()
+    }
 }
 
-/// The digests of the definitions of the tools that a workspace's state directory has registered. Blocks.
-///
-/// # Errors
-/// The files cannot be read.
-pub(crate) fn tool_digests(state_directory: &Path) -> io::Result<ToolDigests> {
-    digests_of(&[Arc::new(ServerRecords::in_directory(state_directory))])
+fn found(action: &SavedAction, uses: UseCount) -> FoundAction {
+    let uses = match uses.worked {
+        0 => String::new(),
+        1 => " (worked once)".to_owned(),
+        worked => format!(" (worked {worked} times)"),
+    };
+    FoundAction {
+        category: action.category.clone(),
+        name: action.name.clone(),
+        summary: action.summary.clone(),
+        uses,
+        description: action.description.clone(),
+        call: format!("{}{}", action.function(), action.signature),
+        input_schema: action.input_schema.clone(),
+    }
 }
 
-/// Answers a query about the servers that a workspace's state directory keeps, as text for a model. Blocks.
+/// Answers a query about the servers and actions that a workspace's state directory keeps, as text for a model. Blocks.
 ///
 /// # Errors
 /// The query is out of bounds or names an unknown server, or the files cannot be read.
-pub fn search(state_directory: &Path, query: &SearchQuery) -> Result<String, Error> {
-    ToolCatalog::new([Arc::new(ServerRecords::in_directory(state_directory))]).search(query)
+pub fn search(state_directory: &Path, workspace: &Path, query: &SearchQuery) -> Result<String, Error> {
+    let catalog = ToolCatalog::new([Arc::new(ServerRecords::in_directory(state_directory))]);
+    catalog.with_actions(ActionPlaces::of(state_directory, workspace)).search(query)
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::catalog::ToolCatalog;
+use super::catalog::{ActionPlaces, ToolCatalog};
 use super::packages::PackageDirectory;
 use super::records::{ServerRecord, ServerRecords};
 use super::store::StoredServer;
@@ -30,6 +30,12 @@ impl RegistryLookup {
         let others = others.iter().map(|state| Arc::new(ServerRecords::in_directory(state)));
         let catalog = ToolCatalog::new(std::iter::once(Arc::clone(&registry.records)).chain(others));
         Self { registry, packages, catalog }
+    }
+
+    /// Has searches find the saved actions of a workspace too.
+    pub(super) fn with_actions(self, state_directory: &Path, workspace: &Path) -> Self {
+        let catalog = self.catalog.with_actions(ActionPlaces::of(state_directory, workspace));
+        Self { catalog, ..self }
     }
 
     /// The records of the registry, and then those of other workspaces.

@@ -35,7 +35,6 @@ use tokio::sync::Mutex;
 
 pub use self::apigen::{ApigenError, ApigenReport, ApigenSource, apigen};
 pub use self::catalog::search;
-pub(crate) use self::catalog::tool_digests;
 use self::definitions::ServerDefinitions;
 use self::generate::ServerLists;
 use self::install::InstalledPackage;
@@ -231,6 +230,17 @@ impl Registry {
     /// the state directories `others`.
     pub(crate) fn lookup(&self, workspace: &Path, others: &[PathBuf]) -> Arc<dyn ServerLookup> {
         Arc::new(RegistryLookup::new(self.clone(), PackageDirectory::of_workspace(workspace), others))
+    }
+
+    /// As [`lookup`](Self::lookup), with the saved actions that a state directory keeps for `workspace`.
+    pub(crate) fn lookup_with_actions(
+        &self,
+        workspace: &Path,
+        others: &[PathBuf],
+        state_directory: &Path,
+    ) -> Arc<dyn ServerLookup> {
+        let lookup = RegistryLookup::new(self.clone(), PackageDirectory::of_workspace(workspace), others);
+        Arc::new(lookup.with_actions(state_directory, workspace))
     }
 
     /// Reads the name and parameters of a server to register.

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import types
 
+from ipybox_gathering import ActionError, check_signature, gather
 from ipybox_runtime import ask_host
 
 __all__ = ["ActionError", "save"]
@@ -20,10 +21,6 @@ FILES = ("__init__.py", "api.py", "impl.py")
 RUNNERS = ("run", "run_async")
 # The largest file that is sent, in characters. The host has a limit of its own.
 MOST_CHARS = 256 * 1024
-
-
-class ActionError(Exception):
-    """A function that cannot be saved as an action. The text says why, and what would help."""
 
 
 class Saved(str):
@@ -66,9 +63,7 @@ def save(function, category=None, example=None):
 
 
 def of_function(function, category):
-    """What the host is sent of a function of the session, and the function."""
-    from ipybox_gathering import gather
-
+    """Gather the request for a function of the session, and return it with the function."""
     if not isinstance(function, types.FunctionType):
         raise ActionError(
             f"save a function or a package `gentools.<category>.<name>`, not {type(function).__name__}"
@@ -84,7 +79,7 @@ def of_function(function, category):
 
 
 def of_package(module, category):
-    """The same of a package that is written by hand."""
+    """Gather the same of a package that is written by hand."""
     parts = module.__name__.split(".")
     if len(parts) != 3 or parts[0] != "gentools" or not hasattr(module, "__path__"):
         raise ActionError(
@@ -127,28 +122,6 @@ def described(run):
         "input_schema": input_schema(run, types_by_name),
         "output_schema": output_schema(types_by_name["return"]),
     }
-
-
-def check_signature(run):
-    """Refuse a function that its users could not read."""
-    name = run.__name__
-    if not (run.__doc__ or "").strip():
-        raise ActionError(
-            f'`{name}` has no docstring\nhint: say in one sentence what it does: """Rank …"""'
-        )
-    for parameter in inspect.signature(run).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise ActionError(
-                f"`{name}` takes `{parameter}`: give each parameter a name and a type"
-            )
-        if parameter.annotation is parameter.empty:
-            raise ActionError(
-                f"the parameter `{parameter.name}` of `{name}` has no type\nhint: `{parameter.name}: str`"
-            )
-    if inspect.signature(run).return_annotation is inspect.Signature.empty:
-        raise ActionError(
-            f"`{name}` does not say what it returns\nhint: `-> list[str]`, or `-> None`"
-        )
 
 
 def shown_signature(run):

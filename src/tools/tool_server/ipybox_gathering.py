@@ -11,12 +11,14 @@ import sys
 import textwrap
 import types
 
-from ipybox_actions import ActionError, check_signature
-
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # The largest constant that is taken along, in characters.
 MOST_CHARS = 2000
 LITERALS = (str, bytes, int, float, complex, bool, type(None), tuple, list, dict, set)
+
+
+class ActionError(Exception):
+    """A function that cannot be saved as an action. The text says why, and what would help."""
 
 
 def gather(function):
@@ -32,7 +34,7 @@ def gather(function):
         raise ActionError(
             f"`{name}` is a closure over {names}: make them parameters, and define it outside of other functions"
         )
-    session = Session(function.__globals__)
+    session = SessionCode(function.__globals__)
     own, _ = session.definition(name, function)
     api = Part(session)
     api.add_names(names_of_signature(own, session.variables))
@@ -52,6 +54,28 @@ def gather(function):
         ),
         "impl.py": joined(impl.imports(), impl.code()),
     }
+
+
+def check_signature(run):
+    """Refuse a function that its users could not read."""
+    name = run.__name__
+    if not (run.__doc__ or "").strip():
+        raise ActionError(
+            f'`{name}` has no docstring\nhint: say in one sentence what it does: """Rank …"""'
+        )
+    for parameter in inspect.signature(run).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise ActionError(
+                f"`{name}` takes `{parameter}`: give each parameter a name and a type"
+            )
+        if parameter.annotation is parameter.empty:
+            raise ActionError(
+                f"the parameter `{parameter.name}` of `{name}` has no type\nhint: `{parameter.name}: str`"
+            )
+    if inspect.signature(run).return_annotation is inspect.Signature.empty:
+        raise ActionError(
+            f"`{name}` does not say what it returns\nhint: `-> list[str]`, or `-> None`"
+        )
 
 
 def runner(own, run, name):
@@ -82,7 +106,7 @@ def joined(*parts):
     return "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
 
 
-class Session:
+class SessionCode:
     """The variables of the session, and the statements that have imported them."""
 
     def __init__(self, variables):
@@ -168,31 +192,20 @@ class Session:
                 else f"import {value.__name__} as {name}"
             ]
         module = getattr(value, "__module__", None)
-        if not isinstance(module, str) or module == self.variables.get("__name__"):
-            # Constants of modules, such as `math.pi`, have none.
-            if (
-                known
-                and not is_literal(value)
-                or known
-                and is_imported_constant(known, name, value)
-            ):
-                return known
+        is_own = module == self.variables.get("__name__")
+        if is_own and isinstance(value, (types.FunctionType, type)):
+            # It may have replaced what was imported under its name.
             return None
-        if known:
+        if known and is_imported(known, value):
             return known
-        if (
-            getattr(sys.modules.get(module), getattr(value, "__name__", ""), None)
-            is value
-        ):
-            own = value.__name__
-            return [
-                f"from {module} import {own}" + ("" if own == name else f" as {name}")
-            ]
-        return None
+        own = getattr(value, "__name__", "")
+        if is_own or getattr(sys.modules.get(module), own, None) is not value:
+            return None
+        return [f"from {module} import {own}" + ("" if own == name else f" as {name}")]
 
 
-def is_imported_constant(statements, name, value):
-    """Whether a statement still gives a name its value."""
+def is_imported(statements, value):
+    """Return whether a statement still gives a name its value."""
     node = ast.parse(statements[-1]).body[0]
     if not isinstance(node, ast.ImportFrom) or node.level:
         return False
@@ -274,7 +287,7 @@ def is_of_python(name):
 
 
 def is_literal(value):
-    """Whether a value is small and can be written in code."""
+    """Return whether a value is small and can be written in code."""
     if type(value) not in LITERALS:
         return False
     try:

@@ -1,6 +1,8 @@
 //! Tools of MCP servers: registration, calls, results.
 
 mod actions;
+mod actions_found;
+mod actions_hostile;
 pub(crate) mod calls;
 mod checks;
 pub(crate) mod content;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::SearchQuery;
-use super::entry::IndexEntry;
+use super::entry::{EntryKind, IndexEntry};
 use crate::ground::text::{backticked, one_line};
 use crate::tools::servers::query::LIMIT;
 
@@ -33,8 +33,11 @@ pub(super) struct SearchMatches<'i> {
     pub(super) best: Vec<&'i IndexEntry>,
     /// The number of all of them.
     pub(super) matched: usize,
-    /// The number of tools that were searched.
+    /// The number of actions among them.
+    pub(super) matched_actions: usize,
+    /// The number of tools that were searched, and of actions.
     pub(super) searched: usize,
+    pub(super) searched_actions: usize,
     /// The words of the query that no tool has.
     pub(super) unknown: Vec<&'i str>,
 }
@@ -50,8 +53,12 @@ pub(super) fn of_matches(matches: &SearchMatches<'_>, limit: usize) -> String {
 /// The last line: how many tools fit of how many, and which words of the query had no part in it. Another search for the
 /// same would find nothing else.
 fn count(matches: &SearchMatches<'_>) -> String {
-    let SearchMatches { best, matched, searched, unknown } = matches;
-    let mut line = format!("# {matched} of {searched} tools fit");
+    let SearchMatches { best, matched, matched_actions, searched, searched_actions, unknown } = matches;
+    let actions = match searched_actions {
+        0 => String::new(),
+        searched => format!(" and {matched_actions} of {searched} saved actions"),
+    };
+    let mut line = format!("# {} of {searched} tools{actions} fit", matched - matched_actions);
     if best.len() < *matched {
         let _infallible = write!(line, ", the best {}", best.len());
     }
@@ -71,12 +78,12 @@ fn count(matches: &SearchMatches<'_>) -> String {
 
 /// The tools in at most `most` bytes: those that do not fit by their names. The first is always there.
 pub(super) fn text(tools: &[&IndexEntry], detail: EntryDetail, most: usize) -> String {
-    let mut servers: Vec<&str> = Vec::new();
+    let mut imported: Vec<(&str, &str)> = Vec::new();
     let mut text = String::new();
     let mut left_out: Vec<String> = Vec::new();
     for entry in tools {
         let shown = shown(entry, detail);
-        let room = most.saturating_sub(NAMES_BYTES + text.len() + imports(&servers).len());
+        let room = most.saturating_sub(NAMES_BYTES + text.len() + imports(&imported).len());
         if shown.len() > room && (detail == EntryDetail::Names || !text.is_empty()) {
             left_out.push(entry.path());
             continue;
@@ -84,19 +91,31 @@ pub(super) fn text(tools: &[&IndexEntry], detail: EntryDetail, most: usize) -> S
         let shown = &shown[..shown.floor_char_boundary(room)];
         text.push_str(shown.trim_end());
         text.push('\n');
-        if !servers.contains(&entry.server.as_str()) {
-            servers.push(&entry.server);
+        let import = (entry.package(), entry.server.as_str());
+        if !imported.contains(&import) {
+            imported.push(import);
         }
     }
     if detail != EntryDetail::Names {
-        text.insert_str(0, &imports(&servers));
+        text.insert_str(0, &imports(&imported));
     }
     append_names(&mut text, "also", &left_out, most);
     text.trim_end().to_owned()
 }
 
-fn imports(servers: &[&str]) -> String {
-    format!("from mcptools import {}\n", servers.join(", "))
+/// A line for each package, with the names that come from it.
+fn imports(imported: &[(&str, &str)]) -> String {
+    let mut packages: Vec<&str> = Vec::new();
+    for (package, _) in imported {
+        if !packages.contains(package) {
+            packages.push(package);
+        }
+    }
+    let line = |package: &str| {
+        let names = imported.iter().filter(|(other, _)| *other == package).map(|(_, name)| *name);
+        format!("from {package} import {}\n", names.collect::<Vec<_>>().join(", "))
+    };
+    packages.into_iter().map(line).collect()
 }
 
 fn shown(entry: &IndexEntry, detail: EntryDetail) -> String {
@@ -106,7 +125,10 @@ fn shown(entry: &IndexEntry, detail: EntryDetail) -> String {
         EntryDetail::Names if call.summary.is_empty() => path,
         EntryDetail::Names => format!("{path}: {}", call.summary),
         EntryDetail::Signature => {
-            let mut line = format!("{path}.run{}", call.signature);
+            let mut line = match entry.kind {
+                EntryKind::Tool => format!("{path}.run{}", call.signature),
+                EntryKind::Action => format!("{path}.{}", call.signature),
+            };
             if !call.summary.is_empty() {
                 let _infallible = write!(line, "  # {}", call.summary);
             }

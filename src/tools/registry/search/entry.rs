@@ -30,17 +30,67 @@ const PROPERTY_TEXT: f32 = 0.25;
 /// A tool in the index.
 #[derive(Debug)]
 pub(super) struct IndexEntry {
-    /// The server, by the name of its package.
+    /// The server, by the name of its package; of an action its own name, by which code calls it.
     pub(super) server: String,
-    /// The tool, by the name of its module.
+    /// The tool, by the name of its module; of an action the package above, `gentools.<category>`.
     pub(super) module: String,
+    pub(super) kind: EntryKind,
     pub(super) call: codegen::CallOverview,
     /// The words of its name, each with how rare it is.
     pub(super) name: Vec<(String, f32)>,
     pub(super) intent: SearchIntent,
 }
 
+/// The kinds of entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EntryKind {
+    Tool,
+    Action,
+}
+
+/// A saved action that can be used.
+#[derive(Debug, Clone)]
+pub(crate) struct FoundAction {
+    pub(crate) category: String,
+    pub(crate) name: String,
+    pub(crate) summary: String,
+    /// The number of cells in which it has worked, in words; may be empty.
+    pub(crate) uses: String,
+    pub(crate) description: String,
+    /// `run(path: str) -> list[str]`
+    pub(crate) call: String,
+    pub(crate) input_schema: Map<String, Value>,
+}
+
 impl IndexEntry {
+    /// The entry of an action, and the words by which it is found, each with its weight.
+    pub(super) fn of_action(action: &FoundAction) -> (Self, BTreeMap<String, f32>) {
+        let FoundAction { category, name, summary, uses, description, call, input_schema } = action;
+        let rest = description.get(summary.len()..).unwrap_or_default();
+        let mut weights = Weights::default();
+        weights.add(NAME, name);
+        weights.add(TITLE, category);
+        weights.add(SUMMARY, summary);
+        weights.add(DESCRIPTION, &rest[..rest.floor_char_boundary(DESCRIPTION_BYTES)]);
+        weights.add_properties(input_schema, DEPTH, &mut PROPERTIES.clone());
+        let overview = format!("{call}\n\n{description}");
+        let call = codegen::CallOverview {
+            summary: format!("{summary}{uses}"),
+            signature: call.clone(),
+            classes: String::new(),
+            overview,
+        };
+        let entry = Self {
+            server: name.clone(),
+            module: format!("gentools.{category}"),
+            kind: EntryKind::Action,
+            call,
+            name: words(name).into_iter().map(|word| (word, 0.0)).collect(),
+            intent: SearchIntent::of(&spelled(name)),
+        };
+        (entry, weights.0)
+    }
+
     /// The entry of a tool, and the words by which it is found, each with its weight.
     pub(super) fn new(server: &str, tool: &Tool, module: String) -> (Self, BTreeMap<String, f32>) {
         let call = codegen::call_overview(tool);
@@ -55,7 +105,7 @@ impl IndexEntry {
         weights.add_properties(&tool.input_schema, DEPTH, &mut PROPERTIES.clone());
         let name = words(&tool.name).into_iter().map(|word| (word, 0.0)).collect();
         let intent = SearchIntent::of(&spelled(&tool.name));
-        (Self { server: server.to_owned(), module, call, name, intent }, weights.0)
+        (Self { server: server.to_owned(), module, kind: EntryKind::Tool, call, name, intent }, weights.0)
     }
 
     /// The part of its name that `words` cover, in which rare words count more.
@@ -67,7 +117,18 @@ impl IndexEntry {
 
     /// The path by which code calls it.
     pub(super) fn path(&self) -> String {
-        format!("{}.{}", self.server, self.module)
+        match self.kind {
+            EntryKind::Tool => format!("{}.{}", self.server, self.module),
+            EntryKind::Action => self.server.clone(),
+        }
+    }
+
+    /// The package from which code imports the name that its call begins with.
+    pub(super) fn package(&self) -> &str {
+        match self.kind {
+            EntryKind::Tool => "mcptools",
+            EntryKind::Action => &self.module,
+        }
     }
 }
 

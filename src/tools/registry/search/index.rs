@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use super::answer::SearchMatches;
-use super::entry::{IndexEntry, SUMMARY};
+use super::entry::{FoundAction, IndexEntry, SUMMARY};
 use super::intent::SearchIntent;
 use super::words::{AskedWord, asked, spelled, stem, words};
 use super::{Error, SearchQuery, answer, groups, synonyms};
@@ -55,6 +55,8 @@ pub struct SearchIndex {
     /// The range of each server's entries among them.
     servers: BTreeMap<String, Range<usize>>,
     postings: HashMap<String, Posting>,
+    /// The range of the actions' entries.
+    actions: Range<usize>,
     /// The words of all names, in order.
     names: Vec<String>,
 }
@@ -95,25 +97,42 @@ struct Sum {
 impl SearchIndex {
     /// An index of the tools of `servers`, which are in order.
     pub fn new<'t>(servers: impl IntoIterator<Item = (&'t str, &'t [Tool])>) -> Self {
+        Self::with_actions(servers, &[])
+    }
+
+    /// The same, and of saved actions.
+    pub(crate) fn with_actions<'t>(
+        servers: impl IntoIterator<Item = (&'t str, &'t [Tool])>,
+        actions: &[FoundAction],
+    ) -> Self {
         let mut index = Self::default();
         let mut lengths = Vec::new();
         for (server, tools) in servers {
             let begin = index.entries.len();
             for (tool, module) in tools.iter().zip(codegen::module_names(tools)) {
-                let (entry, words) = IndexEntry::new(server, tool, module);
-                let number = u32::try_from(index.entries.len()).unwrap_or(u32::MAX);
-                index.entries.push(entry);
-                lengths.push(words.values().sum::<f32>());
-                for (word, weight) in words {
-                    index.postings.entry(word).or_default().tools.push((number, weight));
-                }
+                index.add(IndexEntry::new(server, tool, module), &mut lengths);
             }
             index.servers.insert(server.to_owned(), begin..index.entries.len());
         }
+        let begin = index.entries.len();
+        for action in actions {
+            index.add(IndexEntry::of_action(action), &mut lengths);
+        }
+        index.actions = begin..index.entries.len();
         index.names = index.words_of_names();
         index.split_compounds();
         index.weigh(&lengths);
         index
+    }
+
+    fn add(&mut self, entry: (IndexEntry, BTreeMap<String, f32>), lengths: &mut Vec<f32>) {
+        let (entry, words) = entry;
+        let number = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        self.entries.push(entry);
+        lengths.push(words.values().sum::<f32>());
+        for (word, weight) in words {
+            self.postings.entry(word).or_default().tools.push((number, weight));
+        }
     }
 
     fn words_of_names(&self) -> Vec<String> {
@@ -189,7 +208,7 @@ impl SearchIndex {
         if terms.is_empty() {
             return Ok(match &query.server {
                 Some(name) => groups::of_server(name, &self.entries[within]),
-                None => groups::of_all(&self.servers),
+                None => groups::of_all(&self.servers, &self.entries[self.actions.clone()]),
             });
         }
         let hits = self.hits(&terms, intent, &within);
@@ -197,10 +216,16 @@ impl SearchIndex {
             let near = self.best(self.hits(&self.near(&asked), intent, &within), SUGGESTED);
             return Ok(answer::of_nothing(query, &near, within.len()));
         }
-        let matched = hits.len();
-        let unknown = self.unmatched(&terms, &within);
-        let matches =
-            SearchMatches { best: self.best(hits, query.limit), matched, searched: within.len(), unknown };
+        let is_action = |number: usize| self.actions.contains(&number);
+        let searched_actions = within.clone().filter(|number| is_action(*number)).count();
+        let matches = SearchMatches {
+            matched: hits.len(),
+            matched_actions: hits.iter().filter(|(_, number)| is_action(*number as usize)).count(),
+            searched: within.len() - searched_actions,
+            searched_actions,
+            unknown: self.unmatched(&terms, &within),
+            best: self.best(hits, query.limit),
+        };
         Ok(answer::of_matches(&matches, query.limit))
     }
 
@@ -259,7 +284,7 @@ impl SearchIndex {
                     *best = best.max(part * weight);
                 }
             }
-            for tools in self.servers.values() {
+            for tools in self.servers.values().chain([&self.actions]) {
                 let all = of_term[tools.clone()].iter().sum::<f32>();
                 let others = tools.len().saturating_sub(1).max(1) as f32;
                 for number in tools.clone().filter(|_| all > 0.0) {

@@ -20,6 +20,7 @@ mod synonyms;
 mod tests;
 mod words;
 
+pub(crate) use self::entry::FoundAction;
 pub(crate) use self::groups::calls_of;
 pub use self::index::SearchIndex;
 use crate::tools::servers::query::SearchQuery;
