@@ -225,8 +225,9 @@ class Part:
 
     def add_names(self, names):
         for name in names:
-            if name in self._session.variables and not is_of_python(name):
-                self.add(name, self._session.variables[name])
+            value = self._session.variables.get(name)
+            if name in self._session.variables and not is_builtin(name, value):
+                self.add(name, value)
             elif not hasattr(builtins, name) and not is_of_python(name):
                 raise ActionError(f"it uses `{name}`, which is not defined")
 
@@ -280,6 +281,12 @@ def with_decorators(source, node):
     """The text of a definition in the outermost block of a text."""
     first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
     return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
+
+
+def is_builtin(name, value):
+    """Return whether a name is Python's own. IPython wraps some, such as `open`."""
+    own = getattr(builtins, name, sys)
+    return is_of_python(name) or value is own or getattr(value, "__wrapped__", 0) is own
 
 
 def is_of_python(name):

@@ -4,8 +4,6 @@ use serde_json::json;
 
 use super::actions::{record, saved, with_total};
 use super::actions_found::{actions, tested};
-#[cfg(target_os = "linux")]
-use crate::support::equipped;
 use crate::support::{Place, kernel_python};
 
 const SEARCH: &str = "from mcptools import search\nprint(search('add numbers up'))";
@@ -139,34 +137,4 @@ async fn an_action_has_no_more_rights_than_the_cell_that_calls_it() {
     assert!(error.contains("`ipybox.save_action` is denied by the approval policy"), "{error}");
     assert!(!saved(&place, "sums/twice").exists());
     denied.stop().await;
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn the_test_of_an_action_is_in_the_sandbox_of_its_session() {
-    let place = Place::new();
-    place.write(".env", "API_KEY=the-secret-value\n");
-    place.write("data.txt", "of the workspace");
-    let python = kernel_python();
-    let flags = ["--python", python.to_str().unwrap(), "--sandbox", "--sandbox-backend", "bwrap"];
-    let mut ipybox = place.start_with(&flags, &[("PATH", equipped().as_str())]).await;
-    ipybox.initialize().await;
-    let workspace = place.workspace();
-    let code = format!(
-        "from mcptools import save\ndef tries(workspace: str) -> list[str]:\n    'Try what must not work.'\n    import os, socket\n    done = []\n\
-         \x20   def attempt(name, action):\n        try:\n            action()\n            done.append(name)\n        except OSError:\n            pass\n\
-         \x20   attempt('secret', lambda: done.extend(open(os.path.join(workspace, '.env')).read()))\n\
-         \x20   attempt('write', lambda: open(os.path.join(workspace, 'data.txt'), 'w'))\n\
-         \x20   attempt('network', lambda: socket.create_connection(('192.0.2.1', 80), 1))\n    return done\n\
-         save(tries, 'sums', {{'workspace': {:?}}})",
-        workspace.to_str().unwrap()
-    );
-    let answer = ipybox.cell(&code).await.ok();
-    // A hidden file is empty, or cannot be opened.
-    assert!(
-        answer.ends_with("its example returned []") || answer.ends_with("its example returned ['secret']"),
-        "{answer}"
-    );
-    assert_eq!(place.read("data.txt"), "of the workspace");
-    ipybox.stop().await;
 }
