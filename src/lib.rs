@@ -123,11 +123,14 @@ pub use config::{
 };
 #[doc(hidden)]
 pub use config::{WorkspacePolicy, state_directory};
+pub use faces::detached_actions::{ExportActionError, ExportActionOptions, KernelActionError, export_action};
 pub use faces::library::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
     CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder, Truncated,
 };
-pub use faces::mcp_server::{Error as ServeError, serve_stdio};
+pub use faces::mcp_server::{
+    Error as ServeError, ServeActionsError, ServeActionsOptions, serve_actions, serve_stdio,
+};
 #[doc(hidden)]
 pub use faces::people::page;
 pub use faces::replay::{

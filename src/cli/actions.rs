@@ -1,4 +1,4 @@
-//! `ipybox actions`: lists, shows, tests and removes saved actions.
+//! `ipybox actions`: lists, shows, tests and removes saved actions; serves and exports them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,9 +7,11 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use ipybox::{ActionOptions, Emphasis, KnownAction, KnownActions, SandboxBackend, ShownAction};
 
+use super::actions_export::ActionsExportArgs;
+use super::actions_serve::ActionsServeArgs;
 use super::registered_args::PlaceArgs;
 use super::serve_args::BackendArg;
-use super::{multi_threaded, print};
+use super::{actions_export, actions_serve, multi_threaded, print};
 
 /// The flags of `ipybox actions`.
 #[derive(Debug, clap::Args)]
@@ -28,6 +30,21 @@ pub(crate) struct ActionsArgs {
 /// A command for saved actions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ActionsCommand {
+    #[command(flatten)]
+    Known(KnownActionsCommand),
+    /// Serve them as the tools of an MCP server on stdin and stdout
+    ///
+    /// Those that can be used. Each call runs the saved code in a sandboxed kernel of its own, in an empty directory.
+    Serve(ActionsServeArgs),
+    /// Write one as a script that `uv run` runs without ipybox
+    ///
+    /// It connects to the action's MCP servers itself. Secrets of their parameters become variables of the environment.
+    Export(ActionsExportArgs),
+}
+
+/// What to do with saved actions where they are.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KnownActionsCommand {
     /// List them, with their states and how often they have worked
     List,
     /// Show all of one: its call, its docstring, its files
@@ -62,10 +79,18 @@ pub(crate) enum ActionsCommand {
 }
 
 pub(super) fn run(args: ActionsArgs) -> anyhow::Result<ExitCode> {
+    match args.command {
+        ActionsCommand::Known(command) => manage(command, args.place, args.json),
+        ActionsCommand::Serve(serve) => actions_serve::run(serve, args.place).map(|()| ExitCode::SUCCESS),
+        ActionsCommand::Export(export) => actions_export::run(export, args.place).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn manage(command: KnownActionsCommand, place: PlaceArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut options = ActionOptions::default();
-    options.workspace = args.place.workspace;
-    options.state_dir = args.place.state_dir;
-    if let ActionsCommand::Test { python, sandbox, sandbox_backend, .. } = &args.command {
+    options.workspace = place.workspace;
+    options.state_dir = place.state_dir;
+    if let KnownActionsCommand::Test { python, sandbox, sandbox_backend, .. } = &command {
         options.python = python.clone();
         options.sandbox = match sandbox_backend {
             Some(BackendArg::Bwrap) => Some(SandboxBackend::Bubblewrap),
@@ -76,17 +101,17 @@ pub(super) fn run(args: ActionsArgs) -> anyhow::Result<ExitCode> {
     multi_threaded()?.block_on(async {
         let actions = KnownActions::open(options).await?;
         let mut code = ExitCode::SUCCESS;
-        let text = match args.command {
-            ActionsCommand::List => listed(&actions.list()?, args.json)?,
-            ActionsCommand::Show { name } => shown(&actions.show(&name)?, args.json)?,
-            ActionsCommand::Test { names, .. } => {
+        let text = match command {
+            KnownActionsCommand::List => listed(&actions.list()?, as_json)?,
+            KnownActionsCommand::Show { name } => shown(&actions.show(&name)?, as_json)?,
+            KnownActionsCommand::Test { names, .. } => {
                 let tested = Box::pin(actions.test(&names)).await?;
                 if tested.iter().any(|action| action.state == "red") {
                     code = ExitCode::FAILURE;
                 }
-                listed(&tested, args.json)?
+                listed(&tested, as_json)?
             }
-            ActionsCommand::Remove { name } => {
+            KnownActionsCommand::Remove { name } => {
                 let kept = if actions.remove(&name)? {
                     ""
                 } else {

@@ -57,7 +57,7 @@ pub(crate) enum Command {
     /// Prints one line of JSON when it listens: the address, and the tokens that it has made. Set
     /// IPYBOX_TOOL_SERVER_TOKEN and IPYBOX_TOOL_SERVER_HOST_TOKEN to choose the tokens. Ends on SIGTERM, SIGINT and SIGHUP.
     ToolServer(ToolServerArgs),
-    /// List the saved actions of a workspace, show, test or remove one
+    /// List the saved actions of a workspace, show, test, remove, serve or export them
     Actions(ActionsArgs),
     /// Find tools of the MCP servers that are registered in a workspace, and print how code calls them
     ///

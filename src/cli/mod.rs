@@ -1,6 +1,8 @@
 //! The command line: flags → configuration → serving → exit code.
 
 mod actions;
+mod actions_export;
+mod actions_serve;
 mod apigen;
 mod args;
 mod attach;

@@ -93,6 +93,8 @@ pub(crate) struct OwnCheckpoint {
 #[derive(Debug, Clone)]
 pub struct Config {
     pub(crate) workspace: PathBuf,
+    /// The workspace in which MCP servers start, and whose `.env` fills placeholders: another one for a saved action.
+    of_servers: PathBuf,
     pub(crate) state_dir: PathBuf,
     /// The flags by which commands of `ipybox` find this workspace.
     login_flags: String,
@@ -155,7 +157,9 @@ impl Config {
             (false, true) => return Err(Error::EscapeWithoutApproval),
         };
         let workspace = create_workspace(&settings.workspace)?;
-        let mut variables = Variables::of(settings.environment.as_ref(), &workspace);
+        let of_servers = settings.servers_of.as_deref().map(create_workspace).transpose()?;
+        let of_servers = of_servers.unwrap_or_else(|| workspace.clone());
+        let mut variables = Variables::of(settings.environment.as_ref(), &of_servers);
         let login_flags = login_flags(&workspace, settings.state_dir.as_deref());
         let states = states_dir(settings.state_dir, &variables)?;
         // What is hidden from code in a sandbox has to exist.
@@ -200,6 +204,7 @@ impl Config {
         let is_recorded = !matches!(recording, RecordingPlace::None);
         let mut config = Self {
             workspace,
+            of_servers,
             state_dir,
             login_flags,
             images: settings.images,
@@ -290,6 +295,11 @@ impl Config {
         &self.state_dir
     }
 
+    /// Whether the workspace is a directory for this session alone, which is removed with it.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.of_servers != self.workspace
+    }
+
     /// The workspace's real path.
     pub fn workspace(&self) -> &Path {
         &self.workspace
@@ -363,7 +373,7 @@ impl Config {
         // Secrets of MCP servers are in the state of all workspaces, in `.env`, and where other clients have them.
         let workspaces = self.state_dir.parent().unwrap_or(&self.state_dir).to_owned();
         let sessions = sessions_dir(self.states());
-        let own = [workspaces, sessions, self.workspace.join(".env")];
+        let own = [workspaces, sessions, self.workspace.join(".env"), self.of_servers.join(".env")];
         let own = own.into_iter().chain(self.origin.iter().map(|origin| origin.join(".env")));
         PolicyPaths {
             workspace: self.workspace.clone(),
@@ -408,7 +418,7 @@ impl Config {
     /// The connector to MCP servers.
     pub(crate) fn connector(&self) -> Connector {
         let guard = exposures::guard(&self.state_dir, self.exposed());
-        Connector::new(Arc::clone(&self.variables), self.workspace.clone(), guard)
+        Connector::new(Arc::clone(&self.variables), self.of_servers.clone(), guard)
             .with_connect_timeout(self.tool_server.connect_timeout)
             .with_accounts_in(self.state_dir.clone(), &self.login_flags, self.front.clone())
     }

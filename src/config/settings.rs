@@ -64,6 +64,8 @@ pub struct Settings {
     pub(crate) state_of: Option<PathBuf>,
     /// The time that the kernel's clock is ahead. Default: none.
     pub(crate) clock_ahead: Option<TimeDelta>,
+    /// The workspace in which its MCP servers start, and whose `.env` fills placeholders, if that is another one.
+    pub(crate) servers_of: Option<PathBuf>,
     /// Configuration files of MCP clients, whose servers are registered at the start. Default: none.
     pub mcp_configs: Vec<PathBuf>,
     /// Whether requests of MCP clients can stop waiting for their cells: an argument `wait`, and the tool
@@ -383,6 +385,7 @@ impl Default for Settings {
             seed: None,
             state_of: None,
             clock_ahead: None,
+            servers_of: None,
             mcp_configs: Vec::new(),
             long_cells: false,
             environment: None,

@@ -1,6 +1,7 @@
 //! The ways in which people and programs reach a session: each face translates between its visitors' words and the session's.
 
 pub(crate) mod actions;
+pub(crate) mod detached_actions;
 pub mod doctor;
 #[doc(hidden)]
 pub mod json_rpc;

@@ -227,7 +227,7 @@ impl SessionTools {
         let progress = watch::Sender::new(String::new());
         let asker = ByGate { gate: Arc::clone(&gate), progress: progress.clone(), tape: tape.clone() };
         let connector = config.connector().asking(Arc::new(asker));
-        if tape.is_replay() {
+        if tape.is_replay() || config.is_temporary() {
             config.record_exposed_elsewhere()?;
         } else {
             config.record_exposed()?;
@@ -249,7 +249,9 @@ impl SessionTools {
             connector,
         ));
         let checkpoint = checkpoint::of(config);
-        let actions = tape.recorder().map(|recorder| {
+        // What an action keeps ends with its call.
+        let recorder = tape.recorder().filter(|_| !config.is_temporary());
+        let actions = recorder.map(|recorder| {
             Arc::new(SessionActions {
                 config: Arc::new(config.clone()),
                 pool: Arc::clone(&pool),

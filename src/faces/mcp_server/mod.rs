@@ -1,4 +1,4 @@
-//! The MCP server: four tools, and a fifth for cells that take long.
+//! The MCP server: four tools, and a fifth for cells that take long. Beside it one whose tools are saved actions.
 //!
 //! It translates between MCP and a session; one file per tool.
 //!
@@ -31,6 +31,7 @@ mod reply;
 mod reset;
 mod resource_address;
 mod resources;
+mod served_actions;
 mod server;
 mod serving;
 mod sessions;
@@ -48,6 +49,7 @@ mod without_views;
 
 pub(crate) use self::approver_questions::ApproverQuestions;
 pub(crate) use self::receipt::receipt;
+pub use self::served_actions::{ServeActionsError, ServeActionsOptions, serve_actions};
 pub use self::serving::Error;
 pub(crate) use self::serving::{ApprovalCodes, ServedSession};
 pub(crate) use self::stdio::end_on_signals;

@@ -111,7 +111,7 @@ fn link(name: &str, path: &Path) -> String {
 }
 
 /// Cuts out the middle of a text that is longer than `limit` characters: an exception says most at its ends.
-fn middle_cut(text: &str, limit: usize) -> String {
+pub(super) fn middle_cut(text: &str, limit: usize) -> String {
     let chars = text.chars().count();
     if chars <= limit {
         return text.to_owned();

@@ -1,6 +1,7 @@
 //! The sessions of a server: the client's own, and others for agents that share the client.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -404,26 +405,24 @@ pub(super) async fn open_session(
     config: &Config,
     beside: Option<Arc<Session>>,
 ) -> Result<Arc<Session>, StartError> {
-    let policy = policy(config).map_err(StartError::Policy)?;
+    let policy = policy(&config.approval.mode, &config.workspace).map_err(StartError::Policy)?;
     let tools = ToolOptions { registry: None, policy, face: SessionFace::Mcp, beside, replay: None };
     // Opening is a large future.
     Box::pin(Session::open(config, Some(tools))).await.map(Arc::new)
 }
 
 /// The approval policy that the settings ask for.
-fn policy(config: &Config) -> Result<ApprovalPolicy, PolicyError> {
-    Ok(match &config.approval.mode {
+pub(super) fn policy(mode: &ApprovalMode, workspace: &Path) -> Result<ApprovalPolicy, PolicyError> {
+    Ok(match mode {
         ApprovalMode::Auto => ApprovalPolicy::always(ApprovalEffect::Allow),
         ApprovalMode::Ask => ApprovalPolicy::always(ApprovalEffect::Ask),
         ApprovalMode::Deny => ApprovalPolicy::always(ApprovalEffect::Deny),
-        ApprovalMode::Policy(path) => ApprovalPolicy::read_in(&config.workspace, path)?,
+        ApprovalMode::Policy(path) => ApprovalPolicy::read_in(workspace, path)?,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::config::Settings;
 

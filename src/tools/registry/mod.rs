@@ -42,7 +42,7 @@ pub use self::known::{KnownServer, KnownServerError, KnownServers, LoginState, O
 use self::lookup::RegistryLookup;
 pub(crate) use self::packages::PackageDirectory;
 pub use self::recorded::RecordedServerError;
-pub(crate) use self::recorded::{digests_of_recorded, recorded_target, tool_called};
+pub(crate) use self::recorded::{digests_of_recorded, recorded_in, recorded_target, tool_called};
 use self::records::ServerRecords;
 pub(crate) use self::registration::Registration;
 pub use self::search::{Error as SearchError, SearchIndex};

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Map, json};
 
 use super::definitions::ServerDefinitions;
 use super::lookup::RegistryLookup;
 use super::packages::PackageDirectory;
-use super::records::ServerRecord;
+use super::records::{ServerRecord, ServerRecords};
 use super::store::StoredServer;
 use super::{Registry, drift, generate};
 use crate::connections::mcp_client::ServerParameters;
@@ -53,31 +54,44 @@ pub(crate) fn tool_called(name: &str, servers: &[RecordedServer]) -> Option<Stri
     })
 }
 
+/// All servers that a state directory keeps, as a recording has them. Blocks.
+///
+/// # Errors
+/// The files cannot be read.
+pub(crate) fn recorded_in(state_directory: &Path) -> io::Result<Vec<RecordedServer>> {
+    recorded_at(&[Arc::new(ServerRecords::in_directory(state_directory))])
+}
+
+/// The servers of these places; the first that has a name says what it means.
+fn recorded_at(places: &[Arc<ServerRecords>]) -> io::Result<Vec<RecordedServer>> {
+    let mut servers: Vec<RecordedServer> = Vec::new();
+    for place in places {
+        for name in place.servers.names()? {
+            if servers.iter().any(|known| known.name == name) {
+                continue;
+            }
+            let Some(ServerRecord { server, definitions }) = place.get(&name)? else { continue };
+            let StoredServer { parameters, annotations, for_apps, .. } = server;
+            let ServerDefinitions { tools, description, others, .. } = definitions?;
+            let parameters = parameters.shown_json();
+            servers.push(RecordedServer {
+                name,
+                description,
+                parameters,
+                tools,
+                annotations,
+                for_apps,
+                others,
+            });
+        }
+    }
+    Ok(servers)
+}
+
 impl RegistryLookup {
     /// All servers that code can call, as a recording has them. Blocks.
     pub(super) fn recorded_servers(&self) -> io::Result<Vec<RecordedServer>> {
-        let mut servers: Vec<RecordedServer> = Vec::new();
-        for place in self.places() {
-            for name in place.servers.names()? {
-                if servers.iter().any(|known| known.name == name) {
-                    continue;
-                }
-                let Some(ServerRecord { server, definitions }) = place.get(&name)? else { continue };
-                let StoredServer { parameters, annotations, for_apps, .. } = server;
-                let ServerDefinitions { tools, description, others, .. } = definitions?;
-                let parameters = parameters.shown_json();
-                servers.push(RecordedServer {
-                    name,
-                    description,
-                    parameters,
-                    tools,
-                    annotations,
-                    for_apps,
-                    others,
-                });
-            }
-        }
-        Ok(servers)
+        recorded_at(self.places())
     }
 }
 

@@ -61,6 +61,26 @@ const OWN: [(&str, &str); 3] = [
     ("save", include_str!("mcptools_save.py")),
 ];
 
+/// Those of [`RUNTIME`] that generated code needs outside of ipybox. The others ask ipybox itself.
+const FOR_SCRIPTS: [&str; 8] = [
+    "ipybox_runtime",
+    "ipybox_modules",
+    "ipybox_results",
+    "ipybox_literals",
+    "ipybox_resources",
+    "ipybox_templates",
+    "ipybox_batch",
+    "ipybox_arguments",
+];
+
+/// The modules that generated code imports outside of ipybox: paths and texts.
+pub(crate) fn modules_for_scripts() -> impl Iterator<Item = (String, &'static str)> {
+    let runtime = RUNTIME.into_iter().filter(|(name, _)| FOR_SCRIPTS.contains(name));
+    let own = OWN.into_iter().filter(|(name, _)| *name == "batch");
+    let runtime = runtime.map(|(name, text)| (format!("{name}.py"), text));
+    runtime.chain(own.map(|(name, text)| (format!("mcptools/{name}.py"), text)))
+}
+
 /// Why the tool server could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

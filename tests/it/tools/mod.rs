@@ -3,6 +3,7 @@
 mod actions;
 mod actions_found;
 mod actions_hostile;
+mod actions_served;
 pub(crate) mod calls;
 mod checks;
 pub(crate) mod content;

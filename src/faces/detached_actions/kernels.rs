@@ -1,0 +1,299 @@
+//! Fresh kernels for saved actions. Each call has one of its own, in an empty directory; the next one starts while a call runs.
+
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::literal;
+use super::shelf::ActionShelf;
+use crate::approval::{ApprovalPolicy, Approver, SessionFace};
+use crate::config::{self, Config, Settings};
+use crate::ground::files::{TemporaryDirectory, inside};
+use crate::session::{Cell, CellRequester, Error, Outcome, Session, StartError, ToolOptions};
+use crate::tools::actions::{ActionFiles, SavedAction};
+use crate::tools::recording::RecordedServer;
+use crate::tools::registry::{RecordedServerError, Registry};
+
+/// The Python that calls an action.
+const CALL: &str = include_str!("call.py");
+
+/// The most bytes of a result as JSON: the model of a client reads all of it.
+const RESULT_BYTES: usize = 1024 * 1024;
+
+/// The number of characters of printed text that are returned.
+const OUTPUT_CHARS: usize = 5_000;
+
+/// The directory for results in a workspace. Code in a sandbox cannot write in `.ipybox`.
+const RESULTS: &str = ".results";
+
+/// Why no kernel runs an action.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KernelActionError {
+    /// Its saved files cannot be read.
+    #[error("read the saved action")]
+    Saved(#[source] io::Error),
+    /// No directory could be made for it, or its files could not be put there.
+    #[error("make a workspace for the action")]
+    Directory(#[source] io::Error),
+    /// The session cannot be configured.
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    /// The session cannot be opened.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A server of the action is not registered, or its package cannot be written.
+    #[error(transparent)]
+    Server(#[from] RecordedServerError),
+    /// The registered servers cannot be read.
+    #[error("read the registered MCP servers")]
+    Registry(#[source] io::Error),
+    /// The kernel is lost.
+    #[error("run the action")]
+    Session(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Makes the kernels, as the settings of a workspace say.
+pub(crate) struct ActionKernels {
+    settings: Settings,
+    /// Decides about the calls of their code.
+    policy: ApprovalPolicy,
+    /// The kernel of the next call.
+    next: parking_lot::Mutex<Option<JoinHandle<Result<ActionKernel, KernelActionError>>>>,
+}
+
+/// A session in a directory of its own. Close it; dropping it ends the same processes, but does not wait.
+pub(crate) struct ActionKernel {
+    pub(crate) session: Arc<Session>,
+    /// The servers that its code can call.
+    registry: Registry,
+    /// The servers of the workspace whose action it runs.
+    living: Registry,
+    workspace: PathBuf,
+    of: PathBuf,
+    _directory: TemporaryDirectory,
+}
+
+/// A cell that runs an action.
+pub(crate) struct ActionCell {
+    pub(crate) timeout: Duration,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) chunks: Option<mpsc::Sender<String>>,
+    pub(crate) approver: Approver,
+}
+
+/// What came of a cell.
+pub(crate) struct ActionRun {
+    pub(crate) outcome: Outcome,
+    /// The result; `None` if the code has written none.
+    pub(crate) result: Option<Value>,
+}
+
+impl ActionKernels {
+    /// For the actions of the workspace in `settings`.
+    pub(crate) fn new(settings: Settings, policy: ApprovalPolicy) -> Self {
+        Self { settings, policy, next: parking_lot::Mutex::default() }
+    }
+
+    /// Opens the first one, whose kernel starts behind.
+    ///
+    /// # Errors
+    /// Its settings cannot be used; without its sandbox for one.
+    pub(crate) async fn prepare(&self) -> Result<(), KernelActionError> {
+        let first = self.opening().await?;
+        *self.next.lock() = Some(tokio::spawn(async { Ok(first) }));
+        Ok(())
+    }
+
+    /// The next kernel, which has run nothing.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) async fn take(&self) -> Result<ActionKernel, KernelActionError> {
+        let after = tokio::spawn(self.opening());
+        let next = self.next.lock().replace(after);
+        match next {
+            Some(next) => next.await.map_err(|error| KernelActionError::Directory(error.into()))?,
+            None => self.opening().await,
+        }
+    }
+
+    /// One kernel alone.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) async fn one(&self) -> Result<ActionKernel, KernelActionError> {
+        self.opening().await
+    }
+
+    /// Ends the kernel that nobody has taken.
+    pub(crate) async fn stop(&self) {
+        let next = self.next.lock().take();
+        if let Some(next) = next
+            && let Ok(Ok(kernel)) = next.await
+        {
+            kernel.close().await;
+        }
+    }
+
+    /// Opens a session, as a future that owns all that it needs.
+    fn opening(&self) -> impl Future<Output = Result<ActionKernel, KernelActionError>> + Send + 'static {
+        let (settings, policy) = (self.settings.clone(), self.policy.clone());
+        // A large future.
+        Box::pin(ActionKernel::open(settings, policy))
+    }
+}
+
+impl ActionKernel {
+    async fn open(settings: Settings, policy: ApprovalPolicy) -> Result<Self, KernelActionError> {
+        let directory = tempfile::Builder::new().prefix("ipybox-action-").tempdir();
+        // Code may leave it deep and locked.
+        let directory = TemporaryDirectory::from(directory.map_err(KernelActionError::Directory)?);
+        let workspace = directory.path().canonicalize().map_err(KernelActionError::Directory)?;
+        let of = settings.workspace.clone();
+        let config = Config::new(Settings {
+            workspace: workspace.clone(),
+            state_of: Some(of.clone()),
+            servers_of: Some(of.clone()),
+            ..settings
+        })?;
+        let registry = Registry::in_memory(config.connector());
+        let living = Registry::in_directory(config.state_dir(), config.connector());
+        let tools = ToolOptions {
+            registry: Some(registry.clone()),
+            policy,
+            face: SessionFace::Mcp,
+            beside: None,
+            replay: None,
+        };
+        let session = Arc::new(Session::open(&config, Some(tools)).await?);
+        Ok(Self { session, registry, living, workspace, of, _directory: directory })
+    }
+
+    /// Puts the saved files of an action into the workspace, and the packages of its servers.
+    ///
+    /// # Errors
+    /// A server is not registered any more, or a file cannot be written.
+    pub(crate) async fn equip(
+        &self,
+        shelf: &ActionShelf,
+        action: &SavedAction,
+    ) -> Result<(), KernelActionError> {
+        let (shelf, saved) = (shelf.clone(), action.clone());
+        let reading = tokio::task::spawn_blocking(move || shelf.store.files(&saved));
+        let files = reading.await.map_err(io::Error::other).flatten().map_err(KernelActionError::Saved)?;
+        for server in self.servers_of(action, &files).await? {
+            self.registry.restore(&server, Some(&self.living), &self.workspace).await?;
+        }
+        let directory = format!("gentools/{}/{}", action.category, action.name);
+        let root = self.workspace.clone();
+        let putting = tokio::task::spawn_blocking(move || {
+            files.iter().try_for_each(|(name, text)| inside::put(&root, &directory, name, text.as_bytes()))
+        });
+        putting.await.map_err(io::Error::other).flatten().map_err(KernelActionError::Directory)?;
+        self.session.refresh_imports(None).await;
+        Ok(())
+    }
+
+    /// The registered servers of an action: those that its test calls, and those that its files name.
+    ///
+    /// # Errors
+    /// The registered servers cannot be read.
+    pub(super) async fn servers_of(
+        &self,
+        action: &SavedAction,
+        files: &ActionFiles,
+    ) -> Result<Vec<RecordedServer>, KernelActionError> {
+        let mut servers =
+            self.living.recorded_servers(&self.of).await.map_err(KernelActionError::Registry)?;
+        let is_named = |name: &str| files.iter().any(|(_, text)| has_word(text, name));
+        servers.retain(|server| action.servers.contains_key(&server.name) || is_named(&server.name));
+        Ok(servers)
+    }
+
+    /// Calls an action, with arguments as data.
+    ///
+    /// # Errors
+    /// The kernel does not start, or is lost before the call. An exception of the action is no error.
+    pub(crate) async fn call(
+        &self,
+        action: &SavedAction,
+        arguments: Map<String, Value>,
+        cell: ActionCell,
+    ) -> Result<ActionRun, KernelActionError> {
+        let module = literal::text(&action.path());
+        let function = literal::text(action.function());
+        let arguments = literal::json_text(&Value::Object(arguments));
+        let before = if action.is_async { "await " } else { "" };
+        self.run("", &format!("{before}checked({module}, {function})(**json.loads({arguments}))"), cell).await
+    }
+
+    /// Runs `code`, and then the expression `value`, whose result is returned as JSON.
+    ///
+    /// # Errors
+    /// As for [`call`](Self::call).
+    pub(super) async fn run(
+        &self,
+        code: &str,
+        value: &str,
+        cell: ActionCell,
+    ) -> Result<ActionRun, KernelActionError> {
+        let failed = |error: Error| KernelActionError::Session(error.into());
+        let name = format!("{RESULTS}/{}.json", uuid::Uuid::new_v4().simple());
+        inside::make_directory(&self.workspace, Path::new(RESULTS)).map_err(KernelActionError::Directory)?;
+        let file = literal::text(&self.workspace.join(&name).display().to_string());
+        let ActionCell { timeout, cancel, chunks, approver } = cell;
+        let cell = Cell {
+            code: format!("{CALL}\n{code}\nwrite_result({value}, {file}, {RESULT_BYTES})\n"),
+            timeout,
+            max_output_chars: OUTPUT_CHARS,
+            cancel,
+            chunks,
+            unread: None,
+            approver,
+            client: None,
+            has_views: false,
+            author: CellRequester::Agent,
+            id: None,
+        };
+        let outcome = self.session.execute(cell).await.outcome().await.map_err(failed)?;
+        let root = self.workspace.clone();
+        let reading = tokio::task::spawn_blocking(move || read(&root, Path::new(&name)));
+        let result = reading.await.map_err(io::Error::other).flatten();
+        let result = result.inspect_err(|error| tracing::debug!(%error, "an action has no result")).ok();
+        Ok(ActionRun { outcome, result })
+    }
+
+    /// Ends it with all its processes, and removes its directory.
+    pub(crate) async fn close(self) {
+        self.session.close().await;
+        // It may be large.
+        let removing = tokio::task::spawn_blocking(move || drop(self));
+        if let Err(error) = removing.await {
+            tracing::debug!(%error, "the directory of an action was not removed");
+        }
+    }
+}
+
+/// Whether a text has a name as a word of its own.
+fn has_word(text: &str, name: &str) -> bool {
+    let is_part = |character: char| character.is_alphanumeric() || character == '_';
+    text.split(|character| !is_part(character)).any(|word| word == name)
+}
+
+/// Reads a result. Code may have put anything in its place.
+fn read(root: &Path, name: &Path) -> io::Result<Value> {
+    let limit = RESULT_BYTES as u64 + 1;
+    let mut bytes = Vec::new();
+    inside::open(root, name)?.take(limit).read_to_end(&mut bytes)?;
+    if bytes.len() > RESULT_BYTES {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(serde_json::from_slice(&bytes)?)
+}
