@@ -18,11 +18,11 @@ pub(crate) struct ActionsServeArgs {
     #[arg(long, conflicts_with_all = ["sandbox_backend", "sandbox_config"])]
     pub(crate) no_sandbox: bool,
 
-    /// What makes the sandbox [default: srt]
+    /// Program that makes the sandbox [default: srt]
     #[arg(long, value_name = "BACKEND")]
     pub(crate) sandbox_backend: Option<BackendArg>,
 
-    /// What code in the sandbox may do, as for sessions; relative to the workspace
+    /// Policy of the sandbox, as for sessions; relative to the workspace
     #[arg(long, value_name = "FILE")]
     pub(crate) sandbox_config: Option<PathBuf>,
 
@@ -30,11 +30,11 @@ pub(crate) struct ActionsServeArgs {
     #[arg(long, value_name = "PYTHON")]
     pub(crate) python: Option<PathBuf>,
 
-    /// How long a call may run, in seconds
+    /// Time that a call may run, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub(crate) timeout: Duration,
 
-    /// Who decides whether a tool call of an action may run [default: policy with a policy file, else auto]
+    /// Approver of the tool calls of actions [default: policy with a policy file, else auto]
     #[arg(long, value_name = "HOW")]
     pub(crate) approval: Option<ApprovalArg>,
 
@@ -42,7 +42,7 @@ pub(crate) struct ActionsServeArgs {
     #[arg(long, value_name = "FILE", required_if_eq("approval", "policy"))]
     pub(crate) approval_policy: Option<PathBuf>,
 
-    /// How long a question waits for its answer, in seconds; then the call is rejected
+    /// Time that a question waits for its answer, in seconds; then the call is rejected
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(crate) approval_timeout: Duration,
 

@@ -163,8 +163,8 @@ pub async fn export_action(options: ExportActionOptions) -> Result<String, Expor
         .map_err(|error| ExportActionError::Requirements { why: error.to_string() })?;
     let text = script(&action, files, &servers?, found)?;
     if let Some(path) = options.output {
-        let (written, force) = (text.clone(), options.force);
-        let writing = tokio::task::spawn_blocking(move || write(path, &written, force));
+        let written = text.clone();
+        let writing = tokio::task::spawn_blocking(move || write(path, &written, options.force));
         writing.await.map_err(|error| ExportActionError::Store(error.into()))??;
     }
     Ok(text)

@@ -88,7 +88,7 @@ pub(crate) struct ActionCell {
     pub(crate) approver: Approver,
 }
 
-/// What came of a cell.
+/// The end of a cell, and its result.
 pub(crate) struct ActionRun {
     pub(crate) outcome: Outcome,
     /// The result; `None` if the code has written none.
@@ -144,9 +144,8 @@ impl ActionKernels {
 
     /// Opens a session, as a future that owns all that it needs.
     fn opening(&self) -> impl Future<Output = Result<ActionKernel, KernelActionError>> + Send + 'static {
-        let (settings, policy) = (self.settings.clone(), self.policy.clone());
         // A large future.
-        Box::pin(ActionKernel::open(settings, policy))
+        Box::pin(ActionKernel::open(self.settings.clone(), self.policy.clone()))
     }
 }
 
@@ -185,7 +184,8 @@ impl ActionKernel {
         shelf: &ActionShelf,
         action: &SavedAction,
     ) -> Result<(), KernelActionError> {
-        let (shelf, saved) = (shelf.clone(), action.clone());
+        let shelf = shelf.clone();
+        let saved = action.clone();
         let reading = tokio::task::spawn_blocking(move || shelf.store.files(&saved));
         let files = reading.await.map_err(io::Error::other).flatten().map_err(KernelActionError::Saved)?;
         for server in self.servers_of(action, &files).await? {

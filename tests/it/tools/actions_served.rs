@@ -296,7 +296,7 @@ async fn calls_of_actions_are_decided_by_the_users_policy() {
     assert!(call.answer().await.error().contains("ApprovalRejectedError"));
     asking.stop().await;
     let log = std::fs::read_to_string(log).unwrap();
-    assert!(log.contains("\"accepted\"") && log.contains("\"rejected\""), "{log}");
+    assert!(log.contains("\"accepted\"") && log.contains("\"denied\""), "{log}");
 }
 
 #[tokio::test]

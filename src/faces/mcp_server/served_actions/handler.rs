@@ -14,7 +14,7 @@ use super::work::ActionServer;
 use crate::faces::mcp_server::handler::answer_panics;
 use crate::faces::mcp_server::icons;
 
-/// What a client is told.
+/// Instructions for the client's model.
 const INSTRUCTIONS: &str =
     "Python functions that have worked before. Each call runs in a fresh kernel: nothing is left of it.";
 

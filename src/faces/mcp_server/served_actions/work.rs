@@ -217,7 +217,8 @@ impl ActionServer {
             Some(progress) => {
                 let (sender, receiver) = mpsc::channel(CHUNKS_CAPACITY);
                 let session = &kernel.session;
-                let (phase, servers) = (session.phase(), session.progress_of_servers());
+                let phase = session.phase();
+                let servers = session.progress_of_servers();
                 (Some(sender), Some(progress.report_cell(phase, servers, waiting, receiver)))
             }
             None => (None, None),
