@@ -146,10 +146,12 @@ pub async fn export_action(options: ExportActionOptions) -> Result<String, Expor
     let name = options.name.clone();
     let finding = tokio::task::spawn_blocking(move || find(&ActionShelf::in_directory(state_dir), &name));
     let (action, files) = finding.await.map_err(|error| ExportActionError::Store(error.into()))??;
-    let mut settings = Settings::default();
-    settings.workspace = options.workspace.clone();
-    settings.state_dir = options.state_dir.clone();
-    settings.kernel.python = options.python.clone();
+    let mut settings = Settings {
+        workspace: options.workspace.clone(),
+        state_dir: options.state_dir.clone(),
+        ..Settings::default()
+    };
+    settings.kernel.python.clone_from(&options.python);
     let kernels = ActionKernels::new(settings, ApprovalPolicy::always(ApprovalEffect::Deny));
     let kernel = kernels.one().await?;
     let servers = kernel.servers_of(&action, &files).await;
