@@ -40,6 +40,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import account
+import actions
 import assets
 import m3tooleval
 import mcpmark
@@ -113,6 +114,16 @@ async def run_replays(options, directory, count):
     ]
 
 
+async def run_actions(options, directory, count):
+    """The halves of τ-bench, the second with the actions of the first."""
+    package = options.tau2 or assets.tau2(directory)
+    halves = [
+        actions.rows(domain, package, options.program, directory, count)
+        for domain in tau.DOMAINS
+    ]
+    return [row for half in halves async for row in half]
+
+
 SUITES = {
     "office": run_office,
     "tau": run_tau,
@@ -120,6 +131,7 @@ SUITES = {
     "mcpmark": run_mcpmark,
     "recorded": run_recorded,
     "replays": run_replays,
+    "actions": run_actions,
 }
 
 

@@ -5,6 +5,9 @@ from statistics import median
 
 from chart import RESULTS, WAYS, by_calls, mean, ways_of
 
+ARMS = ("without", "with")
+"""Those of tasks with actions."""
+
 
 def table(head, rows):
     """In Markdown."""
@@ -133,7 +136,29 @@ def every():
         found["replays"] = replayed(rows)
         found["replays, in short"] = replayed_in_short(rows)
         found["replays, edited"] = edited(rows)
+    if rows := rows_of("actions"):
+        found["actions"] = with_actions(rows)
     return found
+
+
+def with_actions(rows):
+    """The cost of tasks without actions and with them, and how often these are found."""
+    lines = []
+    for suite in dict.fromkeys(row["suite"] for row in rows):
+        of_suite = [row for row in rows if row["suite"] == suite]
+        saved = sum(row["saves"] for row in of_suite)
+        ways = of_tasks([row for row in of_suite if row["half"] == 2]).values()
+        could = [task for task in ways if task["with"]["could_be_served"]]
+        line = [suite.removeprefix("actions "), saved]
+        line += [f"{len(could)} of {len(ways)}"]
+        for found in ("found_by_tools", "found_by_words"):
+            line.append(f"{sum(task['with'][found] for task in could)} of {len(could)}")
+        for figure in ("turns", "sent"):
+            pair = [mean(task[way][figure] for task in could) for way in ARMS]
+            line.append(" → ".join(f"{one:,.1f}".removesuffix(".0") for one in pair))
+        lines.append(line)
+    head = ["domain", "actions", "tasks that they serve", "found by tools' names"]
+    return table([*head, "found by the user's words", "turns", "tokens sent"], lines)
 
 
 def office_like(rows):

@@ -1,7 +1,8 @@
 """The tools of τ-bench's airline or retail: `tau.py DOMAIN ANNOUNCEMENT`, with the package `tau2` on the path.
 
 A task ends with the hash of the database, as the suite computes it. `{"actions": […]}` asks instead for the hash that the
-suite's reference solution leads to, on a database of its own, and for what its actions return.
+suite's reference solution leads to, on a database of its own, and for what its actions return; `{"descriptions": true}` for those of
+the tools.
 """
 
 import importlib
@@ -52,6 +53,15 @@ class Task:
         return {name: tools.tool_type(name).value for name in tools.tools}
 
     def end(self, request):
+        if "descriptions" in request:
+            functions = {
+                name: made["function"] for name, made in self.definitions.items()
+            }
+            return {
+                "descriptions": {
+                    name: one["description"] for name, one in functions.items()
+                }
+            }
         if "actions" in request:
             return {"kinds": self.kinds(), **self.reference(request["actions"])}
         if not self.is_touched:

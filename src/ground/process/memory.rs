@@ -108,6 +108,8 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::io::{Read as _, Write as _};
+
     use super::*;
 
     #[test]
@@ -120,18 +122,30 @@ mod tests {
         child.wait().unwrap();
     }
 
+    /// A process that waits, and takes no more memory meanwhile.
+    fn waiting() -> std::process::Child {
+        let mut cat = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        cat.stdin.as_mut().unwrap().write_all(b"1").unwrap();
+        cat.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        cat
+    }
+
     #[test]
     fn the_most_that_forks_take_is_all_that_is_in_no_file() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let forks = [child.id(), std::process::id()];
-        let [most, of_one] = [most_memory_of_forks(&forks), most_memory_of_forks(&forks[..1])];
-        assert!(
-            0 < of_one && of_one < most && memory_of_forks(&forks, None).unwrap() <= most,
-            "{of_one} {most}"
-        );
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(most_memory_of_forks(&forks[..1]), 0, "it has ended");
+        let mut cats = [waiting(), waiting()];
+        let forks = [cats[0].id(), cats[1].id()];
+        let all = most_memory_of_forks(&forks);
+        let one = most_memory_of_forks(&forks[..1]);
+        assert!(0 < one && one < all && memory_of_forks(&forks, None).unwrap() <= all, "{one} {all}");
+        for cat in &mut cats {
+            cat.kill().unwrap();
+            cat.wait().unwrap();
+        }
+        assert_eq!(most_memory_of_forks(&forks), 0, "they have ended");
     }
 
     #[test]

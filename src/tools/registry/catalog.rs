@@ -34,14 +34,20 @@ pub(super) struct ActionPlaces {
     pub(super) workspace: WorkspaceActions,
 }
 
-/// An index, and of which versions it was made.
+/// The indexes, and of which versions they were made.
 #[derive(Default)]
 struct Indexed {
     names: Vec<Names>,
     versions: Versions,
-    actions: Vec<(SavedAction, ActionStamp, UseCount)>,
-    index: SearchIndex,
+    tools: SearchIndex,
+    /// Those of the tools.
+    digests: ToolDigests,
+    saved: Vec<StampedAction>,
+    actions: SearchIndex,
 }
+
+/// An action, with the mark of its files and how often it has worked.
+type StampedAction = (SavedAction, ActionStamp, UseCount);
 
 /// The names that a place has, with the versions of their definitions.
 #[derive(Default)]
@@ -67,7 +73,13 @@ impl ToolCatalog {
     pub(super) fn search(&self, query: &SearchQuery) -> Result<String, Error> {
         let mut indexed = self.indexed.lock();
         self.renew(&mut indexed).map_err(Error::Store)?;
-        indexed.index.search(query)
+        let mut answer = indexed.tools.search(query)?;
+        if query.server.is_none()
+            && let Some(actions) = indexed.actions.saved_actions(query)
+        {
+            answer = format!("{answer}\n{actions}");
+        }
+        Ok(answer)
     }
 
     fn renew(&self, indexed: &mut Indexed) -> io::Result<()> {
@@ -85,16 +97,28 @@ impl ToolCatalog {
                 versions.entry(name.clone()).or_insert_with(|| (number, version.clone()));
             }
         }
-        let actions = self.actions.as_ref().map(ActionPlaces::stamped).unwrap_or_default();
-        if indexed.versions != versions || indexed.actions != actions {
-            indexed.index = self.index(&versions, &actions);
+        let saved = self.actions.as_ref().map(ActionPlaces::stamped).unwrap_or_default();
+        let is_other = indexed.versions != versions;
+        if is_other {
+            self.index_tools(&versions, indexed);
             indexed.versions = versions;
-            indexed.actions = actions;
+        }
+        if is_other || indexed.saved != saved {
+            indexed.actions = SearchIndex::of_actions(&self.usable(&saved, &indexed.digests));
+            indexed.saved = saved;
         }
         Ok(())
     }
 
-    fn index(&self, versions: &Versions, actions: &[(SavedAction, ActionStamp, UseCount)]) -> SearchIndex {
+    /// The actions that can be used.
+    fn usable(&self, saved: &[StampedAction], digests: &ToolDigests) -> Vec<FoundAction> {
+        let usable = saved.iter().filter(|(action, ..)| {
+            self.actions.as_ref().is_some_and(|places| places.are_usable(action, digests))
+        });
+        usable.map(|(action, _, uses)| found(action, *uses)).collect()
+    }
+
+    fn index_tools(&self, versions: &Versions, indexed: &mut Indexed) {
         let mut servers: Vec<(&str, Vec<Tool>)> = Vec::with_capacity(versions.len());
         for (name, (number, _)) in versions {
             let record = self.places[*number].get(name).transpose();
@@ -107,15 +131,10 @@ impl ToolCatalog {
             }
         }
         let digest = |tool: &Tool| (tool.name.clone(), drift::sha256(tool));
-        let digests: ToolDigests = servers
-            .iter()
-            .map(|(name, tools)| ((*name).to_owned(), tools.iter().map(digest).collect()))
-            .collect();
-        let usable = actions.iter().filter(|(action, ..)| {
-            self.actions.as_ref().is_some_and(|places| places.are_usable(action, &digests))
-        });
-        let found: Vec<FoundAction> = usable.map(|(action, _, uses)| found(action, *uses)).collect();
-        SearchIndex::with_actions(servers.iter().map(|(name, tools)| (*name, tools.as_slice())), &found)
+        let digests =
+            servers.iter().map(|(name, tools)| ((*name).to_owned(), tools.iter().map(digest).collect()));
+        indexed.digests = digests.collect();
+        indexed.tools = SearchIndex::new(servers.iter().map(|(name, tools)| (*name, tools.as_slice())));
     }
 }
 
@@ -128,7 +147,7 @@ impl ActionPlaces {
     }
 
     /// All actions, with the marks of their files and how often they have worked.
-    fn stamped(&self) -> Vec<(SavedAction, ActionStamp, UseCount)> {
+    fn stamped(&self) -> Vec<StampedAction> {
         let read = self.saved.all().and_then(|actions| Ok((actions, self.saved.uses().all()?)));
         let (actions, uses) = read.unwrap_or_else(|error| {
             // The tools can be found all the same, and `ipybox actions list` reports it.

@@ -33,7 +33,10 @@ async fn a_saved_action_is_found_and_counted_by_the_cells_that_call_it() {
     let found = ipybox.cell(search).await.ok();
     let line = "total.run(numbers: list[int], start: int=1) -> int  # Add the numbers up.";
     assert!(found.contains("from gentools.sums import total\n") && found.contains(line), "{found}");
-    assert!(found.contains("of 8 tools and 1 of 1 saved actions fit"), "{found}");
+    assert!(found.contains("of 8 tools fit") && found.contains("# 1 of 1 saved actions fit"), "{found}");
+    // The tool of the name that is asked for is explained all the same, and first.
+    let add = ipybox.cell("search('add', limit=1)").await.ok();
+    assert!(add.starts_with("from mcptools import probe\nprobe.add"), "{add}");
     // Two cells that work, one that does not, and code that only says so.
     ipybox.cell("from gentools.sums import total as saved\nsaved.run([1])\nsaved.run([2])").await.ok();
     ipybox.cell("saved.run([3])").await.ok();

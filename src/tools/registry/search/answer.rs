@@ -9,6 +9,8 @@ use crate::tools::servers::query::LIMIT;
 
 /// The longest answer, in bytes, if it has no more tools than by default: below 600 tokens. More tools may have more.
 const ANSWER_BYTES: usize = 1800;
+/// The longest text about saved actions, in bytes, which follows.
+const ACTIONS_BYTES: usize = 900;
 /// The part of that which is left for the names of tools that do not fit.
 const NAMES_BYTES: usize = 240;
 
@@ -27,17 +29,14 @@ pub(super) enum EntryDetail {
     Module,
 }
 
-/// The tools that fit a query.
+/// The tools, or the saved actions, that fit a query.
 pub(super) struct SearchMatches<'i> {
     /// The best ones, in order.
     pub(super) best: Vec<&'i IndexEntry>,
     /// The number of all of them.
     pub(super) matched: usize,
-    /// The number of actions among them.
-    pub(super) matched_actions: usize,
-    /// The number of tools that were searched, and of actions.
+    /// The number that were searched.
     pub(super) searched: usize,
-    pub(super) searched_actions: usize,
     /// The words of the query that no tool has.
     pub(super) unknown: Vec<&'i str>,
 }
@@ -46,19 +45,20 @@ pub(super) struct SearchMatches<'i> {
 pub(super) fn of_matches(matches: &SearchMatches<'_>, limit: usize) -> String {
     let detail = if limit == 1 { EntryDetail::Module } else { EntryDetail::Signature };
     let most = ANSWER_BYTES * limit.max(LIMIT) / LIMIT;
-    let count = count(matches);
+    let count = count(matches, "tools");
     text(&matches.best, detail, most - count.len() - 1) + "\n" + &count
 }
 
-/// The last line: how many tools fit of how many, and which words of the query had no part in it. Another search for the
+/// What follows if saved actions fit.
+pub(super) fn of_actions(matches: &SearchMatches<'_>) -> String {
+    text(&matches.best, EntryDetail::Signature, ACTIONS_BYTES) + "\n" + &count(matches, "saved actions")
+}
+
+/// The last line: how many fit of how many, and which words of the query had no part in it. Another search for the
 /// same would find nothing else.
-fn count(matches: &SearchMatches<'_>) -> String {
-    let SearchMatches { best, matched, matched_actions, searched, searched_actions, unknown } = matches;
-    let actions = match searched_actions {
-        0 => String::new(),
-        searched => format!(" and {matched_actions} of {searched} saved actions"),
-    };
-    let mut line = format!("# {} of {searched} tools{actions} fit", matched - matched_actions);
+fn count(matches: &SearchMatches<'_>, things: &str) -> String {
+    let SearchMatches { best, matched, searched, unknown } = matches;
+    let mut line = format!("# {matched} of {searched} {things} fit");
     if best.len() < *matched {
         let _infallible = write!(line, ", the best {}", best.len());
     }

@@ -43,22 +43,23 @@ pub(crate) fn calls_of(server: &str, tools: &[Tool]) -> String {
     text
 }
 
-/// The servers, with the number of their tools, and the saved actions.
-pub(super) fn of_all(servers: &BTreeMap<String, Range<usize>>, actions: &[IndexEntry]) -> String {
-    if servers.is_empty() && actions.is_empty() {
+/// The servers, with the number of their tools.
+pub(super) fn of_all(servers: &BTreeMap<String, Range<usize>>) -> String {
+    if servers.is_empty() {
         return "no MCP server is registered; register one with `register_mcp_server`".to_owned();
     }
     let tools: usize = servers.values().map(ExactSizeIterator::len).sum();
     let shown = servers.iter().take(SERVERS);
     let mut names: Vec<_> = shown.map(|(name, entries)| format!("{name} {}", entries.len())).collect();
     names.extend((servers.len() > SERVERS).then(|| format!("{} more", servers.len() - SERVERS)));
-    let saved = if actions.is_empty() {
-        String::new()
-    } else {
-        let names = actions.iter().take(SERVERS).map(|action| format!("{}.{}", action.module, action.server));
-        format!("\n{} saved actions: {}", actions.len(), names.collect::<Vec<_>>().join(", "))
-    };
-    format!("{tools} tools: {}{saved}\n`search(\"what to do\")` finds some of them", names.join(", "))
+    format!("{tools} tools: {}\n`search(\"what to do\")` finds some of them", names.join(", "))
+}
+
+/// The saved actions by their names, if there are some.
+pub(super) fn of_actions(actions: &[IndexEntry]) -> Option<String> {
+    let names: Vec<_> =
+        actions.iter().take(SERVERS).map(|action| format!("{}.{}", action.module, action.server)).collect();
+    (!names.is_empty()).then(|| format!("{} saved actions: {}", actions.len(), names.join(", ")))
 }
 
 /// The groups of a server's tools.

@@ -37,6 +37,8 @@ const CONTRARY: f32 = 0.2;
 const FAR: f32 = 0.3;
 /// The number of tools that are suggested if none has a word of the query.
 const SUGGESTED: usize = 5;
+/// The number of saved actions that an answer shows.
+const ACTIONS: usize = 3;
 /// The most words of a query that count, and of those without a tool that are compared with the words of tools.
 const WORDS: usize = 64;
 const COMPARED: usize = 8;
@@ -55,8 +57,6 @@ pub struct SearchIndex {
     /// The range of each server's entries among them.
     servers: BTreeMap<String, Range<usize>>,
     postings: HashMap<String, Posting>,
-    /// The range of the actions' entries.
-    actions: Range<usize>,
     /// The words of all names, in order.
     names: Vec<String>,
 }
@@ -97,42 +97,39 @@ struct Sum {
 impl SearchIndex {
     /// An index of the tools of `servers`, which are in order.
     pub fn new<'t>(servers: impl IntoIterator<Item = (&'t str, &'t [Tool])>) -> Self {
-        Self::with_actions(servers, &[])
+        let groups = servers.into_iter().map(|(server, tools)| {
+            let entry = move |(tool, module)| IndexEntry::new(server, tool, module);
+            (server, tools.iter().zip(codegen::module_names(tools)).map(entry))
+        });
+        Self::of_groups(groups)
     }
 
-    /// The same, and of saved actions.
-    pub(crate) fn with_actions<'t>(
-        servers: impl IntoIterator<Item = (&'t str, &'t [Tool])>,
-        actions: &[FoundAction],
+    /// An index of saved actions. They have one of their own: no text of theirs moves a tool in the order of tools.
+    pub(in crate::tools::registry) fn of_actions(actions: &[FoundAction]) -> Self {
+        Self::of_groups([("", actions.iter().map(IndexEntry::of_action))])
+    }
+
+    fn of_groups<'t>(
+        groups: impl IntoIterator<Item = (&'t str, impl IntoIterator<Item = (IndexEntry, BTreeMap<String, f32>)>)>,
     ) -> Self {
         let mut index = Self::default();
         let mut lengths = Vec::new();
-        for (server, tools) in servers {
+        for (group, entries) in groups {
             let begin = index.entries.len();
-            for (tool, module) in tools.iter().zip(codegen::module_names(tools)) {
-                index.add(IndexEntry::new(server, tool, module), &mut lengths);
+            for (entry, words) in entries {
+                let number = u32::try_from(index.entries.len()).unwrap_or(u32::MAX);
+                index.entries.push(entry);
+                lengths.push(words.values().sum::<f32>());
+                for (word, weight) in words {
+                    index.postings.entry(word).or_default().tools.push((number, weight));
+                }
             }
-            index.servers.insert(server.to_owned(), begin..index.entries.len());
+            index.servers.insert(group.to_owned(), begin..index.entries.len());
         }
-        let begin = index.entries.len();
-        for action in actions {
-            index.add(IndexEntry::of_action(action), &mut lengths);
-        }
-        index.actions = begin..index.entries.len();
         index.names = index.words_of_names();
         index.split_compounds();
         index.weigh(&lengths);
         index
-    }
-
-    fn add(&mut self, entry: (IndexEntry, BTreeMap<String, f32>), lengths: &mut Vec<f32>) {
-        let (entry, words) = entry;
-        let number = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
-        self.entries.push(entry);
-        lengths.push(words.values().sum::<f32>());
-        for (word, weight) in words {
-            self.postings.entry(word).or_default().tools.push((number, weight));
-        }
     }
 
     fn words_of_names(&self) -> Vec<String> {
@@ -202,13 +199,12 @@ impl SearchIndex {
             None => 0..self.entries.len(),
         };
         let intent = SearchIntent::of(&spelled(&query.query));
-        let mut asked = asked(&query.query);
-        asked.truncate(WORDS);
+        let asked = asked_words(&query.query);
         let terms = self.terms(&asked);
         if terms.is_empty() {
             return Ok(match &query.server {
                 Some(name) => groups::of_server(name, &self.entries[within]),
-                None => groups::of_all(&self.servers, &self.entries[self.actions.clone()]),
+                None => groups::of_all(&self.servers),
             });
         }
         let hits = self.hits(&terms, intent, &within);
@@ -216,17 +212,26 @@ impl SearchIndex {
             let near = self.best(self.hits(&self.near(&asked), intent, &within), SUGGESTED);
             return Ok(answer::of_nothing(query, &near, within.len()));
         }
-        let is_action = |number: usize| self.actions.contains(&number);
-        let searched_actions = within.clone().filter(|number| is_action(*number)).count();
-        let matches = SearchMatches {
-            matched: hits.len(),
-            matched_actions: hits.iter().filter(|(_, number)| is_action(*number as usize)).count(),
-            searched: within.len() - searched_actions,
-            searched_actions,
-            unknown: self.unmatched(&terms, &within),
-            best: self.best(hits, query.limit),
-        };
+        let matched = hits.len();
+        let unknown = self.unmatched(&terms, &within);
+        let matches =
+            SearchMatches { best: self.best(hits, query.limit), matched, searched: within.len(), unknown };
         Ok(answer::of_matches(&matches, query.limit))
+    }
+
+    /// The saved actions that fit a query, as text for a model, or all if it has no words; `None` if there are none.
+    pub(in crate::tools::registry) fn saved_actions(&self, query: &SearchQuery) -> Option<String> {
+        let within = 0..self.entries.len();
+        let asked = asked_words(&query.query);
+        let terms = self.terms(&asked);
+        if terms.is_empty() {
+            return groups::of_actions(&self.entries);
+        }
+        let hits = self.hits(&terms, SearchIntent::of(&spelled(&query.query)), &within);
+        let matched = hits.len();
+        let best = self.best(hits, query.limit.min(ACTIONS));
+        let matches = SearchMatches { best, matched, searched: within.len(), unknown: Vec::new() };
+        (matched > 0).then(|| answer::of_actions(&matches))
     }
 
     /// The words that count, with the words of tools that they ask for.
@@ -284,7 +289,7 @@ impl SearchIndex {
                     *best = best.max(part * weight);
                 }
             }
-            for tools in self.servers.values().chain([&self.actions]) {
+            for tools in self.servers.values() {
                 let all = of_term[tools.clone()].iter().sum::<f32>();
                 let others = tools.len().saturating_sub(1).max(1) as f32;
                 for number in tools.clone().filter(|_| all > 0.0) {
@@ -343,4 +348,11 @@ impl SearchIndex {
         };
         Error::UnknownServer { name: one_line(name), hint }
     }
+}
+
+/// The words of a query that count.
+fn asked_words(query: &str) -> Vec<AskedWord> {
+    let mut asked = asked(query);
+    asked.truncate(WORDS);
+    asked
 }

@@ -1,0 +1,287 @@
+"""Actions that the first half of τ-bench's tasks leaves, and what they save the second half. Without a model.
+
+The calls by which a task begins to read become an action: a function whose arguments are those that the user's words have, and
+which takes the others from results, of all items where a call took one. A task of the second half is served by an action whose
+reading has its own in it. The end state of each task is verified, as in the other suites.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import tau
+from arms import OUTPUT_CHARS, Arm, Misfit
+from suite import Replay, Task, tools
+
+ARMS = ("without", "with")
+CATEGORY = "tasks"
+WORDS = 300
+"""The characters of what a user says that are searched for."""
+HELPERS = '''import json
+
+
+def told(text: str) -> object:
+    """The result of a tool as data."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError):
+        return text
+
+
+def each(found: list, path: list) -> list:
+    """The values at a path in results, of all items where it has no name."""
+    for name in path:
+        found = [item for one in found for item in one] if name is None else [one[name] for one in found]
+    return found
+'''
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call, or one for each of some values."""
+
+    tool: str
+    arguments: tuple
+    """The name of each, with that of a parameter, or the number of an earlier step and a path in its results."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The calls by which a task begins."""
+
+    steps: tuple[Step, ...]
+    parameters: tuple
+    """The name of each, with its value."""
+    calls: int
+    """The number of calls that are in it."""
+
+    def serves(self, other):
+        """Say whether all that the other one reads is in this one, with the same parameters."""
+        same = dict(self.parameters).keys() == dict(other.parameters).keys()
+        return same and set(other.steps) <= set(self.steps)
+
+    def tools(self):
+        """The names of its tools, in order."""
+        return list(dict.fromkeys(step.tool for step in self.steps))
+
+    def name(self, taken):
+        """A name that no other action has."""
+        name = "_and_".join(self.tools())[:60].rstrip("_")
+        others = sum(re.sub(r"_\d+$", "", other) == name for other in taken)
+        return f"{name}_{others + 1}" if others else name
+
+
+def parsed(result):
+    try:
+        return json.loads(result)
+    except ValueError:
+        return result
+
+
+def path_to(value, result, path=()):
+    """The path to a value in a result, with nothing in the place of the number of an item."""
+    if result == value:
+        return path
+    named = result.items() if isinstance(result, dict) else ()
+    items = ((None, item) for item in result) if isinstance(result, list) else named
+    for name, item in items:
+        found = path_to(value, item, (*path, name))
+        if found is not None:
+            return found
+    return None
+
+
+def reading_of(actions, results, kinds, prompt):
+    """The reading part of a task, as far as what it asks for is in the prompt or in earlier results."""
+    steps, parameters, given = [], {}, []
+    for action, result in zip(actions, results, strict=True):
+        if kinds[action["name"]] != "read" or result.startswith("Error"):
+            break
+        arguments, known = [], dict(parameters)
+        for name, value in action["arguments"].items():
+            source = source_of(value, given, prompt, known, name)
+            if source is None:
+                break
+            arguments.append((name, source))
+        taken = sum(not isinstance(source, str) for _, source in arguments)
+        # Two values of a result may belong together.
+        if len(arguments) < len(action["arguments"]) or taken > 1:
+            break
+        parameters = known
+        step = Step(action["name"], tuple(arguments))
+        if step not in steps:
+            steps.append(step)
+        given.append((steps.index(step), parsed(result)))
+    return Reading(tuple(steps), tuple(parameters.items()), len(given))
+
+
+def source_of(value, given, prompt, parameters, name):
+    """The parameter, or the step and the path in its result, that a value comes from."""
+    for step, result in given:
+        path = path_to(value, result)
+        if path is not None:
+            return step, path
+    for known, other in parameters.items():
+        if other == value:
+            return known
+    if str(value) in prompt and name not in parameters:
+        parameters[name] = value
+        return name
+    return None
+
+
+def function_of(name, reading, server, descriptions):
+    """The action as an agent would write it, with the first sentences of its tools as its explanation."""
+    sentences = dict.fromkeys(
+        re.split(r"(?<=[.])\s", descriptions[step.tool].strip())[0]
+        for step in reading.steps
+    )
+    parameters = ", ".join(
+        f"{name}: {type(value).__name__}" for name, value in reading.parameters
+    )
+    lines = [f"def {name}({parameters}) -> list:"]
+    lines.append(f'    """{" ".join(sentences)}"""')
+    for number, step in enumerate(reading.steps):
+        taken = [source for _, source in step.arguments if not isinstance(source, str)]
+        arguments = ", ".join(
+            f"{name}={source if isinstance(source, str) else 'value'}"
+            for name, source in step.arguments
+        )
+        made = f"told({server}.{step.tool}.run({arguments}))"
+        if taken:
+            (source, path) = taken[0]
+            made += f" for value in each(found_{source}, {list(path)!r})"
+        lines.append(f"    found_{number} = [{made}]")
+    found = ", ".join(f"*found_{number}" for number in range(len(reading.steps)))
+    return "\n".join([*lines, f"    return [{found}]"])
+
+
+def call_of(function, reading):
+    """The lines that call a function and show what it returns."""
+    arguments = ", ".join(f"{name}={value!r}" for name, value in reading.parameters)
+    return f"for one in {function}({arguments}):\n    print(one)"
+
+
+class ReplayWithActions(Replay):
+    """Replays tasks, saves the reading parts of those of the first half, and uses them in the others."""
+
+    def __init__(self, arm, server, readings, words, descriptions):
+        super().__init__(arm, "ipybox", server)
+        self.readings, self.words, self.descriptions = readings, words, descriptions
+        self.saved, self.is_saving = {}, True
+        self.figures = {}
+
+    async def run(self, task):
+        talk = self.arm.begin(task.prompt)
+        reading, rest = self.readings[task.name]
+        name = self.served(reading)
+        self.figures = {"is_served": False, "found_by_tools": None}
+        self.figures |= {"found_by_words": None, "could_be_served": name is not None}
+        if self.is_saving and reading.calls > 1 and name is None:
+            await self.save(talk, reading)
+            task = rest
+        elif not self.is_saving and name and await self.is_found(task, talk, name):
+            self.figures["is_served"] = True
+            call = call_of(f"{name}.run", reading)
+            code = f"from gentools.{CATEGORY} import {name}\n{call}"
+            await talk.cell(code, max_output_chars=OUTPUT_CHARS)
+            task = rest
+        await self.learn(task, talk)
+        await self.cells(task, talk)
+        talk.end(task.answer)
+        return talk
+
+    def served(self, reading):
+        """The name of the smallest saved action that reads all of it."""
+        fitting = [name for name, one in self.saved.items() if one.serves(reading)]
+        fitting = fitting if reading.calls > 1 else []
+        return min(fitting, key=lambda name: len(self.saved[name].steps), default=None)
+
+    async def save(self, talk, reading):
+        """Runs the reading as a function, and saves that."""
+        name = reading.name(self.saved)
+        function = function_of(name, reading, self.server, self.descriptions)
+        imported = f"from mcptools import {self.server}\n"
+        parts = [imported + HELPERS, function, call_of(name, reading)]
+        await talk.cell("\n\n".join(parts), max_output_chars=OUTPUT_CHARS)
+        example = dict(reading.parameters)
+        saving = f"save({name}, category={CATEGORY!r}, example={example!r})"
+        await talk.cell(f"from mcptools import save\nprint({saving})")
+        self.saved[name] = reading
+
+    async def is_found(self, task, talk, name):
+        """Search for the tools that the task needs, which the agent pays for: is the action among the first three?"""
+        tools = self.readings[task.name][0].tools()
+        by_tools = ", ".join(tool.replace("_", " ") for tool in tools)
+        # Only to measure.
+        apart = self.arm.begin("")
+        found = []
+        for query, asked in ((by_tools, talk), (self.words[task.name], apart)):
+            code = f"from mcptools import search\nprint(search({query!r}, limit=3))"
+            printed = await asked.cell(code, max_output_chars=OUTPUT_CHARS)
+            path = rf"\b{CATEGORY}\.{name}\b"
+            found.append(re.search(path, printed) is not None)
+        self.figures["found_by_tools"], self.figures["found_by_words"] = found
+        return found[0]
+
+
+def read(server, data):
+    """The tasks, their target states, and of each its reading part and a task of what follows that."""
+    tasks, targets = tau.read(server, data)
+    policy = (data / "policy.md").read_text()
+    readings, user_words = {}, {}
+    for raw, task in zip(json.loads((data / "tasks.json").read_text()), tasks):
+        actions = raw["evaluation_criteria"]["actions"] or []
+        gold = server.task(actions=actions)
+        prompt = tau.prompt_of(policy, raw)
+        words = prompt.removeprefix(policy)
+        reading = reading_of(actions, gold["results"], gold["kinds"], words)
+        known = prompt + "".join(gold["results"][: reading.calls])
+        groups = tau.grouped(
+            actions[reading.calls :],
+            gold["results"][reading.calls :],
+            known,
+            gold["kinds"],
+            server.name,
+        )
+        rest = Task(task.name, task.prompt, groups, task.answer)
+        readings[task.name] = (reading, rest)
+        said = raw["user_scenario"]["instructions"].get("reason_for_call")
+        user_words[task.name] = (said or "")[:WORDS]
+    return tasks, targets, readings, user_words
+
+
+async def rows(domain, package, program, directory, count):
+    """The figures of the second half of a domain's tasks, without actions and with them, and of those that saved some."""
+    data = Path(package) / "tau2/data/tau2/domains" / domain
+    async with tools(domain, "tau.py", directory, package) as server:
+        tasks, targets, readings, words = read(server, data)
+        half = len(tasks) // 2
+        for name in ARMS:
+            place = Path(directory) / f"actions-{domain}-{name}"
+            place.mkdir()
+            async with await Arm.start(
+                "ipybox", server.servers(), program, place, count
+            ) as arm:
+                described = server.task(descriptions=True)["descriptions"]
+                replaying = ReplayWithActions(
+                    arm, server.name, readings, words, described
+                )
+                chosen = tasks[half:] if name == "without" else tasks
+                for task in chosen:
+                    replaying.is_saving = task in tasks[:half]
+                    saved = len(replaying.saved)
+                    talk = await replaying.run(task)
+                    if server.task()["hash"] != targets[task.name]:
+                        raise Misfit(f"{domain} {task.name}: the end state is wrong")
+                    yield {
+                        "suite": f"actions {domain}",
+                        "task": task.name,
+                        "arm": name,
+                        "half": 1 if replaying.is_saving else 2,
+                        "saves": len(replaying.saved) > saved,
+                        "calls": readings[task.name][0].calls,
+                        **replaying.figures,
+                        **talk.account.figures(),
+                    }
