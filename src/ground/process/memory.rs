@@ -128,9 +128,9 @@ mod tests {
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()
-            .unwrap();
-        cat.stdin.as_mut().unwrap().write_all(b"1").unwrap();
-        cat.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            .expect("`cat` starts");
+        cat.stdin.as_mut().expect("it is piped").write_all(b"1").expect("it reads");
+        cat.stdout.as_mut().expect("it is piped").read_exact(&mut [0]).expect("it answers");
         cat
     }
 

@@ -147,11 +147,12 @@ impl ActionTrial<'_> {
         let outcome = session.execute(Cell { author: CellRequester::Agent, ..cell }).await.outcome().await;
         let failed = |error: &dyn std::error::Error| TrialError::Cell(describe(error));
         outcome.map_err(|error| failed(&error))?;
-        let cells = tape.recorder.take().into_iter().filter_map(|line| match line {
+        let mut cells = tape.recorder.take().into_iter().filter_map(|line| match line {
             RecordingLine::Cell(cell) => Some(*cell),
             _ => None,
         });
-        let cell = cells.last().ok_or_else(|| TrialError::Cell("the kernel did not run it".to_owned()))?;
+        let cell =
+            cells.next_back().ok_or_else(|| TrialError::Cell("the kernel did not run it".to_owned()))?;
         let outputs = cell.outputs.into_iter().map(|item| tape.broker.moved_back(item)).collect();
         let calls = tape.broker.cell_ended();
         let cell = RecordedCell { cell: 1, code: self.code.to_owned(), outputs, ..cell };

@@ -56,7 +56,7 @@ impl ActionDraft {
         match check_name(&self.category).and_then(|()| check_name(&self.name)) {
             Err(error) => return Err(refused(error.to_string())),
             Ok(()) if !self.files.keys().eq(SOURCES.iter()) => {
-                let files = backticked(&SOURCES.map(str::to_owned));
+                let files = backticked(SOURCES.map(str::to_owned));
                 return Err(refused(format!("its files must be {files}, and no others")));
             }
             Ok(()) => {}

@@ -105,7 +105,7 @@ impl SearchIndex {
     }
 
     /// An index of saved actions. They have one of their own: no text of theirs moves a tool in the order of tools.
-    pub(in crate::tools::registry) fn of_actions(actions: &[FoundAction]) -> Self {
+    pub(crate) fn of_actions(actions: &[FoundAction]) -> Self {
         Self::of_groups([("", actions.iter().map(IndexEntry::of_action))])
     }
 
@@ -220,7 +220,7 @@ impl SearchIndex {
     }
 
     /// The saved actions that fit a query, as text for a model, or all if it has no words; `None` if there are none.
-    pub(in crate::tools::registry) fn saved_actions(&self, query: &SearchQuery) -> Option<String> {
+    pub(crate) fn saved_actions(&self, query: &SearchQuery) -> Option<String> {
         let within = 0..self.entries.len();
         let asked = asked_words(&query.query);
         let terms = self.terms(&asked);
