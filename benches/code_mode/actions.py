@@ -12,7 +12,7 @@ from pathlib import Path
 
 import tau
 from arms import OUTPUT_CHARS, Arm, Misfit
-from suite import Replay, Task, tools
+from suite import Replay, Task, search_for, tools
 
 ARMS = ("without", "with")
 CATEGORY = "tasks"
@@ -187,7 +187,8 @@ class ReplayWithActions(Replay):
             code = f"from gentools.{CATEGORY} import {name}\n{call}"
             await talk.cell(code, max_output_chars=OUTPUT_CHARS)
             task = rest
-        await self.learn(task, talk)
+        if not self.figures["is_served"]:
+            await self.learn(task, talk)
         await self.cells(task, talk)
         talk.end(task.answer)
         return talk
@@ -211,17 +212,21 @@ class ReplayWithActions(Replay):
         self.saved[name] = reading
 
     async def is_found(self, task, talk, name):
-        """Search for the tools that the task needs, which the agent pays for: is the action among the first three?"""
-        tools = self.readings[task.name][0].tools()
-        by_tools = ", ".join(tool.replace("_", " ") for tool in tools)
+        """Search for all that the task needs, which the agent pays for: is the action among the first three?"""
+        reading, rest = self.readings[task.name]
+        by_tools = ", ".join(tool.replace("_", " ") for tool in reading.tools())
+        named = [made.tool for group in rest.groups for made in group]
+        others = dict.fromkeys(tool.partition("__")[2] for tool in named)
         # Only to measure.
         apart = self.arm.begin("")
         found = []
         for query, asked in ((by_tools, talk), (self.words[task.name], apart)):
             code = f"from mcptools import search\nprint(search({query!r}, limit=3))"
+            if asked is talk and others:
+                code += "\n" + search_for(others).partition("\n")[2]
             printed = await asked.cell(code, max_output_chars=OUTPUT_CHARS)
-            path = rf"\b{CATEGORY}\.{name}\b"
-            found.append(re.search(path, printed) is not None)
+            imported = rf"from gentools\.{CATEGORY} import .*\b{name}\b"
+            found.append(re.search(imported, printed) is not None)
         self.figures["found_by_tools"], self.figures["found_by_words"] = found
         return found[0]
 
