@@ -1,4 +1,4 @@
-//! Real clients: the SDKs of Python and TypeScript, and the Inspector's command line, each with a token.
+//! Real clients: the SDKs of Python and TypeScript, the Inspector's command line and Claude Code's, each with a token.
 
 use std::net::Ipv4Addr;
 use std::process::{Command, Output, Stdio};
@@ -106,6 +106,47 @@ async fn the_command_line_of_the_inspector() {
         let text = run(&place, &token, command).await;
         let answer: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
         assert!(answer.to_string().contains("42"), "{era}: {answer}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claude_code_connects() {
+    let place = TeamPlace::new("");
+    let token = place.token("ann");
+    let server = place.serve();
+    let home = tempfile::tempdir().unwrap();
+    let libraries = std::fs::read_dir(tool("agents2/lib")).unwrap().map(|entry| entry.unwrap().path());
+    let programs = libraries.map(|library| library.join("site-packages/claude_agent_sdk/_bundled/claude"));
+    let program = programs.into_iter().find(|program| program.exists()).unwrap();
+    let claude = || {
+        let mut command = Command::new(&program);
+        command.current_dir(home.path()).arg("mcp");
+        command
+    };
+    let variables = [
+        ("HOME", home.path().to_str().unwrap()),
+        ("DISABLE_AUTOUPDATER", "1"),
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+    ];
+    let url = format!("http://127.0.0.1:{}/mcp", place.port);
+    let mut add = claude();
+    add.args([
+        "add",
+        "--transport",
+        "http",
+        "ours",
+        &url,
+        "--header",
+        &format!("Authorization: Bearer {token}"),
+    ]);
+    let mut list = claude();
+    list.arg("list");
+    for (command, words) in [(add, "ours"), (list, "Connected")] {
+        let output = output_of(&url, &token, &variables, command).await;
+        let text =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && text.contains(words), "{text}");
     }
     server.stop().await;
 }
