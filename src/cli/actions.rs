@@ -27,7 +27,7 @@ pub(crate) struct ActionsArgs {
     pub(crate) place: PlaceArgs,
 }
 
-/// A command for saved actions.
+/// A command of `ipybox actions`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ActionsCommand {
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(crate) enum ActionsCommand {
     Export(ActionsExportArgs),
 }
 
-/// What to do with saved actions where they are.
+/// A command for saved actions where they are.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KnownActionsCommand {
     /// List them, with their states and how often they have worked
@@ -92,11 +92,8 @@ fn manage(command: KnownActionsCommand, place: PlaceArgs, as_json: bool) -> anyh
     options.state_dir = place.state_dir;
     if let KnownActionsCommand::Test { python, sandbox, sandbox_backend, .. } = &command {
         options.python = python.clone();
-        options.sandbox = match sandbox_backend {
-            Some(BackendArg::Bwrap) => Some(SandboxBackend::Bubblewrap),
-            Some(BackendArg::Srt) => Some(SandboxBackend::Srt),
-            None => sandbox.then(SandboxBackend::default),
-        };
+        options.sandbox =
+            sandbox_backend.map(SandboxBackend::from).or_else(|| sandbox.then(SandboxBackend::default));
     }
     multi_threaded()?.block_on(async {
         let actions = KnownActions::open(options).await?;

@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -162,12 +161,7 @@ impl KnownActions {
         let action = self.find(name)?;
         let servers = action.servers.iter();
         Ok(ShownAction {
-            call: format!(
-                "from gentools.{category} import {name}\n{name}.{function}{signature}",
-                category = action.category,
-                function = action.function(),
-                signature = action.signature
-            ),
+            call: action.call(),
             description: action.description.clone(),
             example: action.example.clone(),
             servers: servers
@@ -236,11 +230,10 @@ impl KnownActions {
 
     /// The settings of the session that saved it, as far as they matter to its test.
     fn config(&self, recording: &ReadRecording) -> Result<Config, config::Error> {
-        let now = DateTime::<Utc>::from(SystemTime::now());
         let mut settings = Settings {
             workspace: self.workspace.clone(),
             state_dir: self.state_dir.clone(),
-            clock_ahead: recording.session.began().map(|began| began - now),
+            clock_ahead: recording.session.clock_ahead(),
             ..Settings::default()
         };
         settings.kernel.python = self.python.clone();

@@ -16,7 +16,7 @@ use crate::approval::{ApprovalPolicy, Approver, SessionFace};
 use crate::config::{self, Config, Settings};
 use crate::ground::files::{TemporaryDirectory, inside};
 use crate::session::{Cell, CellRequester, Error, Outcome, Session, StartError, ToolOptions};
-use crate::tools::actions::{ActionFiles, SavedAction};
+use crate::tools::actions::{ActionFiles, SavedAction, WorkspaceActions, names_word};
 use crate::tools::recording::RecordedServer;
 use crate::tools::registry::{RecordedServerError, Registry};
 
@@ -151,10 +151,8 @@ impl ActionKernels {
 
 impl ActionKernel {
     async fn open(settings: Settings, policy: ApprovalPolicy) -> Result<Self, KernelActionError> {
-        let directory = tempfile::Builder::new().prefix("ipybox-action-").tempdir();
-        // Code may leave it deep and locked.
-        let directory = TemporaryDirectory::from(directory.map_err(KernelActionError::Directory)?);
-        let workspace = directory.path().canonicalize().map_err(KernelActionError::Directory)?;
+        let directory = TemporaryDirectory::new("ipybox-action-").map_err(KernelActionError::Directory)?;
+        let workspace = directory.path().to_owned();
         let of = settings.workspace.clone();
         let config = Config::new(Settings {
             workspace: workspace.clone(),
@@ -191,11 +189,9 @@ impl ActionKernel {
         for server in self.servers_of(action, &files).await? {
             self.registry.restore(&server, Some(&self.living), &self.workspace).await?;
         }
-        let directory = format!("gentools/{}/{}", action.category, action.name);
-        let root = self.workspace.clone();
-        let putting = tokio::task::spawn_blocking(move || {
-            files.iter().try_for_each(|(name, text)| inside::put(&root, &directory, name, text.as_bytes()))
-        });
+        let copies = WorkspaceActions::of_workspace(&self.workspace);
+        let SavedAction { category, name, .. } = action.clone();
+        let putting = tokio::task::spawn_blocking(move || copies.put(&category, &name, &files));
         putting.await.map_err(io::Error::other).flatten().map_err(KernelActionError::Directory)?;
         self.session.refresh_imports(None).await;
         Ok(())
@@ -212,8 +208,7 @@ impl ActionKernel {
     ) -> Result<Vec<RecordedServer>, KernelActionError> {
         let mut servers =
             self.living.recorded_servers(&self.of).await.map_err(KernelActionError::Registry)?;
-        let is_named = |name: &str| files.iter().any(|(_, text)| has_word(text, name));
-        servers.retain(|server| action.servers.contains_key(&server.name) || is_named(&server.name));
+        servers.retain(|server| action.servers.contains_key(&server.name) || names_word(files, &server.name));
         Ok(servers)
     }
 
@@ -279,12 +274,6 @@ impl ActionKernel {
             tracing::debug!(%error, "the directory of an action was not removed");
         }
     }
-}
-
-/// Whether a text has a name as a word of its own.
-fn has_word(text: &str, name: &str) -> bool {
-    let is_part = |character: char| character.is_alphanumeric() || character == '_';
-    text.split(|character| !is_part(character)).any(|word| word == name)
 }
 
 /// Reads a result. Code may have put anything in its place.

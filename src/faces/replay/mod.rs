@@ -25,9 +25,6 @@ mod source;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
-
-use chrono::{DateTime, Utc};
 
 use self::course::ReplayCourse;
 use self::judging::PolicyCourse;
@@ -179,10 +176,8 @@ pub async fn replay_until(
     if let Some(origin) = &recording.session.branch_of {
         return Err(ReplayError::Branch { origin: origin.clone() });
     }
-    let directory = tempfile::Builder::new().prefix("ipybox-replay-").tempdir();
-    // Code may leave it deep and locked.
-    let directory = TemporaryDirectory::from(directory.map_err(ReplayError::Directory)?);
-    let workspace = directory.path().canonicalize().map_err(ReplayError::Directory)?;
+    let directory = TemporaryDirectory::new("ipybox-replay-").map_err(ReplayError::Directory)?;
+    let workspace = directory.path().to_owned();
     if let Some(files) = options.files.clone() {
         let to = workspace.clone();
         let path = files.clone();
@@ -237,13 +232,12 @@ fn config(
     recording: &ReadRecording,
     workspace: &Path,
 ) -> Result<Config, ReplayError> {
-    let now = DateTime::<Utc>::from(SystemTime::now());
     let mut settings = Settings {
         workspace: workspace.to_owned(),
         state_dir: options.state_dir.clone(),
         state_of: Some(options.workspace.clone()),
         seed: Some(recording.session.seed),
-        clock_ahead: recording.session.began().map(|began| began - now),
+        clock_ahead: recording.session.clock_ahead(),
         ..Settings::default()
     };
     settings.kernel.python = options.python.clone();

@@ -15,6 +15,13 @@ use tempfile::TempDir;
 pub(crate) struct TemporaryDirectory(PathBuf);
 
 impl TemporaryDirectory {
+    /// A new directory whose name begins so, by its real path.
+    pub(crate) fn new(prefix: &str) -> io::Result<Self> {
+        let mut directory = Self::from(tempfile::Builder::new().prefix(prefix).tempdir()?);
+        directory.0 = directory.0.canonicalize()?;
+        Ok(directory)
+    }
+
     /// The directory's path.
     pub(crate) fn path(&self) -> &Path {
         &self.0

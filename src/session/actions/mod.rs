@@ -24,7 +24,7 @@ use crate::config::{Config, KernelSite};
 use crate::ground::text::{describe, rfc3339};
 use crate::tools::actions::{
     ActionDraft, ActionFiles, ActionSaver, ActionStore, ActionTest, ImportedActions, SavedAction, TEST,
-    ToolDigests, UnusableDraft, WorkspaceActions,
+    ToolDigests, UnusableDraft, WorkspaceActions, names_word,
 };
 use crate::tools::recording::{
     CellItem, RecordedCall, RecordedServer, SessionRecorder, TestRecording, as_one_cell,
@@ -156,7 +156,7 @@ impl SessionActions {
         let (version, before) = known.map_or((1, None), |(known, files)| (known.version + 1, files));
         let digests = digests_of_recorded(&servers);
         let servers: Vec<RecordedServer> =
-            servers.into_iter().filter(|server| names(&files, &server.name)).collect();
+            servers.into_iter().filter(|server| names_word(&files, &server.name)).collect();
         let action = new_record(draft, version);
         let has_models = action.input_schema.contains_key("$defs");
         let code = trial::code(
@@ -229,7 +229,6 @@ impl SessionActions {
 
 impl TestedAction {
     fn words(&self) -> String {
-        let SavedAction { category, name, version, signature, .. } = &self.action;
         let calls = if self.calls == 1 {
             "1 recorded call".to_owned()
         } else {
@@ -240,11 +239,12 @@ impl TestedAction {
         } else {
             format!("\nits example returned {}", self.result)
         };
-        let function = self.action.function();
+        let action = &self.action;
+        let path = action.path();
+        let version = action.version;
         format!(
-            "saved `{path}`, version {version}, tested with {calls}\n\
-             from gentools.{category} import {name}\n{name}.{function}{signature}{result}",
-            path = self.action.path()
+            "saved `{path}`, version {version}, tested with {calls}\n{call}{result}",
+            call = action.call()
         )
     }
 }
@@ -284,12 +284,6 @@ fn new_record(draft: ActionDraft, version: u32) -> SavedAction {
     }
 }
 
-/// Whether the files have this word.
-fn names(files: &ActionFiles, word: &str) -> bool {
-    let is_word = |character: char| character.is_alphanumeric() || character == '_';
-    files.iter().any(|(_, text)| text.split(|character| !is_word(character)).any(|found| found == word))
-}
-
 /// The calls as a test finds them: in any cell, the first ones first.
 fn in_order(calls: &[RecordedCall]) -> Vec<RecordedCall> {
     let placed = (0..).zip(calls).map(|(place, call): (u64, _)| RecordedCall {
@@ -321,17 +315,4 @@ fn shown(outputs: &[CellItem]) -> String {
     let text = text.unwrap_or_default().trim_end();
     let begin: String = text.chars().take(RESULT_CHARS).collect();
     if begin.len() < text.len() { format!("{begin}…") } else { begin }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn servers_are_named_by_whole_words() {
-        let files: ActionFiles =
-            vec![("impl.py".to_owned(), "from mcptools import probe, git_log".to_owned())];
-        assert!(names(&files, "probe") && names(&files, "git_log"));
-        assert!(!names(&files, "prob") && !names(&files, "git"));
-    }
 }

@@ -84,10 +84,8 @@ struct TrialTape {
 impl ActionTrial<'_> {
     /// Runs the cell. Processes and files are gone at the end.
     pub(crate) async fn run(mut self) -> Result<TrialResult, TrialError> {
-        let directory = tempfile::Builder::new().prefix("ipybox-action-").tempdir();
-        // Code may leave it deep and locked.
-        let directory = TemporaryDirectory::from(directory.map_err(TrialError::Directory)?);
-        let workspace = directory.path().canonicalize().map_err(TrialError::Directory)?;
+        let directory = TemporaryDirectory::new("ipybox-action-").map_err(TrialError::Directory)?;
+        let workspace = directory.path().to_owned();
         self.write_files(&workspace).await.map_err(TrialError::Directory)?;
         let config = self.config.for_trial(&workspace, self.seed)?;
         let redactor = config.variables().redactor();

@@ -1,4 +1,4 @@
-//! Which saved actions a cell calls, by its text and the imports of the cells before. Pure.
+//! Finds the saved actions that a cell calls, by its text and the imports of the cells before. Pure.
 //!
 //! Code can hide a call from it, and be counted less; it cannot be counted without a cell that names an action.
 

@@ -21,7 +21,7 @@ mod workspace;
 
 pub(crate) use self::calls::ImportedActions;
 pub(crate) use self::draft::{ActionDraft, ActionSaver, UnusableDraft};
-pub(crate) use self::record::{ActionFiles, ActionTest, SavedAction, TEST, ToolDigests};
+pub(crate) use self::record::{ActionFiles, ActionTest, SavedAction, TEST, ToolDigests, names_word};
 pub(crate) use self::state::{ActionStamp, ActionState};
 pub(crate) use self::store::ActionStore;
 pub(crate) use self::uses::UseCount;

@@ -81,13 +81,39 @@ impl SavedAction {
         format!("gentools.{}.{}", self.category, self.name)
     }
 
+    /// The import and the call, as Python text.
+    pub(crate) fn call(&self) -> String {
+        let Self { category, name, signature, .. } = self;
+        let function = self.function();
+        format!("from gentools.{category} import {name}\n{name}.{function}{signature}")
+    }
+
     /// The name of the function in its package.
     pub(crate) fn function(&self) -> &'static str {
         if self.is_async { "run_async" } else { "run" }
     }
 }
 
+/// Whether the files have this word.
+pub(crate) fn names_word(files: &ActionFiles, word: &str) -> bool {
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    files.iter().any(|(_, text)| text.split(|character| !is_word(character)).any(|found| found == word))
+}
+
 /// The SHA-256 of a file, in hexadecimal digits.
 pub(super) fn digest(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_named_by_whole_words() {
+        let files: ActionFiles =
+            vec![("impl.py".to_owned(), "from mcptools import probe, git_log".to_owned())];
+        assert!(names_word(&files, "probe") && names_word(&files, "git_log"));
+        assert!(!names_word(&files, "prob") && !names_word(&files, "git"));
+    }
 }

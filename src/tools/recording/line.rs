@@ -1,8 +1,9 @@
 //! The lines of a recording: JSON objects, each of the kind that its member `line` names. `docs/record.md` describes them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -67,8 +68,13 @@ pub(crate) struct RecordedSession {
 
 impl RecordedSession {
     /// The time at which it began; `None` of a notebook.
-    pub(crate) fn began(&self) -> Option<DateTime<Utc>> {
+    pub(super) fn began(&self) -> Option<DateTime<Utc>> {
         DateTime::parse_from_rfc3339(&self.time).ok().map(|time| time.to_utc())
+    }
+
+    /// The time that a clock is ahead which begins there now.
+    pub(crate) fn clock_ahead(&self) -> Option<TimeDelta> {
+        self.began().map(|began| began - DateTime::<Utc>::from(SystemTime::now()))
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) fn of_matches(matches: &SearchMatches<'_>, limit: usize) -> String {
     text(&matches.best, detail, most - count.len() - 1) + "\n" + &count
 }
 
-/// What follows if saved actions fit.
+/// The part of an answer with the saved actions that fit.
 pub(super) fn of_actions(matches: &SearchMatches<'_>) -> String {
     text(&matches.best, EntryDetail::Signature, ACTIONS_BYTES) + "\n" + &count(matches, "saved actions")
 }
