@@ -21,13 +21,14 @@ pub(super) struct RecentCalls {
 
 impl RecentCalls {
     /// Adds a call of so many bytes that has an answer, and forgets the oldest ones.
-    pub(super) fn put(&mut self, call: &RecordedCall, bytes: usize) {
+    pub(super) fn put(&mut self, call: RecordedCall, bytes: usize) {
         if call.answer.is_none() || call.decision != "accepted" || bytes > MOST_BYTES {
             return;
         }
+        let cell = call.cell;
         self.bytes += bytes;
-        self.calls.push_back((bytes, call.clone()));
-        let is_old = |(_, oldest): &(usize, RecordedCall)| oldest.cell + MOST_CELLS <= call.cell;
+        self.calls.push_back((bytes, call));
+        let is_old = |(_, oldest): &(usize, RecordedCall)| oldest.cell + MOST_CELLS <= cell;
         while self.bytes > MOST_BYTES
             || self.calls.len() > MOST_CALLS
             || self.calls.front().is_some_and(is_old)
@@ -73,8 +74,8 @@ mod tests {
     fn the_newest_cells_come_first_and_the_oldest_are_forgotten() {
         let mut calls = RecentCalls::default();
         for cell in 1..=MOST_CELLS + 2 {
-            calls.put(&call(cell, 4 * cell), 10);
-            calls.put(&call(cell, 4 * cell + 2), 10);
+            calls.put(call(cell, 4 * cell), 10);
+            calls.put(call(cell, 4 * cell + 2), 10);
         }
         let kept = kept(&calls);
         assert_eq!(kept.len(), 40);
@@ -85,12 +86,12 @@ mod tests {
     fn they_take_no_more_memory_than_there_is_for_them() {
         let mut calls = RecentCalls::default();
         let denied = RecordedCall { decision: "denied".to_owned(), ..call(1, 1) };
-        calls.put(&denied, 10);
-        calls.put(&RecordedCall { answer: None, ..call(1, 1) }, 10);
-        calls.put(&call(1, 1), MOST_BYTES + 1);
+        calls.put(denied, 10);
+        calls.put(RecordedCall { answer: None, ..call(1, 1) }, 10);
+        calls.put(call(1, 1), MOST_BYTES + 1);
         assert!(kept(&calls).is_empty());
         for number in 0..4 {
-            calls.put(&call(1, number), MOST_BYTES / 3);
+            calls.put(call(1, number), MOST_BYTES / 3);
         }
         assert_eq!((kept(&calls), calls.bytes), (vec![[1, 1], [1, 2], [1, 3]], MOST_BYTES / 3 * 3));
     }

@@ -115,7 +115,19 @@ impl SessionRecorder {
 
     /// The newest calls that have answers: those of the newest cell first, and of each cell the earliest first.
     pub(crate) fn recent_calls(&self) -> Vec<RecordedCall> {
-        self.recent.lock().newest_first()
+        let mut calls = self.recent.lock().newest_first();
+        if self.keeps_recent_alone() {
+            for call in &mut calls {
+                call.answer = call.answer.take().map(|answer| self.redactor.redact_json(answer));
+            }
+        }
+        calls
+    }
+
+    /// Whether the newest calls are all that is kept: most are never asked for, so that secrets in their answers are replaced
+    /// only then.
+    fn keeps_recent_alone(&self) -> bool {
+        matches!(self.sink, RecordingSink::Nowhere)
     }
 
     /// The largest answer that is recorded, in bytes.
@@ -301,7 +313,9 @@ impl OpenRecord {
 
     /// Records what code got, and who has decided that.
     pub(crate) fn answered(mut self, answer: Value, decision: &'static str, by: &'static str) {
-        let answer = self.recorder.redactor.redact_json(answer);
+        let recorder = &self.recorder;
+        let is_as_it_came = recorder.keeps_recent_alone();
+        let answer = if is_as_it_came { answer } else { recorder.redactor.redact_json(answer) };
         self.end(|call| {
             (call.answer, call.decision, call.by) = (Some(answer), decision.to_owned(), by.to_owned());
         });
@@ -325,8 +339,13 @@ impl OpenRecord {
         if bytes > LINE_BYTES {
             (call.answer, call.left_out) = (None, Some(bytes));
         }
-        self.recorder.recent.lock().put(&call, bytes);
-        self.recorder.put(RecordingLine::Call(call));
+        let recorder = &self.recorder;
+        if recorder.keeps_recent_alone() {
+            recorder.recent.lock().put(*call, bytes);
+        } else {
+            recorder.recent.lock().put((*call).clone(), bytes);
+            recorder.put(RecordingLine::Call(call));
+        }
     }
 }
 
