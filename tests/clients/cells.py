@@ -296,8 +296,7 @@ async def abandonment(bench):
     )
     expect("timed out" in gave_up.lower(), f"the client said: {gave_up}")
     next_cell = asyncio.create_task(bench.server.cell("answer + 2"))
-    # What is answered after that has arrived after it.
-    await bench.server.tools()
+    await bench.server.has_begun_what_was_asked()
     go.touch()
     outcome = await next_cell
     text = expect_success(outcome).strip()

@@ -74,8 +74,7 @@ async def given_up(bench):
     )
     expect("timed out" in said.lower(), f"the client said: {said}")
     next_cell = asyncio.create_task(bench.server.cell("print('x is', x)"))
-    # What is answered after that has arrived after it.
-    await bench.server.tools()
+    await bench.server.has_begun_what_was_asked()
     go.touch()
     outcome = await next_cell
     text = expect_success(outcome)

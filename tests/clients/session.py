@@ -110,6 +110,15 @@ class Session:
             return error.error.message
         raise AssertionError(f"the call ended before: {result}")
 
+    async def has_begun_what_was_asked(self):
+        """Returns when the server has begun with the calls of tasks that were just made.
+
+        The first answer shows that the tasks have sent their requests, which may be behind this one; the others,
+        that the server, which handles requests side by side, has come to them.
+        """
+        for _ in range(5):
+            await self.tools()
+
     async def cancel_call(self, tool, arguments, *, once):
         """Calls a tool and cancels the request when the awaitable `once` is done."""
         # Only the 1.x line leaves the notification to its user, and hides the request's number: it is
