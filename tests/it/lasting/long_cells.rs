@@ -91,8 +91,7 @@ async fn a_cell_is_interrupted_while_nobody_or_another_request_waits() {
     let text = cell(&mut ipybox, "try:\n    while True: pass\nfinally:\n    print('cleaned up')", 2.0).await;
     assert!(text.contains("`cell-1` still runs"), "{text}");
     let waiting = ipybox.start_call("wait_for_cell", json!({"cell": "cell-1", "timeout": 600})).await;
-    // Answered after the call has begun.
-    ipybox.request("tools/list", json!({})).await.response().await.unwrap();
+    ipybox.has_begun_what_was_asked().await;
     // The newest request waits: the client of an earlier one may have given up without a word.
     let second = ipybox.start_call("wait_for_cell", json!({"cell": "cell-1", "timeout": 600})).await;
     let text = waiting.answer().await.ok();
@@ -103,7 +102,7 @@ async fn a_cell_is_interrupted_while_nobody_or_another_request_waits() {
     assert!(text.contains("`cell-1` still runs"), "{text}");
     // Somebody who waits keeps nobody from stopping it.
     let waiting = ipybox.start_call("wait_for_cell", json!({"cell": "cell-1", "timeout": 600})).await;
-    ipybox.request("tools/list", json!({})).await.response().await.unwrap();
+    ipybox.has_begun_what_was_asked().await;
     let interrupt = json!({"cell": "cell-1", "interrupt": true});
     let text = ipybox.call("wait_for_cell", interrupt).await.error();
     assert!(waiting.answer().await.ok().contains("`cell-1` still runs"));

@@ -364,7 +364,7 @@ async fn the_notice_of_a_cancelled_answer_comes_with_the_next_one() {
     kept.left_session().await;
     let mut client = kept.client(&[]).await;
     let running = client.start_cell("while True: pass").await;
-    client.request("tools/list", json!({})).await.response().await.unwrap();
+    client.has_begun_what_was_asked().await;
     client.cancel(&running).await;
     let text = client.cell("x + 1").await.ok();
     assert!(text.contains("[This session was taken over") && text.contains("`x`"), "{text}");
@@ -415,7 +415,7 @@ async fn an_answer_that_a_stopped_client_never_read_is_given_again() {
     let mut client = kept.client(&[]).await;
     client.cell("x = 1").await.ok();
     let running = client.start_cell("import pathlib, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\nprint('read by nobody')").await;
-    client.request("tools/list", json!({})).await.response().await.unwrap();
+    client.has_begun_what_was_asked().await;
     client.signal(nix::sys::signal::Signal::SIGSTOP);
     kept.write("go", "");
     // Longer than an answer takes that is on its way.

@@ -67,8 +67,7 @@ async fn an_answer_is_repeated_in_short_if_another_call_came_meanwhile() {
     // A pause for its own sake: it distinguishes this client from one that sends its calls at once.
     tokio::time::sleep(OVERTAKING).await;
     let next = ipybox.start_cell("1 + 1").await;
-    // What is answered later has arrived later.
-    ipybox.request("tools/list", json!({})).await.response().await.unwrap();
+    ipybox.has_begun_what_was_asked().await;
     std::fs::write(go, "").unwrap();
     let long = long.answer().await.ok();
     assert!(long.starts_with("begin xxx") && long.ends_with("xxx end"), "{long}");

@@ -220,6 +220,16 @@ impl Ipybox {
         self.start_call("execute_ipython_cell", json!({"code": code})).await
     }
 
+    /// Returns when the server has begun with the calls that were just sent.
+    ///
+    /// It handles requests side by side: the first answer shows that it has read them, the others that it has come to
+    /// them.
+    pub(crate) async fn has_begun_what_was_asked(&mut self) {
+        for _ in 0..5 {
+            self.request("tools/list", json!({})).await.response().await.unwrap();
+        }
+    }
+
     pub(crate) async fn register(&mut self, name: &str, params: Value) -> Answer {
         self.call("register_mcp_server", json!({"server_name": name, "server_params": params})).await
     }
