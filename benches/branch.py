@@ -199,19 +199,23 @@ def sizes(start, rounds):
 
 
 def idle(start):
-    """The private memory of copies of a state of 50 MB: of more than one client, if there are more than it may have."""
+    """The private memory of copies of a state of 50 MB: of more than one client, if there are more than it may have.
+
+    A copy that keeps states shares its memory with them, and none of it would be private.
+    """
     with contextlib.ExitStack() as stack:
-        memory = []
+        copies = []
         for count in IDLE:
-            while len(memory) < count:
+            while len(copies) < count:
                 directory = stack.enter_context(tempfile.TemporaryDirectory())
-                ipybox = start(directory)
+                ipybox = start(directory, "--undo-memory", "0")
                 stack.callback(ipybox.stop)
                 ipybox.cell(STATE.format(mb=50))
-                for _ in range(min(count - len(memory), MOST_COPIES)):
+                for _ in range(min(count - len(copies), MOST_COPIES)):
                     text, _ = ipybox.cell("import os; os.getpid()", "copy")
-                    memory.append(memory_mb(int(text.split()[-1]), "Private"))
-            print(f"{count} idle copies of 50 MB: {sum(memory):.1f} MB of their own")
+                    copies.append(int(text.split()[-1]))
+            memory = sum(memory_mb(process, "Private") for process in copies)
+            print(f"{count} idle copies of 50 MB: {memory:.1f} MB of their own")
 
 
 def best_of_8(start, seconds):
