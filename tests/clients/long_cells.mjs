@@ -51,9 +51,9 @@ const cell = (client, args, options) => call(client, "execute_ipython_cell", arg
 const go = (file) => writeFileSync(join(workspace, file), "");
 const waiting = (file) =>
   `import pathlib, time
-print('begun', ${JSON.stringify(file)}, flush=True)
+print('begun ${file}', flush=True)
 while not pathlib.Path(${JSON.stringify(file)}).exists(): time.sleep(0.01)
-print('at the end of', ${JSON.stringify(file)})`;
+print('at the end of ${file}')`;
 
 async function inParts(client) {
   await cell(client, { code: "x = 6 * 7" });

@@ -20,12 +20,15 @@ step = SCENARIO.step
 
 
 def waiting(bench, name):
-    """A cell that says that it has begun, and ends when the file `name` is there; and that file."""
+    """A cell that says that it has begun, and ends when the file `name` is there; and that file.
+
+    Each of its lines is one piece: an answer may end between two.
+    """
     code = (
-        f"import pathlib, time\nprint('begun', {name!r}, flush=True)\n"
+        f"import pathlib, time\nprint('begun {name}', flush=True)\n"
         f"pathlib.Path('begun-{name}').touch()\n"
         f"while not pathlib.Path({name!r}).exists(): time.sleep(0.01)\n"
-        f"print('at the end of', {name!r})"
+        f"print('at the end of {name}')"
     )
     return code, bench.workspace / name
 
