@@ -44,7 +44,7 @@ pub(crate) use self::action::{
 };
 pub use self::action::{ApprovalBatch, Target, ToolAnnotations};
 pub(crate) use self::audit::{
-    Audit, CallNotes, CellCalls, CellOutput, LogSettings, OpenCall, PastDecision, SessionFace,
+    Audit, CallNotes, CellCalls, CellOutput, LogBegin, LogSettings, OpenCall, PastDecision, SessionFace,
 };
 pub use self::audit::{AuditContents, CommandLog, Error as AuditError, SettleAction, SettledFiles};
 pub(crate) use self::decision::{ChosenBy, DenialReason};

@@ -70,6 +70,10 @@ pub(crate) enum KnownActionsCommand {
         /// Program that makes the sandbox
         #[arg(long, value_enum)]
         sandbox_backend: Option<BackendArg>,
+
+        /// Policy of the sandbox [default: that with which it was saved]
+        #[arg(long, value_name = "FILE")]
+        sandbox_config: Option<PathBuf>,
     },
     /// Remove one with all its versions
     Remove {
@@ -90,8 +94,9 @@ fn manage(command: KnownActionsCommand, place: PlaceArgs, as_json: bool) -> anyh
     let mut options = ActionOptions::default();
     options.workspace = place.workspace;
     options.state_dir = place.state_dir;
-    if let KnownActionsCommand::Test { python, sandbox, sandbox_backend, .. } = &command {
+    if let KnownActionsCommand::Test { python, sandbox, sandbox_backend, sandbox_config, .. } = &command {
         options.python = python.clone();
+        options.sandbox_config = sandbox_config.clone();
         options.sandbox =
             sandbox_backend.map(SandboxBackend::from).or_else(|| sandbox.then(SandboxBackend::default));
     }
@@ -153,6 +158,9 @@ fn shown(action: &ShownAction, as_json: bool) -> anyhow::Result<String> {
     text.push_str(&format!("\nexample: {example}\n"));
     for (server, tools) in &action.servers {
         text.push_str(&format!("calls {server}: {}\n", tools.join(", ")));
+    }
+    for (name, version) in &action.uses {
+        text.push_str(&format!("uses {name}, version {version}\n"));
     }
     let versions: Vec<String> = action.versions.iter().map(u32::to_string).collect();
     text.push_str(&format!("versions: {}\n", versions.join(", ")));

@@ -295,6 +295,11 @@ impl Config {
         &self.state_dir
     }
 
+    /// The settings of the sandbox, if there is one.
+    pub(crate) fn sandbox(&self) -> Option<&SandboxSettings> {
+        self.sandbox.as_ref()
+    }
+
     /// Whether the workspace is a directory for this session alone, which is removed with it.
     pub(crate) fn is_temporary(&self) -> bool {
         self.of_servers != self.workspace

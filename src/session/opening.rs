@@ -149,10 +149,13 @@ fn note_calls(gate: &Gate, history: &Arc<UndoHistory>, redactor: Redactor) {
     }));
 }
 
-/// The tape of a session with this recording; without one, it keeps the newest calls for actions that are saved.
+/// The tape of a session with this recording; without one, it keeps the newest calls if actions can be saved.
 pub(super) fn tape(config: &Config, recorder: Option<&Arc<SessionRecorder>>) -> CallTape {
-    let of_calls = || SessionRecorder::of_recent_calls(config.variables.redactor().clone());
-    CallTape::Recording(recorder.map_or_else(of_calls, Arc::clone))
+    match recorder {
+        Some(recorder) => CallTape::Recording(Arc::clone(recorder)),
+        None if config.is_temporary() => CallTape::Off,
+        None => CallTape::Recording(SessionRecorder::of_recent_calls(config.variables.redactor().clone())),
+    }
 }
 
 /// The gate of code without tools, which makes no calls to decide about.

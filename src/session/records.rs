@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use chrono::{DateTime, Utc};
 
-use crate::approval::{Audit, AuditError, LogSettings, SessionFace};
+use crate::approval::{Audit, AuditError, LogBegin, LogSettings, SessionFace};
 use crate::config::{Config, KernelSite, NotebookPlace, RecordingPlace};
 use crate::session::notebook::Notebook;
 use crate::tools::recording::{RecordedConditions, RecordingError, SessionRecorder};
@@ -50,6 +50,7 @@ pub(super) fn open_audit(config: &Config, face: SessionFace) -> Result<Audit, Au
         kept_files: KEPT_LOG_FILES,
         workspace: config.workspace.clone(),
         face,
+        begin: if config.is_temporary() { LogBegin::WithFirstEvent } else { LogBegin::AtOnce },
     };
     Audit::open(settings, config.variables.redactor().clone())
 }
@@ -79,11 +80,7 @@ pub(super) fn recorder(
     let conditions = RecordedConditions {
         session,
         workspace: config.workspace.clone(),
-        site: match &config.site {
-            KernelSite::Local => "local",
-            KernelSite::Sandboxed { .. } => "sandboxed",
-            KernelSite::Remote(_) => "remote",
-        },
+        site: site_name(&config.site),
         seed: config.seed.unwrap_or_default(),
         environment: config.kernel_locale(),
         branch_of: origin.map(Path::to_owned),
@@ -91,6 +88,15 @@ pub(super) fn recorder(
     let recorder = SessionRecorder::start(path, conditions, config.variables.redactor().clone())?;
     tracing::info!(path = %recorder.path().display(), "the session is recorded");
     Ok(Some(recorder))
+}
+
+/// The site of a session's kernels, as recordings name it.
+pub(super) fn site_name(site: &KernelSite) -> &'static str {
+    match site {
+        KernelSite::Local => "local",
+        KernelSite::Sandboxed { .. } => "sandboxed",
+        KernelSite::Remote(_) => "remote",
+    }
 }
 
 /// The id of the session; a random one without another.

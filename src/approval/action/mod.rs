@@ -79,7 +79,11 @@ impl Action {
     }
 
     /// An action of ipybox itself.
-    pub(crate) fn ours<const N: usize>(tool: &str, arguments: [(&str, Value); N], target: Target) -> Self {
+    pub(crate) fn ours<'a>(
+        tool: &str,
+        arguments: impl IntoIterator<Item = (&'a str, Value)>,
+        target: Target,
+    ) -> Self {
         let tool_args = arguments.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         Self::new(OURSELVES.to_owned(), tool.to_owned(), tool_args, target)
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::event::{SessionFace, SettledFiles};
+use super::event::{LogBegin, SessionFace, SettledFiles};
 use super::handle::{Audit, AuditContents, AuditLogSettings, Error};
 use crate::ground::text::Redactor;
 
@@ -27,6 +27,7 @@ impl CommandLog {
             kept_files: KEPT_FILES,
             workspace,
             face: SessionFace::Command,
+            begin: LogBegin::AtOnce,
         };
         Audit::open(settings, Redactor::default()).map(Self)
     }

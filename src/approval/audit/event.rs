@@ -121,6 +121,15 @@ pub(super) enum AuditEvent {
     EventsLost { count: u64 },
 }
 
+/// The time at which a session begins in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogBegin {
+    /// At once.
+    AtOnce,
+    /// With its first event: a kernel that waits for work, and may get none, leaves no line.
+    WithFirstEvent,
+}
+
 /// By which face a session is held, and its questions are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use super::event::{AuditEvent, LineRetention, SessionFace, SettledFiles};
+use super::event::{AuditEvent, LineRetention, LogBegin, SessionFace, SettledFiles};
 use super::file::LogFile;
 use super::history::{self, PastDecision};
 use super::redacted;
@@ -51,6 +51,7 @@ pub(crate) struct AuditLogSettings {
     pub(crate) workspace: PathBuf,
     /// The face that holds the session, and answers questions.
     pub(crate) face: SessionFace,
+    pub(crate) begin: LogBegin,
 }
 
 /// Why the log could not be opened.
@@ -108,7 +109,7 @@ impl Audit {
     /// # Errors
     /// See [`Error`].
     pub(crate) fn open(settings: AuditLogSettings, redactor: Redactor) -> Result<Self, Error> {
-        let AuditLogSettings { path, contents, max_bytes, kept_files, workspace, face } = settings;
+        let AuditLogSettings { path, contents, max_bytes, kept_files, workspace, face, begin } = settings;
         let not_opened = |source| Error::Open { path: path.clone(), source };
         // The working directory may change later.
         let absolute = std::path::absolute(&path).map_err(not_opened)?;
@@ -122,13 +123,13 @@ impl Audit {
         let file = LogFile::open(&absolute, max_bytes, kept_files).map_err(not_opened)?;
         let decisions = evidence(&absolute);
         let evidence = LogFile::open(&decisions, max_bytes, kept_files).map_err(not_opened)?;
-        let begin = AuditEvent::SessionStarted {
+        let started = AuditEvent::SessionStarted {
             version: env!("CARGO_PKG_VERSION"),
             face,
             process: std::process::id(),
             workspace: redacted::text(&redactor, &workspace.to_string_lossy()),
         };
-        let writer = AuditWriter::start(file, evidence, &begin).map_err(not_opened)?;
+        let writer = AuditWriter::start(file, evidence, &started, begin).map_err(not_opened)?;
         let cells = AtomicU64::new(0);
         let running = AtomicU64::new(0);
         Ok(Self(Some(Arc::new(OpenAuditLog {

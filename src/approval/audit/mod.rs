@@ -31,7 +31,7 @@ pub(crate) use self::call::OpenCall;
 pub(super) use self::call::PermittedAction;
 pub(crate) use self::cell::CellOutput;
 pub use self::command::CommandLog;
-pub(crate) use self::event::SessionFace;
+pub(crate) use self::event::{LogBegin, SessionFace};
 pub use self::event::{SettleAction, SettledFiles};
 pub(crate) use self::handle::{Audit, AuditLogSettings as LogSettings};
 pub use self::handle::{AuditContents, Error};

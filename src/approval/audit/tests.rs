@@ -54,6 +54,7 @@ fn settings(path: PathBuf) -> LogSettings {
         kept_files: 1,
         workspace: PathBuf::from("/nonexistent"),
         face: SessionFace::RustLibrary,
+        begin: LogBegin::AtOnce,
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::event::{AuditEvent, AuditedSession, LineRetention};
+use super::event::{AuditEvent, AuditedSession, LineRetention, LogBegin};
 use super::file::LogFile;
 use crate::ground::telemetry;
 
@@ -43,9 +43,19 @@ enum WriterEntry {
 }
 
 impl AuditWriter {
-    /// Starts the thread.
-    pub(super) fn start(file: LogFile, evidence: LogFile, begin: &AuditEvent) -> io::Result<Self> {
+    /// Starts the thread; the event `started` is written first.
+    pub(super) fn start(
+        file: LogFile,
+        evidence: LogFile,
+        started: &AuditEvent,
+        begin: LogBegin,
+    ) -> io::Result<Self> {
         let session = AuditedSession::new();
+        let waiting = match begin {
+            LogBegin::AtOnce => None,
+            LogBegin::WithFirstEvent => Some(session.record(started)?),
+        };
+        let is_waiting = waiting.is_some();
         let (queue, entries) = mpsc::channel(QUEUE_CAPACITY);
         let lost = Arc::default();
         let work = AuditThread {
@@ -53,11 +63,14 @@ impl AuditWriter {
             evidence,
             session: session.clone(),
             lost: Arc::clone(&lost),
+            waiting,
             is_failing: false,
         };
         std::thread::Builder::new().name("audit".to_owned()).spawn(move || work.run(entries))?;
         let writer = Self { session, queue, lost };
-        writer.note(begin, LineRetention::Traffic);
+        if !is_waiting {
+            writer.note(started, LineRetention::Traffic);
+        }
         Ok(writer)
     }
 
@@ -118,6 +131,8 @@ struct AuditThread {
     evidence: LogFile,
     session: AuditedSession,
     lost: Arc<AtomicU64>,
+    /// The first record, if it is written with the next one.
+    waiting: Option<String>,
     is_failing: bool,
 }
 
@@ -145,6 +160,9 @@ impl AuditThread {
 
     /// Writes the last records, in each file that has others.
     fn end(&mut self) {
+        if self.waiting.is_some() {
+            return;
+        }
         let ended = self.write_lost().and_then(|()| {
             let record = self.session.record(&AuditEvent::SessionEnded {})?;
             self.write(&record)?;
@@ -154,7 +172,8 @@ impl AuditThread {
     }
 
     fn append(&mut self, record: &str, keep: LineRetention) -> io::Result<()> {
-        let appended = self.write_lost().and_then(|()| self.write(record));
+        let begun = self.waiting.take().map_or(Ok(()), |started| self.write(&started));
+        let appended = begun.and_then(|()| self.write_lost()).and_then(|()| self.write(record));
         let appended = match keep {
             LineRetention::Traffic => appended,
             LineRetention::Evidence => appended.and_then(|()| self.evidence.append(record).map(drop)),

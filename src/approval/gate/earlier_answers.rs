@@ -129,7 +129,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::approval::audit::{Audit, LogSettings, SessionFace};
+    use crate::approval::audit::{Audit, LogBegin, LogSettings, SessionFace};
     use crate::approval::grant::Grant;
     use crate::approval::grant::tests::action;
     use crate::approval::policy::{ApprovalEffect, ApprovalPolicy};
@@ -440,6 +440,7 @@ mod tests {
             kept_files: 1,
             workspace: directory.join("workspace"),
             face: SessionFace::RustLibrary,
+            begin: LogBegin::AtOnce,
         };
         Audit::open(settings, crate::ground::env::Variables::default().redactor().clone()).unwrap()
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::approval::AuditContents;
 use crate::approval::action::{Action, Target};
-use crate::approval::audit::{Audit, CellOutput, LogSettings, SessionFace, chain};
+use crate::approval::audit::{Audit, CellOutput, LogBegin, LogSettings, SessionFace, chain};
 use crate::approval::gate::Gate;
 use crate::approval::policy::{ApprovalEffect, ApprovalPolicy};
 use crate::approval::question::Approver;
@@ -27,6 +27,7 @@ pub(super) async fn log() -> Vec<String> {
             kept_files: 1,
             workspace: directory.path().join("workspace"),
             face: SessionFace::Mcp,
+            begin: LogBegin::AtOnce,
         };
         Audit::open(settings, Variables::default().redactor().clone()).unwrap()
     };

@@ -12,7 +12,8 @@ use crate::config::{self, Config, SandboxBackend, SandboxSettings, Settings};
 use crate::ground::text::{describe, listed, nearest, rfc3339};
 use crate::session::actions::{RepeatedTest, SavedTest};
 use crate::tools::actions::{
-    ActionFiles, ActionState, ActionStore, ActionTest, SavedAction, ToolDigests, UseCount, WorkspaceActions,
+    ActionBundle, ActionState, ActionStore, ActionTest, SandboxOfTest, SavedAction, ToolDigests, UseCount,
+    UsedAction, WorkspaceActions,
 };
 use crate::tools::recording::{ReadRecording, RecordedServer};
 use crate::tools::registry::{Registry, digests_of_recorded};
@@ -26,6 +27,7 @@ pub struct KnownActions {
     state_dir: Option<PathBuf>,
     python: Option<PathBuf>,
     sandbox: Option<SandboxBackend>,
+    sandbox_config: Option<PathBuf>,
     /// The servers that are registered now.
     registered: Vec<RecordedServer>,
     tools: ToolDigests,
@@ -42,8 +44,10 @@ pub struct ActionOptions {
     pub state_dir: Option<PathBuf>,
     /// The interpreter of tests. Default: the environment of the workspace.
     pub python: Option<PathBuf>,
-    /// The sandbox of tests. Default: srt if the session that saved the action had one, else none.
+    /// The sandbox of tests. Default: that of the session that saved the action, else none; srt if its kernels were remote.
     pub sandbox: Option<SandboxBackend>,
+    /// The policy of the sandbox. Default: that of the session that saved the action.
+    pub sandbox_config: Option<PathBuf>,
 }
 
 /// Why something cannot be done with an action.
@@ -113,6 +117,8 @@ pub struct ShownAction {
     pub example: Map<String, Value>,
     /// The tools that its test calls, by server.
     pub servers: BTreeMap<String, Vec<String>>,
+    /// The versions of the saved actions that it uses, by name.
+    pub uses: BTreeMap<String, u32>,
     /// The versions that are kept.
     pub versions: Vec<u32>,
     /// The texts of its files; empty if they were edited.
@@ -125,7 +131,7 @@ impl KnownActions {
     /// # Errors
     /// The workspace or its state cannot be used.
     pub async fn open(options: ActionOptions) -> Result<Self, KnownActionError> {
-        let ActionOptions { workspace, state_dir, python, sandbox } = options;
+        let ActionOptions { workspace, state_dir, python, sandbox, sandbox_config } = options;
         let settings =
             Settings { workspace: workspace.clone(), state_dir: state_dir.clone(), ..Settings::default() };
         let config = Config::new(settings)?;
@@ -141,6 +147,7 @@ impl KnownActions {
             state_dir,
             python,
             sandbox,
+            sandbox_config,
             registered,
         })
     }
@@ -167,6 +174,7 @@ impl KnownActions {
             servers: servers
                 .map(|(server, tools)| (server.clone(), tools.keys().cloned().collect()))
                 .collect(),
+            uses: action.uses.iter().map(|(name, used)| (name.clone(), used.version)).collect(),
             versions: self.store.versions(&action)?,
             // That they were edited is its state.
             files: self.store.files(&action).unwrap_or_default().into_iter().collect(),
@@ -186,16 +194,18 @@ impl KnownActions {
         let mut tested = Vec::new();
         for action in actions {
             let failed = |why| KnownActionError::Test { name: action.name.clone(), why };
-            let RepeatedTest { why, tools } = self.test_one(&action).await.map_err(failed)?;
+            let (RepeatedTest { why, tools }, uses) = self.test_one(&action).await.map_err(failed)?;
             let passed = why.is_none();
-            let servers = if passed { tools } else { action.servers.clone() };
+            let before = (action.servers.clone(), action.uses.clone());
+            let (servers, uses) = if passed { (tools, uses) } else { before };
             let test = ActionTest { passed, why, time: rfc3339(SystemTime::now()) };
-            let action = SavedAction { test, servers, ..action };
+            let action = SavedAction { test, servers, uses, ..action };
             let _turn = self.store.turn()?;
             self.store.put_record(&action)?;
-            tested.push(self.known(&action));
+            tested.push(action);
         }
-        Ok(tested)
+        // Some may use others, which are all tested by now.
+        Ok(tested.iter().map(|action| self.known(action)).collect())
     }
 
     /// Removes an action with all its versions, and its copy in the workspace if that is as it was saved. Returns whether it was.
@@ -211,25 +221,36 @@ impl KnownActions {
     }
 
     /// The error says why its test cannot be run.
-    async fn test_one(&self, action: &SavedAction) -> Result<RepeatedTest, String> {
-        let read = || -> io::Result<(ActionFiles, String)> {
-            Ok((self.store.files(action)?, self.store.test(action)?))
+    async fn test_one(
+        &self,
+        action: &SavedAction,
+    ) -> Result<(RepeatedTest, BTreeMap<String, UsedAction>), String> {
+        let read = || -> io::Result<(ActionBundle, String)> {
+            // An edited file is named, before one that is missing elsewhere.
+            let test = self.store.test(action)?;
+            Ok((ActionBundle::of_saved(&self.store, action)?, test))
         };
-        let (files, test) = match read() {
+        let (bundle, test) = match read() {
             Ok(read) => read,
             Err(error) => {
-                return Ok(RepeatedTest { why: Some(error.to_string()), tools: ToolDigests::new() });
+                let test = RepeatedTest { why: Some(error.to_string()), tools: ToolDigests::new() };
+                return Ok((test, BTreeMap::new()));
             }
         };
         let recording = ReadRecording::of(Path::new("test.jsonl"), test.as_bytes());
         let recording = recording.map_err(|error| describe(&error))?;
-        let config = self.config(&recording).map_err(|error| describe(&error))?;
-        let test = SavedTest { action, files: &files, recording, registered: self.registered.clone() };
-        Box::pin(test.run(&config)).await.map_err(|error| describe(&error))
+        let config = self.config(&recording, action.sandbox.as_ref()).map_err(|error| describe(&error))?;
+        let test = SavedTest { bundle: &bundle, recording, registered: self.registered.clone() };
+        let tested = Box::pin(test.run(&config)).await.map_err(|error| describe(&error))?;
+        Ok((tested, bundle.uses()))
     }
 
     /// The settings of the session that saved it, as far as they matter to its test.
-    fn config(&self, recording: &ReadRecording) -> Result<Config, config::Error> {
+    fn config(
+        &self,
+        recording: &ReadRecording,
+        kept: Option<&SandboxOfTest>,
+    ) -> Result<Config, config::Error> {
         let mut settings = Settings {
             workspace: self.workspace.clone(),
             state_dir: self.state_dir.clone(),
@@ -238,9 +259,18 @@ impl KnownActions {
         };
         settings.kernel.python = self.python.clone();
         settings.kernel.env = recording.session.environment.clone();
-        let was_sandboxed = recording.session.site == "sandboxed";
-        if let Some(backend) = self.sandbox.or_else(|| was_sandboxed.then(SandboxBackend::default)) {
-            settings.sandbox = Some(SandboxSettings { backend, ..SandboxSettings::default() });
+        // The code of a remote session has never run on this machine.
+        let was_confined = recording.session.site != "local";
+        let known = [SandboxBackend::Srt, SandboxBackend::Bubblewrap];
+        let kept_backend = kept.and_then(|kept| known.into_iter().find(|known| known.name() == kept.backend));
+        let backend = kept_backend.or_else(|| was_confined.then(SandboxBackend::default));
+        if let Some(backend) = self.sandbox.or(backend) {
+            settings.sandbox = Some(SandboxSettings {
+                backend,
+                config: self.sandbox_config.clone().or_else(|| kept.and_then(|kept| kept.config.clone())),
+                workspace_config: kept.is_some_and(|kept| kept.workspace_config),
+                ..SandboxSettings::default()
+            });
         }
         Config::new(settings)
     }

@@ -16,7 +16,7 @@ use crate::approval::{ApprovalEffect, ApprovalPolicy, Approver};
 use crate::config::{Settings, state_directory};
 use crate::ground::files::replacement::{Replacement, parent_of};
 use crate::ground::text::{backticked, describe};
-use crate::tools::actions::SavedAction;
+use crate::tools::actions::{ActionBundle, SavedAction};
 use crate::tools::recording::RecordedServer;
 use crate::tools::tool_server::modules_for_scripts;
 use ipybox_codegen as codegen;
@@ -145,7 +145,7 @@ pub async fn export_action(options: ExportActionOptions) -> Result<String, Expor
     let state_dir = state_directory(&options.workspace, options.state_dir.clone())?;
     let name = options.name.clone();
     let finding = tokio::task::spawn_blocking(move || find(&ActionShelf::in_directory(state_dir), &name));
-    let (action, files) = finding.await.map_err(|error| ExportActionError::Store(error.into()))??;
+    let (action, bundle) = finding.await.map_err(|error| ExportActionError::Store(error.into()))??;
     let mut settings = Settings {
         workspace: options.workspace.clone(),
         state_dir: options.state_dir.clone(),
@@ -154,8 +154,8 @@ pub async fn export_action(options: ExportActionOptions) -> Result<String, Expor
     settings.kernel.python.clone_from(&options.python);
     let kernels = ActionKernels::new(settings, ApprovalPolicy::always(ApprovalEffect::Deny));
     let kernel = kernels.one().await?;
-    let servers = kernel.servers_of(&action, &files).await;
-    let sources = files.iter().map(|(_, text)| Value::from(text.as_str())).collect();
+    let servers = kernel.servers_of(&action, &bundle).await;
+    let sources = bundle.all_files().map(|(_, text)| Value::from(text.as_str())).collect();
     let found = kernel.run(REQUIREMENTS, &requirements_of(sources), cell()).await;
     kernel.close().await;
     let run = found?;
@@ -163,7 +163,7 @@ pub async fn export_action(options: ExportActionOptions) -> Result<String, Expor
     let found = run.result.clone().ok_or_else(|| ExportActionError::Requirements { why: reason() })?;
     let found: FoundRequirements = serde_json::from_value(found)
         .map_err(|error| ExportActionError::Requirements { why: error.to_string() })?;
-    let text = script(&action, files, &servers?, found)?;
+    let text = script(&action, &bundle, &servers?, found)?;
     if let Some(path) = options.output {
         let written = text.clone();
         let writing = tokio::task::spawn_blocking(move || write(path, &written, options.force));
@@ -172,7 +172,7 @@ pub async fn export_action(options: ExportActionOptions) -> Result<String, Expor
     Ok(text)
 }
 
-fn find(shelf: &ActionShelf, name: &str) -> Result<(SavedAction, Vec<(String, String)>), ExportActionError> {
+fn find(shelf: &ActionShelf, name: &str) -> Result<(SavedAction, ActionBundle), ExportActionError> {
     let mut actions = shelf.all().map_err(ExportActionError::Store)?;
     let Some(at) = actions.iter().position(|shelved| shelved.action.name == name) else {
         let names: Vec<&str> = actions.iter().map(|shelved| shelved.action.name.as_str()).collect();
@@ -184,8 +184,8 @@ fn find(shelf: &ActionShelf, name: &str) -> Result<(SavedAction, Vec<(String, St
         let state = shelved.state.word();
         return Err(ExportActionError::Unusable { name: name.to_owned(), state, why: why.to_owned() });
     }
-    let files = shelf.store.files(&shelved.action).map_err(ExportActionError::Store)?;
-    Ok((shelved.action, files))
+    let bundle = ActionBundle::of_saved(&shelf.store, &shelved.action).map_err(ExportActionError::Store)?;
+    Ok((shelved.action, bundle))
 }
 
 fn requirements_of(sources: Vec<Value>) -> String {
@@ -204,13 +204,11 @@ fn cell() -> ActionCell {
 /// The text of the script.
 fn script(
     action: &SavedAction,
-    sources: Vec<(String, String)>,
+    bundle: &ActionBundle,
     servers: &[RecordedServer],
     found: FoundRequirements,
 ) -> Result<String, ExportActionError> {
-    let mut files: Vec<(String, String)> = Vec::new();
-    let directory = format!("gentools/{}/{}", action.category, action.name);
-    files.extend(sources.into_iter().map(|(name, text)| (format!("{directory}/{name}"), text)));
+    let mut files: Vec<(String, String)> = bundle.placed_files().into_iter().collect();
     let mut parameters = Map::new();
     for server in servers {
         let given = parameters::without_secrets(&server.name, &server.parameters);

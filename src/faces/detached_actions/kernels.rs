@@ -16,7 +16,7 @@ use crate::approval::{ApprovalPolicy, Approver, SessionFace};
 use crate::config::{self, Config, Settings};
 use crate::ground::files::{TemporaryDirectory, inside};
 use crate::session::{Cell, CellRequester, Error, Outcome, Session, StartError, ToolOptions};
-use crate::tools::actions::{ActionFiles, SavedAction, WorkspaceActions, names_word};
+use crate::tools::actions::{ActionBundle, SavedAction, WorkspaceActions};
 use crate::tools::recording::RecordedServer;
 use crate::tools::registry::{RecordedServerError, Registry};
 
@@ -184,31 +184,31 @@ impl ActionKernel {
     ) -> Result<(), KernelActionError> {
         let shelf = shelf.clone();
         let saved = action.clone();
-        let reading = tokio::task::spawn_blocking(move || shelf.store.files(&saved));
-        let files = reading.await.map_err(io::Error::other).flatten().map_err(KernelActionError::Saved)?;
-        for server in self.servers_of(action, &files).await? {
+        let reading = tokio::task::spawn_blocking(move || ActionBundle::of_saved(&shelf.store, &saved));
+        let bundle = reading.await.map_err(io::Error::other).flatten().map_err(KernelActionError::Saved)?;
+        for server in self.servers_of(action, &bundle).await? {
             self.registry.restore(&server, Some(&self.living), &self.workspace).await?;
         }
         let copies = WorkspaceActions::of_workspace(&self.workspace);
-        let SavedAction { category, name, .. } = action.clone();
-        let putting = tokio::task::spawn_blocking(move || copies.put(&category, &name, &files));
+        let putting = tokio::task::spawn_blocking(move || bundle.put_into(&copies));
         putting.await.map_err(io::Error::other).flatten().map_err(KernelActionError::Directory)?;
         self.session.refresh_imports(None).await;
         Ok(())
     }
 
-    /// The registered servers of an action: those that its test calls, and those that its files name.
+    /// The registered servers of an action: those that its test calls, and those that its files, or those of actions that it uses,
+    /// name.
     ///
     /// # Errors
     /// The registered servers cannot be read.
     pub(super) async fn servers_of(
         &self,
         action: &SavedAction,
-        files: &ActionFiles,
+        bundle: &ActionBundle,
     ) -> Result<Vec<RecordedServer>, KernelActionError> {
         let mut servers =
             self.living.recorded_servers(&self.of).await.map_err(KernelActionError::Registry)?;
-        servers.retain(|server| action.servers.contains_key(&server.name) || names_word(files, &server.name));
+        servers.retain(|server| action.servers.contains_key(&server.name) || bundle.names_word(&server.name));
         Ok(servers)
     }
 

@@ -190,10 +190,21 @@ def hint_of_action(name):
     """The hint for a name that a saved action has, or almost has."""
     known = {action: category for category, action in actions()}
     near = nearest(name, known) if name else []
-    if not near:
+    if not near or not can_be_used(known[near[0]], near[0]):
         return None
     category = known[near[0]]
     return f"`from {ACTIONS}.{category} import {near[0]}` is a saved action: `{near[0]}.run(...)`"
+
+
+def can_be_used(category, action):
+    """Return whether the host's search finds an action: one whose test failed, or that has changed, is left out."""
+    request = {"query": f"{category} {action}", "server": None, "limit": 50}
+    try:
+        found = importlib.import_module(RUNTIME).ask_host("/search", request)
+    except Exception:  # noqa: BLE001 - a hint must not hide the error that it is for
+        return False
+    imports = re.compile(rf"^from {ACTIONS}\.{category} import .*\b{action}\b", re.M)
+    return bool(imports.search(found)) or f"{ACTIONS}.{category}.{action}" in found
 
 
 def actions():

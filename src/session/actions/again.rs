@@ -3,7 +3,7 @@
 use super::trial::{ActionTrial, TrialError, TrialResult};
 use super::used_tools;
 use crate::config::Config;
-use crate::tools::actions::{ActionFiles, SavedAction, ToolDigests};
+use crate::tools::actions::{ActionBundle, ToolDigests};
 use crate::tools::recording::{
     CellItem, OutputLikeness, ReadRecording, RecordedCall, RecordedServer, RecordingLine, compare_outputs,
     diff, shown_outputs,
@@ -12,8 +12,8 @@ use crate::tools::registry::digests_of_recorded;
 
 /// A saved action with its test.
 pub(crate) struct SavedTest<'a> {
-    pub(crate) action: &'a SavedAction,
-    pub(crate) files: &'a ActionFiles,
+    /// Its files, and those of the actions that it uses, as they are now.
+    pub(crate) bundle: &'a ActionBundle,
     pub(crate) recording: ReadRecording,
     /// The servers that are registered now.
     pub(crate) registered: Vec<RecordedServer>,
@@ -33,7 +33,7 @@ impl SavedTest<'_> {
     /// # Errors
     /// It could not be run at all.
     pub(crate) async fn run(self, config: &Config) -> Result<RepeatedTest, TrialError> {
-        let Self { action, files, recording, registered } = self;
+        let Self { bundle, recording, registered } = self;
         let ReadRecording { session, lines, .. } = recording;
         let mut servers: Vec<RecordedServer> = Vec::new();
         let mut calls: Vec<RecordedCall> = Vec::new();
@@ -54,9 +54,7 @@ impl SavedTest<'_> {
         let trial = ActionTrial {
             config,
             clients: Vec::new(),
-            category: &action.category,
-            name: &action.name,
-            files,
+            bundle,
             servers: &servers,
             calls,
             code: &recorded.code,

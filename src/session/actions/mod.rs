@@ -20,11 +20,11 @@ use self::trial::{ActionTrial, TrialResult};
 use super::permissions::PlaceInForce;
 use super::registrar::record_end;
 use crate::approval::{DenialReason, Gate};
-use crate::config::{Config, KernelSite};
+use crate::config::Config;
 use crate::ground::text::{describe, rfc3339};
 use crate::tools::actions::{
-    ActionDraft, ActionFiles, ActionSaver, ActionStore, ActionTest, ImportedActions, SavedAction, TEST,
-    ToolDigests, UnusableDraft, WorkspaceActions, names_word,
+    ActionBundle, ActionDraft, ActionFiles, ActionSaver, ActionStore, ActionTest, BundleError,
+    ImportedActions, SandboxOfTest, SavedAction, TEST, ToolDigests, UnusableDraft, WorkspaceActions,
 };
 use crate::tools::recording::{
     CellItem, RecordedCall, RecordedServer, SessionRecorder, TestRecording, as_one_cell,
@@ -40,12 +40,10 @@ const RESULT_CHARS: usize = 500;
 enum SaveActionError {
     #[error(transparent)]
     Draft(#[from] UnusableDraft),
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
     #[error("save an action: another one is being saved; save one after the other")]
     Busy,
-    #[error(
-        "save an action: it is tested in a kernel of its own, which a session with a remote kernel does not have"
-    )]
-    Remote,
     #[error(
         "save the action `{name}`: `{path}` has this name already; choose another, or save it in that category"
     )]
@@ -119,9 +117,6 @@ impl SessionActions {
     }
 
     async fn save_draft(&self, draft: ActionDraft) -> Result<String, SaveActionError> {
-        if matches!(self.config.site, KernelSite::Remote(_)) {
-            return Err(SaveActionError::Remote);
-        }
         let files = draft.check()?;
         let Ok(_turn) = self.turn.try_lock() else { return Err(SaveActionError::Busy) };
         let servers = self.pool.servers();
@@ -135,7 +130,8 @@ impl SessionActions {
         if let Some((known, _)) = known.as_ref().filter(|(known, _)| known.category != draft.category) {
             return Err(SaveActionError::Taken { name: draft.name, path: known.path() });
         }
-        let tested = self.test(draft, files, servers, known).await?;
+        let bundle = self.bundle(&draft, files, digests_of_recorded(&servers)).await?;
+        let tested = self.test(draft, bundle, servers, known).await?;
         let action = proposal::proposal(&tested.action, &tested.files, tested.before.as_ref());
         let on_record = self.gate.decide_at_once_for_code(action).await?;
         let words = tested.words();
@@ -145,19 +141,36 @@ impl SessionActions {
         Ok(words)
     }
 
+    /// The files of an action, and those of all that it uses.
+    async fn bundle(
+        &self,
+        draft: &ActionDraft,
+        files: ActionFiles,
+        digests: ToolDigests,
+    ) -> Result<ActionBundle, SaveActionError> {
+        let store = ActionStore::in_directory(&self.config.state_dir);
+        let copies = WorkspaceActions::of_workspace(&self.config.workspace);
+        let names = [draft.category.clone(), draft.name.clone()];
+        let gathering = move || {
+            let [category, name] = &names;
+            Ok(ActionBundle::of_draft([category, name], files, &store, &copies, &digests))
+        };
+        Ok(blocking(gathering).await??)
+    }
+
     /// Runs the example, and makes a recording of it.
     async fn test(
         &self,
         draft: ActionDraft,
-        mut files: ActionFiles,
+        bundle: ActionBundle,
         servers: Vec<RecordedServer>,
         known: Option<(SavedAction, Option<ActionFiles>)>,
     ) -> Result<TestedAction, SaveActionError> {
         let (version, before) = known.map_or((1, None), |(known, files)| (known.version + 1, files));
         let digests = digests_of_recorded(&servers);
         let servers: Vec<RecordedServer> =
-            servers.into_iter().filter(|server| names_word(&files, &server.name)).collect();
-        let action = new_record(draft, version);
+            servers.into_iter().filter(|server| bundle.names_word(&server.name)).collect();
+        let action = SavedAction { sandbox: self.sandbox(), ..new_record(draft, version) };
         let has_models = action.input_schema.contains_key("$defs");
         let code = trial::code(
             &action.path(),
@@ -171,9 +184,7 @@ impl SessionActions {
         let trial = ActionTrial {
             config: &self.config,
             clients: self.place.get().map(|place| place.clients()).unwrap_or_default(),
-            category: &action.category,
-            name: &action.name,
-            files: &files,
+            bundle: &bundle,
             servers: &servers,
             calls: in_order(&recent),
             code: &code,
@@ -188,10 +199,11 @@ impl SessionActions {
         let TrialResult { cell, used, .. } = result;
         let calls = as_one_cell(&recent, &used);
         let shown = shown(&cell.outputs);
-        let action = SavedAction { servers: used_tools(&servers, &calls, &digests), ..action };
+        let action =
+            SavedAction { servers: used_tools(&servers, &calls, &digests), uses: bundle.uses(), ..action };
         let count = calls.len();
-        let site =
-            if matches!(self.config.site, KernelSite::Sandboxed { .. }) { "sandboxed" } else { "local" };
+        let site = super::records::site_name(&self.config.site);
+        let mut files = bundle.files;
         let recording = TestRecording {
             time: action.saved.clone(),
             workspace,
@@ -204,6 +216,15 @@ impl SessionActions {
         };
         files.push((TEST.to_owned(), recording.text().map_err(io::Error::other)?));
         Ok(TestedAction { action, files, before, calls: count, result: shown })
+    }
+
+    /// The sandbox of the session.
+    fn sandbox(&self) -> Option<SandboxOfTest> {
+        self.config.sandbox().map(|settings| SandboxOfTest {
+            backend: settings.backend.name().to_owned(),
+            config: settings.config.as_ref().map(|file| self.config.workspace.join(file)),
+            workspace_config: settings.workspace_config,
+        })
     }
 
     /// Keeps the action, and then puts its copy into the workspace: after a crash in between, it counts as changed.
@@ -279,7 +300,9 @@ fn new_record(draft: ActionDraft, version: u32) -> SavedAction {
         output_schema: draft.output_schema,
         example: draft.example,
         servers: ToolDigests::new(),
+        uses: BTreeMap::new(),
         files: BTreeMap::new(),
+        sandbox: None,
         test: ActionTest { passed: true, why: None, time: now },
     }
 }

@@ -19,7 +19,10 @@ pub(super) fn proposal(action: &SavedAction, files: &ActionFiles, before: Option
         Some(before) => ("changes", changes(before, files)),
         None => ("files", files.iter().map(|(name, text)| (name.clone(), json!(text))).collect()),
     };
-    Action::ours("save_action", [("name", json!(name)), version, example, contents], Target::Host)
+    let uses = action.uses.iter().map(|(name, used)| (name.clone(), json!(used.version))).collect();
+    let uses = (!action.uses.is_empty()).then_some(("uses", Value::Object(uses)));
+    let parts = [("name", json!(name)), version, example].into_iter().chain(uses).chain([contents]);
+    Action::ours("save_action", parts, Target::Host)
 }
 
 /// Whether a diff would show all of the lines.

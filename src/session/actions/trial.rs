@@ -1,7 +1,7 @@
 //! Runs a saved action's example in a session of its own, whose calls are answered from a recording.
 //!
-//! The session has the rights of the one that saves at most, and a temporary workspace with nothing but the action's files and the
-//! packages of the servers that it names.
+//! The session has the rights of the one that saves at most, and a temporary workspace with nothing but the action's files, those of
+//! saved actions that it uses, and the packages of the servers that they name.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::ground::files::TemporaryDirectory;
 use crate::ground::text::describe;
 use crate::kernels::sandbox::ClientPermissions;
 use crate::session::{Cell, CellRequester, Session, SessionReplay, StartError, ToolOptions};
-use crate::tools::actions::{ActionFiles, WorkspaceActions};
+use crate::tools::actions::{ActionBundle, WorkspaceActions};
 use crate::tools::recording::{
     CallDifference, CellItem, RecordedCall, RecordedCell, RecordedServer, RecordingLine, ReplayBroker,
     ReplayMode, SessionRecorder,
@@ -35,9 +35,8 @@ pub(crate) struct ActionTrial<'a> {
     pub(crate) config: &'a Config,
     /// The clients whose permissions hold.
     pub(crate) clients: Vec<Arc<ClientPermissions>>,
-    pub(crate) category: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) files: &'a ActionFiles,
+    /// Its files, and those of the actions that it uses.
+    pub(crate) bundle: &'a ActionBundle,
     /// The servers whose packages it gets.
     pub(crate) servers: &'a [RecordedServer],
     /// The answers of its calls.
@@ -112,11 +111,9 @@ impl ActionTrial<'_> {
     }
 
     async fn write_files(&self, workspace: &Path) -> io::Result<()> {
-        let category = self.category.to_owned();
-        let name = self.name.to_owned();
-        let files = self.files.clone();
+        let bundle = self.bundle.clone();
         let actions = WorkspaceActions::of_workspace(workspace);
-        let writing = tokio::task::spawn_blocking(move || actions.put(&category, &name, &files));
+        let writing = tokio::task::spawn_blocking(move || bundle.put_into(&actions));
         writing.await.map_err(io::Error::other).flatten()
     }
 
@@ -187,7 +184,8 @@ fn missing_module(module: &str, workspace: &Path) -> String {
     let is_in_workspace = workspace.join(root).exists() || workspace.join(format!("{root}.py")).exists();
     let place = if is_in_workspace { ", which is in the workspace" } else { "" };
     format!(
-        "its code needs `{module}`{place}: an action has its own files, tools and installed packages alone"
+        "its code needs `{module}`{place}: an action has its own files, tools, installed packages, and the saved actions and parsers \
+         that it imports by their whole names"
     )
 }
 

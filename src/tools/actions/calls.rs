@@ -10,12 +10,18 @@ use regex::Regex;
 /// The most names that are remembered: code can import without end.
 const MOST_NAMES: usize = 1_000;
 
-static FROM: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"(?m)^\s*from\s+gentools\.([a-z0-9_.]+)\s+import\s+\(?([^)#\n]*)").ok());
-static IMPORT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?m)^\s*import\s+gentools\.([a-z0-9_]+)\.([a-z0-9_]+)(?:\s+as\s+(\w+))?").ok()
+// Without classes of Unicode, which the crate has only if another one asks for them.
+static FROM: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?m)^[ \t]*from[ \t]+gentools\.([a-z0-9_.]+)[ \t]+import[ \t]+\(?([^)#\n]*)").ok()
 });
-static CALL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"([A-Za-z_][\w.]*)\s*\(").ok());
+static IMPORT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?m)^[ \t]*import[ \t]+gentools\.([a-z0-9_]+)\.([a-z0-9_]+)(?:[ \t]+as[ \t]+([A-Za-z0-9_]+))?",
+    )
+    .ok()
+});
+static CALL: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"([A-Za-z_][A-Za-z0-9_.]*)[ \t]*\(").ok());
 
 /// The category and the name of an action.
 type ActionName = (String, String);
@@ -78,7 +84,7 @@ impl ImportedActions {
 }
 
 /// The code without its texts and comments, which call nothing.
-fn without_texts(code: &str) -> String {
+pub(super) fn without_texts(code: &str) -> String {
     let mut left = String::with_capacity(code.len());
     let mut rest = code;
     while let Some(begin) = rest.find(['\'', '"', '#']) {

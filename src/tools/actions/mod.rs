@@ -5,23 +5,28 @@
 //!
 //! ```text
 //! actions/<category>/<name>/action.json   the record of the newest version
-//! actions/<category>/<name>/<version>/    __init__.py, api.py, impl.py, and test.jsonl, a recording
+//! actions/<category>/<name>/<version>/    __init__.py, api.py, impl.py, parsers that it imports, and test.jsonl, a recording
 //! actions/uses.json                       in how many cells each has worked
 //! ```
 //!
 //! Reasons: `docs/decisions/search.md`.
 
+mod bundle;
 mod calls;
 mod draft;
+mod imports;
 mod record;
 mod state;
 mod store;
 mod uses;
 mod workspace;
 
+pub(crate) use self::bundle::{ActionBundle, BundleError};
 pub(crate) use self::calls::ImportedActions;
 pub(crate) use self::draft::{ActionDraft, ActionSaver, UnusableDraft};
-pub(crate) use self::record::{ActionFiles, ActionTest, SavedAction, TEST, ToolDigests, names_word};
+pub(crate) use self::record::{
+    ActionFiles, ActionTest, SandboxOfTest, SavedAction, TEST, ToolDigests, UsedAction,
+};
 pub(crate) use self::state::{ActionStamp, ActionState};
 pub(crate) use self::store::ActionStore;
 pub(crate) use self::uses::UseCount;

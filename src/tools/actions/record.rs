@@ -1,6 +1,7 @@
 //! The record of a saved action.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,7 +9,8 @@ use sha2::{Digest as _, Sha256};
 
 use ipybox_codegen as codegen;
 
-/// The Python files of an action.
+/// The Python files of each action. A parser that it imports, a file of `mcpparse/`, is kept beside them, by its module's name:
+/// `mcpparse.git.git_log.py`.
 pub(crate) const SOURCES: [&str; 3] = ["__init__.py", "api.py", "impl.py"];
 
 /// The recording that tests it.
@@ -50,9 +52,35 @@ pub(crate) struct SavedAction {
     pub(crate) example: Map<String, Value>,
     /// The digests of the tools that its test calls, as they were defined when it was tested last.
     pub(crate) servers: ToolDigests,
+    /// The saved actions that its code imports, by name, as they were when it was tested last.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) uses: BTreeMap<String, UsedAction>,
     /// The SHA-256 of each file, by its name, in hexadecimal digits.
     pub(crate) files: BTreeMap<String, String>,
+    /// The sandbox of the session that saved it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sandbox: Option<SandboxOfTest>,
     pub(crate) test: ActionTest,
+}
+
+/// A version of an action that another one imports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UsedAction {
+    pub(crate) version: u32,
+    /// The SHA-256 of its files.
+    pub(crate) digest: String,
+}
+
+/// The sandbox that an action was tested in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SandboxOfTest {
+    pub(crate) backend: String,
+    /// The file with its policy; `None` if it is ipybox's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) config: Option<PathBuf>,
+    /// Whether the policy in the workspace is added.
+    #[serde(default)]
+    pub(crate) workspace_config: bool,
 }
 
 /// The newest result of an action's test.
@@ -88,6 +116,13 @@ impl SavedAction {
         format!("from gentools.{category} import {name}\n{name}.{function}{signature}")
     }
 
+    /// Itself, as an action that another one imports.
+    pub(crate) fn as_used(&self) -> UsedAction {
+        let sources = self.files.iter().filter(|(name, _)| *name != TEST);
+        let listed: String = sources.map(|(name, digest)| format!("{digest} {name}\n")).collect();
+        UsedAction { version: self.version, digest: digest(listed.as_bytes()) }
+    }
+
     /// The name of the function in its package.
     pub(crate) fn function(&self) -> &'static str {
         if self.is_async { "run_async" } else { "run" }
@@ -98,6 +133,16 @@ impl SavedAction {
 pub(crate) fn names_word(files: &ActionFiles, word: &str) -> bool {
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
     files.iter().any(|(_, text)| text.split(|character| !is_word(character)).any(|found| found == word))
+}
+
+/// The place of a parser in a workspace, by the name of its file among those of an action; `None` for others.
+pub(super) fn parser_path(name: &str) -> Option<PathBuf> {
+    let path = name.strip_suffix(".py")?.strip_prefix("mcpparse.")?;
+    let (server, tool) = path.split_once('.')?;
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    let is_module = |part: &str| !part.is_empty() && part != "__init__" && part.chars().all(is_word);
+    let place = || Path::new("mcpparse").join(server).join(format!("{tool}.py"));
+    (is_module(server) && is_module(tool)).then(place)
 }
 
 /// The SHA-256 of a file, in hexadecimal digits.
@@ -115,5 +160,20 @@ mod tests {
             vec![("impl.py".to_owned(), "from mcptools import probe, git_log".to_owned())];
         assert!(names_word(&files, "probe") && names_word(&files, "git_log"));
         assert!(!names_word(&files, "prob") && !names_word(&files, "git"));
+    }
+
+    #[test]
+    fn files_of_parsers_have_their_place_in_the_workspace() {
+        assert_eq!(parser_path("mcpparse.git.git_log.py").unwrap(), Path::new("mcpparse/git/git_log.py"));
+        for name in [
+            "api.py",
+            "mcpparse.git.py",
+            "mcpparse...py",
+            "mcpparse.git.a/b.py",
+            "mcpparse.git.a.b.py",
+            "mcpparse.git.__init__.py",
+        ] {
+            assert_eq!(parser_path(name), None, "{name}");
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! Whether an action can be used: its test, the tools that it was tested with, and its copies.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use serde::Serialize;
 
-use super::record::{SOURCES, SavedAction, TEST, ToolDigests};
+use super::record::{SOURCES, SavedAction, TEST, ToolDigests, UsedAction, parser_path};
 use super::store::ActionStore;
 use super::workspace::WorkspaceActions;
 
@@ -21,9 +22,9 @@ pub(crate) enum ActionState {
         /// Why.
         why: String,
     },
-    /// A tool that it calls is defined in another way than in its test.
+    /// A tool that it calls, or an action that it uses, is another one than in its test.
     Drifted {
-        /// The tools.
+        /// The tools or the action.
         why: String,
     },
     /// The copy in the workspace differs from the saved one.
@@ -79,6 +80,23 @@ impl ActionStore {
         tools: &ToolDigests,
         workspace: Option<&WorkspaceActions>,
     ) -> ActionState {
+        let own = self.own_state(action, tools, workspace);
+        if !own.is_usable() {
+            return own;
+        }
+        match self.trouble_of_used(action, tools, workspace) {
+            Some(why) => ActionState::Drifted { why },
+            None => own,
+        }
+    }
+
+    /// The state of an action without those that it uses.
+    fn own_state(
+        &self,
+        action: &SavedAction,
+        tools: &ToolDigests,
+        workspace: Option<&WorkspaceActions>,
+    ) -> ActionState {
         if let Err(error) = self.files(action).and_then(|_| self.test(action)) {
             return ActionState::Red { why: error.to_string() };
         }
@@ -95,6 +113,35 @@ impl ActionStore {
         }
     }
 
+    /// The first action of those that it uses, and that these use, which is not as in the tests, in words.
+    fn trouble_of_used(
+        &self,
+        action: &SavedAction,
+        tools: &ToolDigests,
+        workspace: Option<&WorkspaceActions>,
+    ) -> Option<String> {
+        let mut seen = BTreeSet::new();
+        let mut waiting: Vec<(String, UsedAction)> = action.uses.clone().into_iter().collect();
+        while let Some((name, used)) = waiting.pop() {
+            let now = match self.get(&name) {
+                Ok(Some(now)) => now,
+                Ok(None) => return Some(format!("the saved action `{name}`, which it uses, is removed")),
+                Err(error) => return Some(error.to_string()),
+            };
+            if now.as_used() != used {
+                return Some(format!("`{}`, which it uses, was saved anew", now.path()));
+            }
+            if seen.insert(name) {
+                let state = self.own_state(&now, tools, workspace);
+                if let Some(why) = state.why() {
+                    return Some(format!("`{}`, which it uses, is {}: {why}", now.path(), state.word()));
+                }
+                waiting.extend(now.uses);
+            }
+        }
+        None
+    }
+
     /// The marks of an action's files. Blocks.
     pub(crate) fn stamp(&self, action: &SavedAction, workspace: Option<&Path>) -> ActionStamp {
         let saved = self.place(&action.category, &action.name);
@@ -102,7 +149,9 @@ impl ActionStore {
         let ours = SOURCES.iter().chain([&TEST]).map(|name| version.join(name));
         let theirs = workspace.into_iter().flat_map(|workspace| {
             let place = workspace.join("gentools").join(&action.category).join(&action.name);
-            SOURCES.map(|name| place.join(name))
+            let own = SOURCES.map(|name| place.join(name));
+            let parsers = action.files.keys().filter_map(|name| parser_path(name));
+            own.into_iter().chain(parsers.map(|parser| workspace.join(parser)))
         });
         ActionStamp([saved.join("action.json")].into_iter().chain(ours).chain(theirs).map(mark).collect())
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cap_std::fs::Dir;
 use serde::{Deserialize, Serialize};
 
-use super::record::{ActionFiles, SOURCES, SavedAction, TEST, check_name, digest};
+use super::record::{ActionFiles, SOURCES, SavedAction, TEST, check_name, digest, parser_path};
 use super::uses::ActionUses;
 use crate::ground::files::replacement::{Replacement, sweep};
 use crate::ground::files::{StateFile, create_private_directory, if_there, lock, remove_tree, small};
@@ -78,7 +78,8 @@ impl ActionStore {
     /// A file cannot be read, or is another one than was saved: [`io::ErrorKind::InvalidData`].
     pub(crate) fn files(&self, action: &SavedAction) -> io::Result<ActionFiles> {
         let read = |name: &str| Ok((name.to_owned(), self.file(action, name, SOURCE_BYTES)?));
-        SOURCES.into_iter().map(read).collect()
+        let parsers = action.files.keys().map(String::as_str).filter(|name| parser_path(name).is_some());
+        SOURCES.into_iter().chain(parsers).map(read).collect()
     }
 
     /// The recording that tests an action.

@@ -335,7 +335,7 @@ impl OpenRecord {
             course.moments += 1;
             course.moments
         };
-        let bytes = serde_json::to_vec(&call).map_or(0, |text| text.len());
+        let bytes = json_bytes(&call);
         if bytes > LINE_BYTES {
             (call.answer, call.left_out) = (None, Some(bytes));
         }
@@ -346,6 +346,26 @@ impl OpenRecord {
             recorder.recent.lock().put((*call).clone(), bytes);
             recorder.put(RecordingLine::Call(call));
         }
+    }
+}
+
+/// The length of a call as JSON, which is not kept.
+fn json_bytes(call: &RecordedCall) -> usize {
+    let mut counted = CountedBytes(0);
+    serde_json::to_writer(&mut counted, call).map_or(0, |()| counted.0)
+}
+
+/// Counts the bytes that are written to it.
+struct CountedBytes(usize);
+
+impl std::io::Write for CountedBytes {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

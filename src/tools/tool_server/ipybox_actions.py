@@ -5,9 +5,9 @@ Standard library only, but for pydantic, which generated packages need too.
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import json
-import os
 import sys
 import textwrap
 import types
@@ -88,14 +88,8 @@ def of_package(module, category):
     if category not in (None, parts[1]):
         raise ActionError(f"`{module.__name__}` is of the category `{parts[1]}`")
     files = {}
-    directory = next(iter(module.__path__))
     for name in FILES:
-        try:
-            with open(os.path.join(directory, name), encoding="utf-8") as file:
-                files[name] = file.read(MOST_CHARS + 1)
-        except OSError as error:
-            message = f"`{module.__name__}` needs the files {', '.join(FILES)}: {error}"
-            raise ActionError(message) from None
+        files[name] = source_of(module, name)
     # Its files may have changed since it was imported.
     forget(module.__name__)
     module = importlib.import_module(module.__name__)
@@ -103,6 +97,20 @@ def of_package(module, category):
     if run is None:
         raise ActionError(f"`{module.__name__}` has neither `run` nor `run_async`")
     return {"category": parts[1], "name": parts[2], "files": files}, run
+
+
+def source_of(package, file):
+    """The text of a file of a package, which a remote kernel does not have as a file."""
+    stem = file.removesuffix(".py")
+    name = package.__name__ if stem == "__init__" else f"{package.__name__}.{stem}"
+    importlib.invalidate_caches()
+    spec = importlib.util.find_spec(name)
+    try:
+        return spec.loader.get_source(spec.name)[: MOST_CHARS + 1]
+    except (AttributeError, TypeError, OSError, ImportError, SyntaxError):
+        raise ActionError(
+            f"`{package.__name__}` needs the files {', '.join(FILES)}: `{file}` cannot be read"
+        ) from None
 
 
 def described(run):

@@ -232,3 +232,35 @@ async fn a_remote_kernel_is_not_copied() {
     assert_eq!(ipybox.cell("x").await.ok(), "1");
     ipybox.stop().await;
 }
+
+#[tokio::test]
+async fn an_action_is_saved_with_a_test_in_another_kernel_of_the_same_server() {
+    let place = Place::new();
+    let jupyter = Jupyter::shared(Server::JupyterServer).await;
+    let mut ipybox = with_tools(&place, jupyter.url(), &[]).await;
+    let code = "from mcptools import save\ndef total(numbers: list[int]) -> int:\n    'Add the numbers up.'\n\
+                \x20   return sum(add.run(a=number, b=0).total for number in numbers)\ntotal([2, 3])";
+    assert_eq!(ipybox.cell(code).await.ok(), "5");
+    let answer = ipybox.cell("save(total, category='sums')").await.ok();
+    assert!(
+        answer.contains("`gentools.sums.total`, version 1, tested with 2 recorded calls")
+            && answer.ends_with("its example returned 5"),
+        "{answer}"
+    );
+    assert_eq!(ipybox.cell("from gentools.sums import total as saved\nsaved.run([4])").await.ok(), "4");
+    // One that is written by hand is read through the session, too.
+    place.write("gentools/sums/one/__init__.py", "from .api import run\n");
+    place.write(
+        "gentools/sums/one/api.py",
+        "def run() -> int:\n    \"\"\"One.\"\"\"\n    from .impl import one\n\n    return one\n",
+    );
+    place.write("gentools/sums/one/impl.py", "one = 1\n");
+    let answer = ipybox.cell("import gentools.sums.one\nsave(gentools.sums.one, example={})").await.ok();
+    assert!(answer.ends_with("its example returned 1"), "{answer}");
+    let error = ipybox
+        .cell("def wrong() -> int:\n    'Fails.'\n    return 1 // 0\nsave(wrong, 'sums', {})")
+        .await
+        .error();
+    assert!(error.contains("its test has not passed: ZeroDivisionError"), "{error}");
+    ipybox.stop().await;
+}

@@ -109,7 +109,7 @@ async fn serve_with(place: &Place, flags: &[&str], capabilities: Value) -> Ipybo
     served
 }
 
-async fn serve(place: &Place) -> Ipybox {
+pub(super) async fn serve(place: &Place) -> Ipybox {
     serve_with(place, &["--no-sandbox"], json!({})).await
 }
 
@@ -120,7 +120,7 @@ async fn names(served: &mut Ipybox) -> Vec<String> {
 }
 
 /// The whole result of a call.
-async fn result(served: &mut Ipybox, name: &str, arguments: Value) -> Value {
+pub(super) async fn result(served: &mut Ipybox, name: &str, arguments: Value) -> Value {
     served.start_call(name, arguments).await.response().await.unwrap()["result"].clone()
 }
 
@@ -297,6 +297,9 @@ async fn calls_of_actions_are_decided_by_the_users_policy() {
     asking.stop().await;
     let log = std::fs::read_to_string(log).unwrap();
     assert!(log.contains("\"accepted\"") && log.contains("\"denied\""), "{log}");
+    // The kernel that waited for a third call has left nothing.
+    let count = |event: &str| log.matches(&format!("\"event\":\"{event}\"")).count();
+    assert_eq!((count("session_started"), count("session_ended")), (2, 2), "{log}");
 }
 
 #[tokio::test]
@@ -351,9 +354,26 @@ fn actions(place: &Place, arguments: &[&str]) -> Output {
 }
 
 /// Runs a script with a Python that has the MCP SDK and nothing of ipybox.
-fn run(place: &Place, script: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(tool("mcp1/bin/python"));
-    command.arg(script).args(arguments).env_clear().envs(environment()).envs(variables.iter().copied());
+pub(super) fn run(place: &Place, script: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    run_by(&[tool("mcp1/bin/python").to_str().unwrap()], place, script, arguments, variables)
+}
+
+/// Runs a script with the program and the flags `by`.
+fn run_by(
+    by: &[&str],
+    place: &Place,
+    script: &Path,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> Output {
+    let mut command = Command::new(by[0]);
+    command
+        .args(&by[1..])
+        .arg(script)
+        .args(arguments)
+        .env_clear()
+        .envs(environment())
+        .envs(variables.iter().copied());
     command.current_dir(place.temporary()).output().unwrap()
 }
 
@@ -362,8 +382,25 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn an_exported_action_needs_no_ipybox() {
+async fn uv_runs_an_exported_action_with_the_result_of_a_cell() {
     let place = Place::new();
+    let in_a_cell = in_a_cell(&place).await;
+    save(&place, "total", TOTAL, ADD, json!({}));
+    let python = kernel_python();
+    let python = python.to_str().unwrap();
+    let exported = actions(&place, &["export", "total", "--python", python]);
+    assert!(exported.status.success(), "{}", text(&exported.stderr));
+    let uv = tool("bin/uv");
+    let by = [uv.to_str().unwrap(), "run", "--quiet", "--python", python, "--script"];
+    let key = [("PROBE_API_KEY", "of-the-test")];
+    let done = run_by(&by, &place, &place.temporary().join("total.py"), &["--a", "2", "--b", "-1"], &key);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let result: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(result, serde_json::from_str::<Value>(&in_a_cell).unwrap());
+}
+
+/// Registers a server that needs a secret. Returns what the action `total` does, done in a cell.
+async fn in_a_cell(place: &Place) -> String {
     let mut ipybox = place.ipybox().await;
     let server = json!({
         "command": tool("mcp1/bin/python"),
@@ -371,9 +408,16 @@ async fn an_exported_action_needs_no_ipybox() {
         "env": {"PROBE_API_KEY": "hunter2-hunter2", "PROBE_LEVEL": "low"},
     });
     ipybox.register("probe", server).await.ok();
-    let in_a_cell =
-        ipybox.cell("from mcptools.probe import add\nprint(add.run(a=2, b=-1).model_dump_json())").await.ok();
+    let code = "from mcptools.probe import add\nprint(add.run(a=2, b=-1).model_dump_json())";
+    let said = ipybox.cell(code).await.ok();
     ipybox.stop().await;
+    said
+}
+
+#[tokio::test]
+async fn an_exported_action_needs_no_ipybox() {
+    let place = Place::new();
+    let in_a_cell = in_a_cell(&place).await;
     save(&place, "total", TOTAL, ADD, json!({}));
     let many = "\
 import asyncio

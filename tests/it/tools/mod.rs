@@ -3,7 +3,9 @@
 mod actions;
 mod actions_found;
 mod actions_hostile;
+mod actions_sandboxed;
 mod actions_served;
+mod actions_used;
 pub(crate) mod calls;
 mod checks;
 pub(crate) mod content;
