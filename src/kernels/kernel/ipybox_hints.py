@@ -203,7 +203,9 @@ def can_be_used(category, action):
         found = importlib.import_module(RUNTIME).ask_host("/search", request)
     except Exception:  # noqa: BLE001 - a hint must not hide the error that it is for
         return False
-    imports = re.compile(rf"^from {ACTIONS}\.{category} import .*\b{action}\b", re.MULTILINE)
+    imports = re.compile(
+        rf"^from {ACTIONS}\.{category} import .*\b{action}\b", re.MULTILINE
+    )
     return bool(imports.search(found)) or f"{ACTIONS}.{category}.{action}" in found
 
 
