@@ -5,9 +5,9 @@
 
 PYTHON is the interpreter of the kernels, with ipython, pydantic and numpy. For each size of the origin's state, copies and cold
 starts alternate, because a machine is not equally fast all the time; the figures are medians over the rounds. The time is that of
-a call with its first cell. Then: the memory of idle copies and of the template, and what many kernels leave in it and in a kernel
-that is copied; the best of 8 attempts from one prepared state, how long it takes to undo a cell, and what states cost the cells of
-an agent that thinks for a moment after each.
+a call with its first cell, a moment after the cell before. Then: the memory of idle copies and of the template, and what many
+kernels leave in it and in a kernel that is copied; the best of 8 attempts from one prepared state, how long it takes to undo a
+cell, and what states cost the cells of an agent that thinks for a moment after each.
 """
 
 import argparse
@@ -106,6 +106,7 @@ def resets(start, rounds):
                     ipybox = start(directory, *flags)
                     await_processes(directory, flags)
                     ipybox.cell(STATE.format(mb=mb))
+                    time.sleep(THINK_SECONDS)
                     took[flags, "new"].append(ipybox.cell("1", "new")[1])
                     took[flags, "reset"].append(ipybox.reset())
                     ipybox.stop()
@@ -184,6 +185,7 @@ def sizes(start, rounds):
             with tempfile.TemporaryDirectory() as directory:
                 ipybox = start(directory)
                 ipybox.cell(STATE.format(mb=mb))
+                time.sleep(THINK_SECONDS)
                 copies.append(ipybox.cell("1", "copy")[1])
                 ipybox.stop()
             with tempfile.TemporaryDirectory() as directory:
