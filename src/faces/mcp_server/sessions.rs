@@ -1,6 +1,6 @@
 //! The sessions of a server: the client's own, and others for agents that share the client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +27,9 @@ const COPY_OF: &str = "copy of ";
 /// The number of other sessions at the same time: each has a kernel.
 const MOST_OTHERS: usize = 8;
 
+/// The number of ended sessions that are remembered.
+const MOST_ENDED: usize = 256;
+
 /// After this time without a cell a session ends if another one needs its place.
 const IDLE: Duration = Duration::from_secs(15 * 60);
 
@@ -47,8 +50,8 @@ pub(super) struct ClientSessions {
 #[derive(Default)]
 struct Others {
     sessions: BTreeMap<String, OpenSession>,
-    /// The handles of those that have ended, and why.
-    ended: BTreeMap<String, SessionEnd>,
+    /// The handles of those that have ended, the last one last, and why.
+    ended: VecDeque<(String, SessionEnd)>,
     /// The number of sessions that are being opened.
     opening: usize,
     is_stopping: bool,
@@ -89,6 +92,8 @@ pub(super) struct OpenSession {
     cells: TaskTracker,
     /// When a cell came or ended last.
     used: Arc<Mutex<Instant>>,
+    /// Cancelled when it is none of the sessions any more.
+    taken_out: CancellationToken,
 }
 
 /// A cell that has not ended, as long as this lives.
@@ -112,7 +117,8 @@ pub(super) struct ChosenSession {
 
 impl OpenSession {
     pub(super) fn new(session: Arc<Session>) -> Self {
-        Self { session, cells: TaskTracker::new(), used: Arc::new(Mutex::new(Instant::now())) }
+        let used = Arc::new(Mutex::new(Instant::now()));
+        Self { session, cells: TaskTracker::new(), used, taken_out: CancellationToken::new() }
     }
 
     /// A cell begins.
@@ -214,7 +220,7 @@ impl ClientSessions {
             return Ok(open.clone());
         }
         let ended = |why: String| format!("the session `{handle}` has ended, {why}; its variables are gone");
-        let why = match others.ended.get(handle) {
+        let why = match others.end_of(handle) {
             Some(SessionEnd::PlaceNeeded) => ended("to make room for another one".to_owned()),
             Some(SessionEnd::Forgotten) => {
                 ended(format!("since it had no cell for {} hours", FORGOTTEN.as_secs() / 3600))
@@ -237,11 +243,7 @@ impl ClientSessions {
             ));
         };
         let open = self.find(handle)?;
-        {
-            let mut others = self.others.lock();
-            others.sessions.remove(handle);
-            others.ended.insert(handle.to_owned(), SessionEnd::Asked);
-        }
+        self.others.lock().take_out(handle, SessionEnd::Asked);
         open.session.close().await;
         Ok(format!("Session `{handle}` has ended, and its variables are gone."))
     }
@@ -276,7 +278,7 @@ impl ClientSessions {
 
     /// Puts a session into the reserved place, and gives it a handle.
     async fn enter(&self, session: Arc<Session>, place: ReservedPlace<'_>) -> (String, OpenSession) {
-        let open = OpenSession::new(session);
+        let open = OpenSession { taken_out: self.stopping.child_token(), ..OpenSession::new(session) };
         let handle = uuid::Uuid::new_v4().simple().to_string()[..6].to_owned();
         let is_stopping = {
             let mut others = self.others.lock();
@@ -287,7 +289,7 @@ impl ClientSessions {
         self.watching.spawn(end_if_forgotten(
             Arc::clone(&self.others),
             handle.clone(),
-            self.stopping.clone(),
+            open.taken_out.clone(),
         ));
         if is_stopping {
             open.session.stop().await;
@@ -311,8 +313,7 @@ impl ClientSessions {
                 others.handles()
             ));
         };
-        let open = others.sessions.remove(&handle);
-        others.ended.insert(handle, SessionEnd::PlaceNeeded);
+        let open = others.take_out(&handle, SessionEnd::PlaceNeeded);
         others.opening += 1;
         Ok((ReservedPlace(&self.others), open))
     }
@@ -370,8 +371,23 @@ impl Others {
         if idle < FORGOTTEN {
             return ForgottenSession::NotYet(FORGOTTEN - idle);
         }
-        self.ended.insert(handle.to_owned(), SessionEnd::Forgotten);
-        self.sessions.remove(handle).map_or(ForgottenSession::Ended, ForgottenSession::Yes)
+        self.take_out(handle, SessionEnd::Forgotten).map_or(ForgottenSession::Ended, ForgottenSession::Yes)
+    }
+
+    /// Takes out the session with this handle, which is to be closed.
+    fn take_out(&mut self, handle: &str, end: SessionEnd) -> Option<OpenSession> {
+        let open = self.sessions.remove(handle)?;
+        open.taken_out.cancel();
+        if self.ended.len() == MOST_ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((handle.to_owned(), end));
+        Some(open)
+    }
+
+    /// The end of the session that had this handle.
+    fn end_of(&self, handle: &str) -> Option<SessionEnd> {
+        self.ended.iter().find(|(ended, _)| ended == handle).map(|(_, end)| *end)
     }
 
     /// The handles of those that live.
@@ -382,7 +398,7 @@ impl Others {
 }
 
 /// Ends a session that nobody has used for too long, by itself and not by the next call.
-async fn end_if_forgotten(others: Arc<Mutex<Others>>, handle: String, stopping: CancellationToken) {
+async fn end_if_forgotten(others: Arc<Mutex<Others>>, handle: String, taken_out: CancellationToken) {
     loop {
         let found = others.lock().forget(&handle);
         match found {
@@ -391,7 +407,7 @@ async fn end_if_forgotten(others: Arc<Mutex<Others>>, handle: String, stopping: 
                 return open.session.close().await;
             }
             ForgottenSession::NotYet(left) => {
-                if stopping.run_until_cancelled(sleep(left)).await.is_none() {
+                if taken_out.run_until_cancelled(sleep(left)).await.is_none() {
                     return;
                 }
             }
@@ -448,6 +464,35 @@ mod tests {
         while sessions.others() != expected {
             tokio::task::yield_now().await;
         }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_of_sessions_that_were_ended_but_the_last_handles() {
+        let root = tempfile::tempdir().unwrap();
+        let sessions = sessions(root.path()).await;
+        let mut handles = Vec::new();
+        for _ in 0..3 {
+            let (handle, _) = open(&sessions).await;
+            sessions.end(Some(&handle)).await.unwrap();
+            handles.push(handle);
+        }
+        // No task waits until it would be forgotten.
+        while !sessions.watching.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        for number in 0..MOST_ENDED - 1 {
+            let open = sessions.own.clone();
+            let mut others = sessions.others.lock();
+            others.sessions.insert(number.to_string(), open);
+            others.take_out(&number.to_string(), SessionEnd::PlaceNeeded);
+        }
+        let said = async |handle: &str| sessions.choose(Some(handle)).await.err().unwrap();
+        assert!(said(&handles[0]).await.contains("there is no session"));
+        assert!(said(&handles[1]).await.contains("there is no session"));
+        assert!(said(&handles[2]).await.contains("has ended, as a call of `reset` asked"));
+        assert!(said("0").await.contains("has ended, to make room"));
+        sessions.stop().await;
+        sessions.close().await;
     }
 
     #[tokio::test]
