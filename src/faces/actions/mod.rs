@@ -192,14 +192,15 @@ impl KnownActions {
             names => names.iter().map(|name| self.find(name)).collect::<Result<_, _>>()?,
         };
         let mut tested = Vec::new();
-        for action in actions {
+        for mut action in actions {
             let failed = |why| KnownActionError::Test { name: action.name.clone(), why };
             let (RepeatedTest { why, tools }, uses) = self.test_one(&action).await.map_err(failed)?;
             let passed = why.is_none();
-            let before = (action.servers.clone(), action.uses.clone());
-            let (servers, uses) = if passed { (tools, uses) } else { before };
-            let test = ActionTest { passed, why, time: rfc3339(SystemTime::now()) };
-            let action = SavedAction { test, servers, uses, ..action };
+            if passed {
+                action.servers = tools;
+                action.uses = uses;
+            }
+            action.test = ActionTest { passed, why, time: rfc3339(SystemTime::now()) };
             let _turn = self.store.turn()?;
             self.store.put_record(&action)?;
             tested.push(action);

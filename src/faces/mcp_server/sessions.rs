@@ -92,7 +92,7 @@ pub(super) struct OpenSession {
     cells: TaskTracker,
     /// When a cell came or ended last.
     used: Arc<Mutex<Instant>>,
-    /// Cancelled when it is none of the sessions any more.
+    /// Cancelled when it is taken out of the sessions.
     taken_out: CancellationToken,
 }
 

@@ -130,8 +130,9 @@ impl SessionActions {
         if let Some((known, _)) = known.as_ref().filter(|(known, _)| known.category != draft.category) {
             return Err(SaveActionError::Taken { name: draft.name, path: known.path() });
         }
-        let bundle = self.bundle(&draft, files, digests_of_recorded(&servers)).await?;
-        let tested = self.test(draft, bundle, servers, known).await?;
+        let digests = digests_of_recorded(&servers);
+        let bundle = self.bundle(&draft, files, digests.clone()).await?;
+        let tested = self.test(draft, bundle, servers, &digests, known).await?;
         let action = proposal::proposal(&tested.action, &tested.files, tested.before.as_ref());
         let on_record = self.gate.decide_at_once_for_code(action).await?;
         let words = tested.words();
@@ -164,10 +165,10 @@ impl SessionActions {
         draft: ActionDraft,
         bundle: ActionBundle,
         servers: Vec<RecordedServer>,
+        digests: &ToolDigests,
         known: Option<(SavedAction, Option<ActionFiles>)>,
     ) -> Result<TestedAction, SaveActionError> {
         let (version, before) = known.map_or((1, None), |(known, files)| (known.version + 1, files));
-        let digests = digests_of_recorded(&servers);
         let servers: Vec<RecordedServer> =
             servers.into_iter().filter(|server| bundle.names_word(&server.name)).collect();
         let action = SavedAction { sandbox: self.sandbox(), ..new_record(draft, version) };
@@ -200,7 +201,7 @@ impl SessionActions {
         let calls = as_one_cell(&recent, &used);
         let shown = shown(&cell.outputs);
         let action =
-            SavedAction { servers: used_tools(&servers, &calls, &digests), uses: bundle.uses(), ..action };
+            SavedAction { servers: used_tools(&servers, &calls, digests), uses: bundle.uses(), ..action };
         let count = calls.len();
         let site = super::records::site_name(&self.config.site);
         let mut files = bundle.files;
@@ -241,8 +242,7 @@ impl SessionActions {
                 return Err(io::Error::other("another session has saved an action of this name meanwhile"));
             }
             let action = store.put(action, &files)?;
-            let sources = files.into_iter().filter(|(name, _)| name != TEST).collect();
-            copies.put(&action.category, &action.name, &sources)
+            copies.put(&action.category, &action.name, &files)
         };
         Ok(blocking(saving).await?)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::imports::imported;
 use super::record::{ActionFiles, SOURCES, SavedAction, ToolDigests, UsedAction, names_word, parser_path};
@@ -100,19 +100,15 @@ impl ActionBundle {
     /// # Errors
     /// The files cannot be written.
     pub(crate) fn put_into(&self, workspace: &WorkspaceActions) -> io::Result<()> {
-        workspace.put(&self.category, &self.name, &self.files)?;
-        for (action, files) in &self.used {
-            workspace.put(&action.category, &action.name, files)?;
+        let placed = self.placed_files();
+        let mut directories: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
+        for (place, text) in &placed {
+            if let Some((directory, file)) = place.rsplit_once('/') {
+                directories.entry(directory).or_default().push((file, text));
+            }
         }
-        let mut packages: BTreeMap<PathBuf, BTreeMap<String, &str>> = BTreeMap::new();
-        for (name, text) in self.all_files() {
-            let Some(path) = parser_path(name) else { continue };
-            let module = path.file_name().map(|name| name.to_string_lossy().into_owned());
-            let package = path.parent().map(Path::to_owned);
-            packages.entry(package.unwrap_or_default()).or_default().insert(module.unwrap_or_default(), text);
-        }
-        packages.iter().try_for_each(|(package, modules)| {
-            workspace.put_directory(package, modules.iter().map(|(name, text)| (name.as_str(), *text)))
+        directories.into_iter().try_for_each(|(directory, files)| {
+            workspace.put_directory(Path::new(directory), files.into_iter())
         })
     }
 
@@ -204,14 +200,5 @@ fn add_all_used(
     action: &SavedAction,
     used: &mut Vec<(SavedAction, ActionFiles)>,
 ) -> io::Result<()> {
-    for name in action.uses.keys() {
-        let known = store.get(name)?.ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("the saved action `{name}`, which it uses, is removed"),
-            )
-        })?;
-        add_used(store, known, used)?;
-    }
-    Ok(())
+    action.uses.keys().try_for_each(|name| add_used(store, store.used(name)?, used))
 }

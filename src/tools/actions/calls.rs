@@ -7,19 +7,12 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::imports::{CodeImport, imports, without_texts};
+
 /// The most names that are remembered: code can import without end.
 const MOST_NAMES: usize = 1_000;
 
 // Without classes of Unicode, which the crate has only if another one asks for them.
-static FROM: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?m)^[ \t]*from[ \t]+gentools\.([a-z0-9_.]+)[ \t]+import[ \t]+\(?([^)#\n]*)").ok()
-});
-static IMPORT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?m)^[ \t]*import[ \t]+gentools\.([a-z0-9_]+)\.([a-z0-9_]+)(?:[ \t]+as[ \t]+([A-Za-z0-9_]+))?",
-    )
-    .ok()
-});
 static CALL: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"([A-Za-z_][A-Za-z0-9_.]*)[ \t]*\(").ok());
 
@@ -58,64 +51,18 @@ impl ImportedActions {
         if self.modules.len() + self.functions.len() > MOST_NAMES {
             return;
         }
-        for found in FROM.iter().flat_map(|pattern| pattern.captures_iter(code)) {
-            for item in found[2].split(',') {
-                let mut words = item.split_whitespace();
-                let Some(name) = words.next() else { continue };
-                let bound = words.nth(1).unwrap_or(name).to_owned();
-                match found[1].split_once('.') {
-                    None => drop(self.modules.insert(bound, (found[1].to_owned(), name.to_owned()))),
-                    Some((category, action)) if ["run", "run_async"].contains(&name) => {
-                        self.functions.insert(bound, (category.to_owned(), action.to_owned()));
-                    }
-                    Some(_) => {}
+        for CodeImport { path, bound } in imports(code) {
+            match path.split('.').collect::<Vec<_>>()[..] {
+                ["gentools", category, action] => {
+                    self.modules.insert(bound, (category.to_owned(), action.to_owned()));
                 }
+                ["gentools", category, action, "run" | "run_async"] => {
+                    self.functions.insert(bound, (category.to_owned(), action.to_owned()));
+                }
+                _ => {}
             }
         }
-        for found in IMPORT.iter().flat_map(|pattern| pattern.captures_iter(code)) {
-            let action = (found[1].to_owned(), found[2].to_owned());
-            let bound = found.get(3).map_or_else(
-                || format!("gentools.{}.{}", action.0, action.1),
-                |name| name.as_str().to_owned(),
-            );
-            self.modules.insert(bound, action);
-        }
     }
-}
-
-/// The code without its texts and comments, which call nothing.
-pub(super) fn without_texts(code: &str) -> String {
-    let mut left = String::with_capacity(code.len());
-    let mut rest = code;
-    while let Some(begin) = rest.find(['\'', '"', '#']) {
-        left.push_str(&rest[..begin]);
-        rest = &rest[begin..];
-        let end = match rest.as_bytes() {
-            [b'#', ..] => rest.find('\n').unwrap_or(rest.len()),
-            [quote, second, third, ..] if quote == second && quote == third => text_end(rest, &rest[..3]),
-            _ => text_end(rest, &rest[..1]),
-        };
-        rest = &rest[end..];
-    }
-    left.push_str(rest);
-    left
-}
-
-/// The place after a text that `code` begins with. A short one ends with its line at the latest.
-fn text_end(code: &str, quote: &str) -> usize {
-    let mut is_escaped = false;
-    for (place, character) in code.char_indices().skip(quote.len()) {
-        if is_escaped {
-            is_escaped = false;
-        } else if character == '\\' {
-            is_escaped = true;
-        } else if code[place..].starts_with(quote) {
-            return place + quote.len();
-        } else if character == '\n' && quote.len() == 1 {
-            return place;
-        }
-    }
-    code.len()
 }
 
 #[cfg(test)]

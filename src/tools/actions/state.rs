@@ -123,9 +123,8 @@ impl ActionStore {
         let mut seen = BTreeSet::new();
         let mut waiting: Vec<(String, UsedAction)> = action.uses.clone().into_iter().collect();
         while let Some((name, used)) = waiting.pop() {
-            let now = match self.get(&name) {
-                Ok(Some(now)) => now,
-                Ok(None) => return Some(format!("the saved action `{name}`, which it uses, is removed")),
+            let now = match self.used(&name) {
+                Ok(now) => now,
                 Err(error) => return Some(error.to_string()),
             };
             if now.as_used() != used {

@@ -72,6 +72,17 @@ impl ActionStore {
         Ok(None)
     }
 
+    /// The action of this name, which another one uses.
+    ///
+    /// # Errors
+    /// It is removed, as the text says: [`io::ErrorKind::NotFound`]; or as for [`all`](Self::all).
+    pub(super) fn used(&self, name: &str) -> io::Result<SavedAction> {
+        self.get(name)?.ok_or_else(|| {
+            let why = format!("the saved action `{name}`, which it uses, is removed");
+            io::Error::new(io::ErrorKind::NotFound, why)
+        })
+    }
+
     /// The Python files of an action, as they were saved.
     ///
     /// # Errors
