@@ -27,6 +27,7 @@ def main():
     import ipybox_limits
 
     ipybox_limits.limit(**settings["limits"])
+    share_huge_pages(settings["tunables"])
     if settings["is_sandboxed"]:
         import ipybox_sandbox
     import ipybox_files
@@ -84,6 +85,14 @@ def main():
     sys.path.insert(end_of_library(), "")
     ipybox_loading.prefer_own_tests()
     kernel.serve()
+
+
+def share_huge_pages(tunables):
+    """Have arrays share huge pages, which forks copy fast; programs that code starts get no such setting."""
+    if os.environ.get("GLIBC_TUNABLES") == tunables:
+        del os.environ["GLIBC_TUNABLES"]
+    # The library maps large arrays one by one until it has seen that they come and go.
+    bytearray(1 << 22)
 
 
 def end_of_library():

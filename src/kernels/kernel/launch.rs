@@ -28,6 +28,10 @@ const MODULES: [(&str, &str); 15] = python_modules![
 pub(super) const IPYTHONDIR: &str = "IPYTHONDIR";
 pub(super) const IPYTHON_FILES: &str = "ipython";
 
+/// The settings of the GNU C library, which others ignore: a fork of 1 GB in huge pages takes 1 instead of 50 ms.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+pub(super) const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1";
+
 /// The settings for starting a kernel.
 #[derive(Debug, Clone)]
 pub(crate) struct KernelLaunch {
@@ -95,6 +99,7 @@ impl KernelProcess {
             .env_clear()
             // Keeps IPython's own files out of the user's home and workspace.
             .env(IPYTHONDIR, program.private_directory.join(IPYTHON_FILES))
+            .env(TUNABLES, HUGE_PAGES)
             .envs(&program.environment)
             .stdin(socket)
             // Never inherited: our stdout is the MCP channel.

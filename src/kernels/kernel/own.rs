@@ -23,7 +23,7 @@ use super::death::DeathManner;
 use super::endpoints::{KernelEndpoints, READ_BYTES, passed_on, read_rest};
 use super::frames::{FrameLease, FrameReader, KernelFrame, framed};
 use super::holder::{HolderNews, KernelHolder};
-use super::launch::KernelProcess;
+use super::launch::{HUGE_PAGES, KernelProcess};
 use super::message::{KernelMessage, MessageContent, ShownOutput};
 use super::output::{OutputParser, OutputPiece, new_mark};
 use super::{Error, ExecuteRequest, KernelDeath, KernelEvent, KernelLaunch, KernelLimits};
@@ -142,6 +142,7 @@ impl OwnKernel {
                 "shell_commands": launch.shell_commands,
                 "is_sandboxed": sandbox.is_some(),
                 "has_checkpoints": launch.has_checkpoints,
+                "tunables": HUGE_PAGES,
             }),
         )?;
         Ok(kernel)

@@ -171,6 +171,7 @@ async fn the_environment_is_a_plain_one() {
             ("'started' in globals()", "False"),
             ("import os, sys; os.environ.get('UNKNOWN'), os.environ.get('PYTHONSTARTUP')", "(None, None)"),
             ("os.path.isdir(os.path.expanduser('~')), os.environ['PATH'] != ''", "(True, True)"),
+            ("os.environ.get('GLIBC_TUNABLES')", "None"),
             (
                 "{encoding.lower() for encoding in (sys.getfilesystemencoding(), sys.stdout.encoding, open(os.devnull).encoding)}",
                 "{'utf-8'}",
@@ -186,6 +187,29 @@ async fn the_environment_is_a_plain_one() {
         ],
     )
     .await;
+    ipybox.stop().await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn arrays_are_in_huge_pages_where_programs_may_ask_for_them() {
+    // Where the system gives them to all, nobody needs to ask.
+    let modes = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let asks = if modes.contains("[madvise]") { "True" } else { "False" };
+    let look = "arrays = [bytearray(1 << 20) for _ in range(8)]
+heaps = open('/proc/self/smaps').read().split('[heap]')[1:]
+any(' hg' in heap.split('VmFlags:')[1].splitlines()[0] for heap in heaps)";
+    let place = Place::new();
+    let mut ipybox = place.ipybox().await;
+    all_say(&mut ipybox, &[(look, asks)]).await;
+    ipybox.stop().await;
+
+    let own = "glibc.malloc.hugetlb=0";
+    let flags = ["--python", kernel_python().to_str().unwrap().to_owned().leak()];
+    let mut ipybox = place.start_with(&flags, &[("KERNEL_ENV_GLIBC_TUNABLES", own)]).await;
+    ipybox.initialize().await;
+    let shown = format!("'{own}'");
+    all_say(&mut ipybox, &[(look, "False"), ("import os; os.environ['GLIBC_TUNABLES']", &shown)]).await;
     ipybox.stop().await;
 }
 
