@@ -118,8 +118,9 @@ pub use approval::{
 };
 pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, ChangesMode, Config, Error as ConfigError, Images,
-    KernelSettings, NotebookSettings, RemoteHeader, RemoteHeaderValue, RemoteSettings, ResourceLinks,
-    SandboxBackend, SandboxSettings, SessionLimits, Settings, ToolServerSettings, UnusableNotebook,
+    KernelSettings, NotebookSettings, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings,
+    ResourceLinks, SandboxBackend, SandboxSettings, SessionLimits, Settings, ToolServerSettings,
+    UnusableNotebook,
 };
 #[doc(hidden)]
 pub use config::{WorkspacePolicy, state_directory};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use ipybox::{
-    ApprovalMode, AuditContents, ChangesMode, RemoteHeader, RemoteHeaderValue, RemoteSettings,
+    ApprovalMode, AuditContents, ChangesMode, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings,
     SandboxSettings, Settings,
 };
 
@@ -67,9 +67,33 @@ pub(crate) struct ServeArgs {
         long,
         help_heading = REMOTE,
         value_name = "URL",
+        group = "kernel_server",
         conflicts_with_all = ["sandbox", "python", "checkpoint", "tool_server_host", "tool_server_port"]
     )]
     pub(crate) kernel_gateway_url: Option<String>,
+
+    /// Run the kernel on your Jupyter server at the JupyterHub at this URL, which starts it if it does not run
+    #[arg(
+        long,
+        help_heading = REMOTE,
+        value_name = "URL",
+        group = "kernel_server",
+        requires = "kernel_hub_token_env",
+        conflicts_with_all = ["sandbox", "python", "checkpoint", "tool_server_host", "tool_server_port"]
+    )]
+    pub(crate) kernel_hub_url: Option<String>,
+
+    /// Environment variable that holds your token for the Hub, or a service's
+    #[arg(long, help_heading = REMOTE, value_name = "VAR", requires = "kernel_hub_url")]
+    pub(crate) kernel_hub_token_env: Option<String>,
+
+    /// Named server at the Hub [default: your default server]
+    #[arg(long, help_heading = REMOTE, value_name = "NAME", requires = "kernel_hub_url")]
+    pub(crate) kernel_hub_server: Option<String>,
+
+    /// User of the Hub whose server it is [default: the token's]
+    #[arg(long, help_heading = REMOTE, value_name = "NAME", requires = "kernel_hub_url")]
+    pub(crate) kernel_hub_user: Option<String>,
 
     /// Environment variable that holds the server's token; a value with a blank is the whole Authorization header
     #[arg(long, help_heading = REMOTE, value_name = "VAR", requires = "kernel_gateway_url")]
@@ -77,15 +101,15 @@ pub(crate) struct ServeArgs {
 
     /// Header of each request to the server, and the environment variable that holds its value; may be given several times.
     /// `Authorization` may be one, in place of the token
-    #[arg(long, help_heading = REMOTE, value_name = "NAME=VAR", requires = "kernel_gateway_url")]
+    #[arg(long, help_heading = REMOTE, value_name = "NAME=VAR", requires = "kernel_server")]
     pub(crate) kernel_gateway_header_env: Vec<String>,
 
     /// File with certificates in PEM to trust beside the system's
-    #[arg(long, help_heading = REMOTE, value_name = "FILE", requires = "kernel_gateway_url")]
+    #[arg(long, help_heading = REMOTE, value_name = "FILE", requires = "kernel_server")]
     pub(crate) kernel_gateway_ca: Option<PathBuf>,
 
     /// Kernel spec to start there [default: the server's]
-    #[arg(long, help_heading = REMOTE, value_name = "NAME", requires = "kernel_gateway_url")]
+    #[arg(long, help_heading = REMOTE, value_name = "NAME", requires = "kernel_server")]
     pub(crate) kernel_name: Option<String>,
 
     #[command(flatten)]
@@ -111,11 +135,11 @@ pub(crate) struct ServeArgs {
 
     /// Start every kernel from scratch, also after a reset and for a new session, which takes longer; kernels then share
     /// neither their layout of memory nor their hash seed
-    #[arg(long, help_heading = SESSION, conflicts_with = "kernel_gateway_url")]
+    #[arg(long, help_heading = SESSION, conflicts_with = "kernel_server")]
     pub(crate) cold_start: bool,
 
     /// Have each copy of a session work in a copy of the workspace, whose changes `ipybox changes` shows and applies
-    #[arg(long, help_heading = SESSION, conflicts_with_all = ["sandbox", "kernel_gateway_url"])]
+    #[arg(long, help_heading = SESSION, conflicts_with_all = ["sandbox", "kernel_server"])]
     pub(crate) branch_files: bool,
 
     /// Directory for registered servers and Python environments, outside the workspace [default:
@@ -148,11 +172,11 @@ pub(crate) struct ServeArgs {
 
     /// Memory of the whole session, its kernel and all that this starts, and files in shared memory: bytes, or with K, M, G or T;
     /// Linux only [default: no limit; 3/4 of the machine's in a sandbox]
-    #[arg(long, help_heading = LIMITS, value_name = "SIZE", value_parser = size, conflicts_with = "kernel_gateway_url")]
+    #[arg(long, help_heading = LIMITS, value_name = "SIZE", value_parser = size, conflicts_with = "kernel_server")]
     pub(crate) limit_memory: Option<u64>,
 
     /// Processor time of the whole session, in processors: 2, or 0.5 for half of one; Linux only [default: no limit]
-    #[arg(long, help_heading = LIMITS, value_name = "N", value_parser = processors, conflicts_with = "kernel_gateway_url")]
+    #[arg(long, help_heading = LIMITS, value_name = "N", value_parser = processors, conflicts_with = "kernel_server")]
     pub(crate) limit_cpu: Option<f64>,
 
     /// Processes and threads of the whole session; Linux only [default: no limit; 1024 in a sandbox]
@@ -161,19 +185,19 @@ pub(crate) struct ServeArgs {
         help_heading = LIMITS,
         value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..),
-        conflicts_with = "kernel_gateway_url"
+        conflicts_with = "kernel_server"
     )]
     pub(crate) limit_processes: Option<u32>,
 
     /// Disk of the whole session: its temporary files, and what it adds to the workspace: bytes, or with K, M, G or T [default: no
     /// limit; in a sandbox 16G of temporary files, or 3/4 of what is free]
-    #[arg(long, help_heading = LIMITS, value_name = "SIZE", value_parser = size, conflicts_with = "kernel_gateway_url")]
+    #[arg(long, help_heading = LIMITS, value_name = "SIZE", value_parser = size, conflicts_with = "kernel_server")]
     pub(crate) limit_disk: Option<u64>,
 
     /// Memory that the states of the kernel before its last cells may take, which `reset` can bring back, with what the kernel
     /// changes afterwards: bytes, or with K, M, G or T; 0 keeps none; Linux only [default: 512M, and 1/4 of `--limit-memory` at
     /// most]
-    #[arg(long, help_heading = LIMITS, value_name = "SIZE", value_parser = size_or_none, conflicts_with = "kernel_gateway_url")]
+    #[arg(long, help_heading = LIMITS, value_name = "SIZE", value_parser = size_or_none, conflicts_with = "kernel_server")]
     pub(crate) undo_memory: Option<u64>,
 
     /// Memory of the kernel and of each process that it starts: bytes, or with K, M, G or T; multiples of 1024; Linux
@@ -312,9 +336,12 @@ impl From<ServeArgs> for Settings {
             sandbox
         });
         settings.ignore_client_sandbox = args.ignore_client_sandbox;
-        settings.remote = args.kernel_gateway_url.map(|url| {
+        let hub = args.kernel_hub_url.is_some();
+        settings.remote = args.kernel_hub_url.or(args.kernel_gateway_url).map(|url| {
             let mut remote = RemoteSettings::new(url);
-            remote.token_env = args.kernel_gateway_token_env;
+            remote.hub =
+                hub.then(|| RemoteHub { server: args.kernel_hub_server, user: args.kernel_hub_user });
+            remote.token_env = args.kernel_hub_token_env.or(args.kernel_gateway_token_env);
             remote.kernel_name = args.kernel_name;
             remote.ca = args.kernel_gateway_ca;
             remote.headers = args.kernel_gateway_header_env.iter().map(|text| header(text)).collect();

@@ -37,7 +37,7 @@ pub(crate) use self::remote::RemoteServer;
 use self::secret_places::SecretPlaces;
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, ChangesMode, Images, KernelSettings, NotebookSettings,
-    RemoteHeader, RemoteHeaderValue, RemoteSettings, ResourceLinks, SandboxSettings, Settings,
+    RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings, ResourceLinks, SandboxSettings, Settings,
     ToolServerSettings, UnusableNotebook,
 };
 use self::states::state_dir_name;

@@ -2,30 +2,38 @@
 
 use std::sync::Arc;
 
-use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteSettings};
+use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings};
 use crate::ground::env::{self, Variables};
 use crate::ground::text::Redactor;
 use crate::kernels::kernel::jupyter::{
-    AccessError, JupyterAccess, JupyterHeaders, JupyterServer, header_name,
+    AccessError, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer, KernelServer,
+    header_name,
 };
 
 /// The Jupyter server that runs the kernels.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteServer {
-    pub(crate) server: Arc<JupyterServer>,
+    pub(crate) server: KernelServer,
     /// The kernel spec; `None` for the server's default.
     pub(crate) kernel_name: Option<String>,
 }
 
 impl RemoteServer {
     pub(super) fn new(settings: RemoteSettings, variables: &Variables) -> Result<Self, Error> {
-        let access = || {
+        let server = || {
             let headers = headers(&settings, variables)?;
             let redactor = variables.redactor().clone();
-            JupyterServer::new(JupyterAccess::new(&settings.url, headers, settings.ca.clone(), redactor)?)
+            let access = JupyterAccess::new(&settings.url, headers, settings.ca.clone(), redactor)?;
+            Ok(match &settings.hub {
+                None => KernelServer::Named(Arc::new(JupyterServer::new(access)?)),
+                Some(RemoteHub { server, user }) => {
+                    let name = HubServerName { server: server.clone(), user: user.clone() };
+                    KernelServer::OfHub(Arc::new(HubServer::new(access, name)?))
+                }
+            })
         };
-        let server = access().map_err(|error| Error::Remote(error.into()))?;
-        Ok(Self { server: Arc::new(server), kernel_name: settings.kernel_name })
+        let server = server().map_err(|error: AccessError| Error::Remote(error.into()))?;
+        Ok(Self { server, kernel_name: settings.kernel_name })
     }
 }
 

@@ -184,6 +184,17 @@ pub struct RemoteSettings {
     pub ca: Option<PathBuf>,
     /// Further headers of each request to it, of the connections to its kernels too. Default: none.
     pub headers: Vec<RemoteHeader>,
+    /// Whether `url` is that of a JupyterHub, and the server is one of its users'. Default: no.
+    pub hub: Option<RemoteHub>,
+}
+
+/// The server of a JupyterHub's user, which is started if it does not run.
+#[derive(Debug, Clone, Default)]
+pub struct RemoteHub {
+    /// The named server. Default: the user's default server.
+    pub server: Option<String>,
+    /// The user, if the token is not the user's own. Default: the token's.
+    pub user: Option<String>,
 }
 
 /// A header of each request to a Jupyter server. Its value is a secret.
@@ -221,6 +232,7 @@ impl RemoteSettings {
             kernel_name: None,
             ca: None,
             headers: Vec::new(),
+            hub: None,
         }
     }
 }
@@ -236,6 +248,7 @@ impl std::fmt::Debug for RemoteSettings {
             .field("kernel_name", &self.kernel_name)
             .field("ca", &self.ca)
             .field("headers", &self.headers)
+            .field("hub", &self.hub)
             .finish()
     }
 }

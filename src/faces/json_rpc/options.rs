@@ -70,6 +70,10 @@ pub(super) struct SessionOptions {
     allow_home_workspace: bool,
     #[serde(default)]
     sandbox_install_domains: Vec<String>,
+    kernel_hub_url: Option<String>,
+    kernel_hub_token: Option<String>,
+    kernel_hub_server: Option<String>,
+    kernel_hub_user: Option<String>,
     kernel_gateway_url: Option<String>,
     kernel_gateway_token: Option<String>,
     #[serde(default)]
@@ -175,6 +179,10 @@ impl SessionOptions {
         builder = set(builder, self.kernel_gateway_token.take(), B::kernel_gateway_token);
         builder = builder.kernel_gateway_headers(std::mem::take(&mut self.kernel_gateway_headers));
         builder = set(builder, self.kernel_gateway_ca.take(), B::kernel_gateway_ca);
+        builder = set(builder, self.kernel_hub_url.take(), B::kernel_hub_url);
+        builder = set(builder, self.kernel_hub_token.take(), B::kernel_hub_token);
+        builder = set(builder, self.kernel_hub_server.take(), B::kernel_hub_server);
+        builder = set(builder, self.kernel_hub_user.take(), B::kernel_hub_user);
         set(builder, self.kernel_name.take(), B::kernel_name)
     }
 }

@@ -24,6 +24,8 @@ const WORDS: &[(&str, &str)] = &[
     ("`--kernel-gateway-header-env X-Api-Key=API_KEY`", "`kernel_gateway_headers`"),
     ("`--kernel-gateway-header-env`", "`kernel_gateway_headers`"),
     ("`--kernel-gateway-token-env`", "`kernel_gateway_token`"),
+    ("`--kernel-hub-token-env`", "`kernel_hub_token`"),
+    ("`--kernel-hub-user`", "`kernel_hub_user`"),
     ("`--kernel-max-file-size`", "`kernel_max_file_size`"),
     ("`--kernel-max-processes`", "`kernel_max_processes`"),
     ("`--kernel-memory-limit`", "`kernel_memory_limit`"),

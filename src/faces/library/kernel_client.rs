@@ -8,8 +8,8 @@ use super::kernel_options::kernel_options;
 use super::numbered_session::NumberedSession;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::config::{
-    ChangesMode, Config, RemoteHeader, RemoteHeaderValue, RemoteSettings, SandboxBackend, SandboxSettings,
-    SessionLimits, Settings,
+    ChangesMode, Config, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings, SandboxBackend,
+    SandboxSettings, SessionLimits, Settings,
 };
 use crate::ground::env::ProcessEnvironment;
 use crate::session::{Session, StartError, UndoTarget};
@@ -29,6 +29,8 @@ pub struct KernelClientBuilder {
     pub(super) gateway_program: Option<PathBuf>,
     /// Its URL is empty until it is given.
     gateway: Option<RemoteSettings>,
+    pub(super) hub_url: Option<String>,
+    pub(super) hub: RemoteHub,
 }
 
 kernel_options!(KernelClientBuilder);
@@ -67,7 +69,13 @@ impl KernelClientBuilder {
 
     pub(super) fn into_settings(mut self) -> Settings {
         if let Some(sandbox) = &mut self.settings.sandbox {
-            sandbox.gateway_program = self.gateway_program;
+            sandbox.gateway_program = self.gateway_program.take();
+        }
+        if let Some(url) = self.hub_url.take() {
+            let hub = std::mem::take(&mut self.hub);
+            let remote = self.gateway();
+            remote.url = url;
+            remote.hub = Some(hub);
         }
         self.settings.remote = self.gateway.filter(|gateway| !gateway.url.is_empty());
         self.settings

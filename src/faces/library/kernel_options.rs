@@ -154,6 +154,32 @@ macro_rules! kernel_options {
                 self
             }
 
+            /// Runs the kernel on a Jupyter server of the JupyterHub at this URL, which starts it if it does not run. Default: none.
+            /// Excludes a [`kernel_gateway_url`](Self::kernel_gateway_url), whose headers, certificates and kernel spec are
+            /// options here too.
+            pub fn kernel_hub_url(mut self, url: impl Into<String>) -> Self {
+                self.kernel().hub_url = Some(url.into());
+                self
+            }
+
+            /// The token of the Hub's user, or of a service.
+            pub fn kernel_hub_token(mut self, token: impl Into<String>) -> Self {
+                self.kernel().gateway().token = Some(token.into());
+                self
+            }
+
+            /// The named server at the Hub; default: the user's default server.
+            pub fn kernel_hub_server(mut self, name: impl Into<String>) -> Self {
+                self.kernel().hub.server = Some(name.into());
+                self
+            }
+
+            /// The user of the Hub whose server it is; default: the token's.
+            pub fn kernel_hub_user(mut self, name: impl Into<String>) -> Self {
+                self.kernel().hub.user = Some(name.into());
+                self
+            }
+
             /// The token of that server, or with a blank in it (`Bearer …`) the whole value of the header
             /// `Authorization`. Has no effect without a [`kernel_gateway_url`](Self::kernel_gateway_url).
             pub fn kernel_gateway_token(mut self, token: impl Into<String>) -> Self {

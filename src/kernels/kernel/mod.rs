@@ -128,6 +128,9 @@ pub(crate) enum Error {
     /// The Jupyter server refused or failed a request.
     #[error(transparent)]
     Server(#[from] jupyter::Error),
+    /// There is no server at a JupyterHub.
+    #[error(transparent)]
+    Hub(#[from] jupyter::HubError),
     /// It cannot be reached at present. It is not known to have ended.
     #[error("run code in the remote kernel: the connection to it is broken, and not back yet ({0})")]
     Disconnected(String),
@@ -184,8 +187,11 @@ impl Kernel {
     }
 
     /// Has a Jupyter server start a kernel, or restart the earlier one.
-    pub(crate) async fn start_remote(launch: &mut RemoteLaunch) -> Result<Self, Error> {
-        Ok(Self::Remote(Box::new(RemoteKernel::start(launch).await?)))
+    pub(crate) async fn start_remote(
+        launch: &mut RemoteLaunch,
+        report: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<Self, Error> {
+        Ok(Self::Remote(Box::new(RemoteKernel::start(launch, report).await?)))
     }
 
     /// Makes newly installed or generated packages importable; the package of the server `changed` was

@@ -190,8 +190,7 @@ impl SiteKernels {
         match self {
             Self::Local(local) => local.start_kernel(report).await,
             Self::Remote(remote) => {
-                report("starting the IPython kernel on the Jupyter server");
-                let kernel = Kernel::start_remote(remote).await?;
+                let kernel = Kernel::start_remote(remote, report).await?;
                 tracing::info!(server = remote.server.name(), "the kernel is ready");
                 Ok(kernel)
             }

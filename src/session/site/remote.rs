@@ -20,7 +20,7 @@ pub(super) fn launch(
     tool_server: Option<Arc<ToolEndpoint>>,
 ) -> RemoteLaunch {
     RemoteLaunch {
-        server: Arc::clone(&remote.server),
+        server: remote.server.clone(),
         kernel_name: remote.kernel_name.clone(),
         start_variables: config.start_variables(),
         environment: config.kernel_variables(),

@@ -2,6 +2,8 @@
 
 mod headers;
 mod hostile_servers;
+#[cfg(target_os = "linux")]
+mod hubs;
 mod jupyter_servers;
 mod kernels;
 mod lost_connections;

@@ -7,6 +7,8 @@ mod browser;
 pub(crate) mod changes;
 mod client;
 mod environment;
+#[cfg(target_os = "linux")]
+pub(crate) mod hub;
 pub(crate) mod jupyter;
 #[cfg(target_os = "linux")]
 pub(crate) mod namespace;
@@ -46,7 +48,10 @@ pub(crate) enum Setting {
     Sandbox(&'static str),
     /// On a Jupyter server, by this kernel spec.
     Remote(Server, &'static str),
-    /// The same by way of a network that takes 50 ms in each direction.
+    /// On a user's server at a JupyterHub.
+    #[cfg(target_os = "linux")]
+    Hub,
+    /// The same as `Remote` by way of a network that takes 50 ms in each direction.
     Distant(Server),
 }
 
@@ -159,6 +164,12 @@ impl Place {
                     variables,
                 )
             }
+            #[cfg(target_os = "linux")]
+            Setting::Hub => {
+                let hub = hub::Hub::shared().await;
+                let token = hub.token_of_running_server().await;
+                self.start_at_hub(launcher, hub, token, flags, variables)
+            }
             Setting::Distant(server) => {
                 let jupyter = Jupyter::shared(server).await;
                 let relay = Relay::start(jupyter.address()).await;
@@ -181,14 +192,20 @@ impl Place {
         flags: &[&str],
         variables: &[(&str, &str)],
     ) -> Ipybox {
-        let mut flags = flags.to_vec();
-        if let Some(at) = flags.iter().position(|flag| *flag == "--python") {
-            flags.drain(at..at + 2);
-        }
+        let mut flags = remote_flags(flags);
         flags.extend(["--kernel-gateway-url", url, "--kernel-gateway-token-env", "JUPYTER_TOKEN_OF_TESTS"]);
         let token = [("JUPYTER_TOKEN_OF_TESTS", jupyter::TOKEN)];
         Ipybox::spawn(self, launcher, None, &flags, &[&token, variables].concat())
     }
+}
+
+/// Flags without those that are for kernels on this machine.
+fn remote_flags<'a>(flags: &[&'a str]) -> Vec<&'a str> {
+    let mut flags = flags.to_vec();
+    if let Some(at) = flags.iter().position(|flag| *flag == "--python") {
+        flags.drain(at..at + 2);
+    }
+    flags
 }
 
 /// Adds the texts of all files below a directory. Those that vanish meanwhile are left out.

@@ -68,6 +68,25 @@ impl JupyterAccess {
         &self.roots
     }
 
+    /// The same server with a Hub's base, which may have been given with the Hub's own path.
+    pub(super) fn of_hub(mut self) -> Self {
+        if let Some(path) = self.base.path().strip_suffix("/hub/").map(|path| format!("{path}/")) {
+            self.base.set_path(&path);
+            self.base.as_str().trim_end_matches('/').clone_into(&mut self.name);
+        }
+        self
+    }
+
+    /// The address of another server below the base.
+    pub(super) fn below(&self, path: &[&str]) -> Self {
+        let mut base = self.url(path);
+        if let Ok(mut segments) = base.path_segments_mut() {
+            segments.push("");
+        }
+        let name = base.as_str().trim_end_matches('/').to_owned();
+        Self { base, name, ..self.clone() }
+    }
+
     /// The URL of a resource below the base.
     pub(super) fn url(&self, path: &[&str]) -> Url {
         let mut url = self.base.clone();
@@ -162,6 +181,19 @@ mod tests {
         check_url("http://localhost:8888", "http://localhost:8888/api/kernels/a%2Fb");
         check_url("https://host/user/me", "https://host/user/me/api/kernels/a%2Fb");
         check_url("https://host/user/me/", "https://host/user/me/api/kernels/a%2Fb");
+    }
+
+    #[test]
+    fn a_hub_may_be_given_with_its_own_path() {
+        for (given, expected) in [
+            ("https://host", "https://host/user/me%2F/api"),
+            ("https://host/hub", "https://host/user/me%2F/api"),
+            ("https://host/lab/hub/", "https://host/lab/user/me%2F/api"),
+            ("https://host/github/", "https://host/github/user/me%2F/api"),
+        ] {
+            let hub = access(given, None, None).unwrap().of_hub();
+            assert_eq!(hub.below(&["user", "me/"]).url(&["api"]).as_str(), expected);
+        }
     }
 
     fn check_refused(url: &str, token: Option<&str>, expected: &str) {

@@ -28,6 +28,11 @@ pub(crate) enum Error {
         "the Jupyter server at `{server}` no longer has the kernel: it was shut down or culled, or the server restarted"
     )]
     KernelGone { server: String },
+    /// A proxy, or the Hub, answers in its place.
+    #[error(
+        "the Jupyter server at `{server}` no longer runs: JupyterHub, its culler or somebody else has stopped it, or it has ended"
+    )]
+    ServerStopped { server: String },
     /// It has failed.
     #[error("{what} at `{server}`: the Jupyter server answers {status}: {message}")]
     Failed { what: &'static str, server: String, status: http::StatusCode, message: String },
@@ -36,8 +41,15 @@ pub(crate) enum Error {
     NoSubprotocol,
 }
 
+impl Error {
+    /// Whether the kernel has ended, and not only the connection to it.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Self::KernelGone { .. } | Self::ServerStopped { .. })
+    }
+}
+
 /// The hint for a failed connection.
-fn advice(reason: &str) -> &'static str {
+pub(super) fn advice(reason: &str) -> &'static str {
     if reason.contains("certificate") {
         "the server's certificate is not trusted: if it is your own, or its authority is, name it in PEM by `--kernel-gateway-ca`"
     } else if reason.contains("InvalidContentType") || reason.contains("corrupt message") {

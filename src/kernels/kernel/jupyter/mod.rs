@@ -11,6 +11,7 @@ mod access_error;
 mod dial;
 mod error;
 mod headers;
+mod hub;
 mod quick_ack;
 mod rest;
 mod tls;
@@ -24,11 +25,13 @@ use tokio_tungstenite::tungstenite::http::header::{HeaderValue, SEC_WEBSOCKET_PR
 use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest as _, protocol::WebSocketConfig};
 
 use self::dial::{DuplexStream, JupyterDialer};
+use self::hub::HubClient;
 
 pub(crate) use self::access::JupyterAccess;
 pub(crate) use self::access_error::AccessError;
 pub(crate) use self::error::Error;
 pub(crate) use self::headers::{JupyterHeaders, header_name};
+pub(crate) use self::hub::{HubError, HubServer, HubServerName, KernelServer};
 pub(crate) use self::rest::KernelId;
 
 /// A server that runs kernels.
@@ -39,6 +42,8 @@ pub(crate) struct JupyterServer {
     dialer: JupyterDialer,
     /// Whether it is known to speak JSON only: Jupyter Server before 2.0, and Enterprise Gateway.
     is_json_only: AtomicBool,
+    /// The Hub that has started it.
+    hub: Option<Arc<HubClient>>,
 }
 
 /// A connection to the channels of a kernel.
@@ -56,7 +61,12 @@ impl JupyterServer {
         let http =
             rest::client(&tls, is_loopback).map_err(|error| AccessError::HttpClient(error.to_string()))?;
         let dialer = JupyterDialer::new(Arc::new(tls), is_loopback);
-        Ok(Self { access, http, dialer, is_json_only: AtomicBool::new(false) })
+        Ok(Self { access, http, dialer, is_json_only: AtomicBool::new(false), hub: None })
+    }
+
+    /// A client of a server that a Hub starts and stops.
+    fn behind(access: JupyterAccess, hub: Arc<HubClient>) -> Result<Self, AccessError> {
+        Ok(Self { hub: Some(hub), ..Self::new(access)? })
     }
 
     /// Its name for people.

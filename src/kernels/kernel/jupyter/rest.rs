@@ -30,6 +30,9 @@ const SPEC_BYTES_MAX: usize = 100;
 /// The number of characters of an error's text that are shown.
 const MESSAGE_CHARS: usize = 1000;
 
+/// The words of a Hub that runs no server at a path, if it is configured to answer 503 as older ones did.
+const LEGACY_STOPPED: &str = "JupyterHub server no longer running";
+
 /// A kernel's name on its server.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -175,8 +178,8 @@ impl JupyterServer {
     pub(crate) async fn delete_kernel(&self, kernel: &KernelId) -> Result<(), Error> {
         let request = self.request(Method::DELETE, &["api", "kernels", kernel.as_str()]);
         match self.send_to_kernel("delete the kernel", request).await {
-            Ok(()) | Err(Error::KernelGone { .. }) => Ok(()),
-            Err(error) => Err(error),
+            Err(error) if !error.is_end() => Err(error),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
@@ -193,10 +196,40 @@ impl JupyterServer {
     ) -> Result<(), Error> {
         let (status, body) = self.send(request).await?;
         match status {
+            // Without the routes of its proxy a Hub answers with a page.
+            StatusCode::NOT_FOUND if self.hub.is_some() && message(&body).is_empty() => {
+                Err(self.not_jupyter(what, status.to_string()))
+            }
             StatusCode::NOT_FOUND => Err(Error::KernelGone { server: self.name().to_owned() }),
             status if status.is_success() => Ok(()),
-            status => Err(self.refusal(what, status, &body)),
+            status => match self.refusal(what, status, &body) {
+                // A Hub that restarts says so, too, before it knows its servers again.
+                Error::ServerStopped { .. } if self.is_kept_by_hub().await => {
+                    Err(self.not_jupyter(what, status.to_string()))
+                }
+                error => Err(error),
+            },
         }
+    }
+
+    /// Whether its Hub says that it runs, or is about to.
+    async fn is_kept_by_hub(&self) -> bool {
+        match &self.hub {
+            Some(hub) => hub.is_stopped().await == Some(false),
+            None => false,
+        }
+    }
+
+    /// Checks that it answers us.
+    pub(super) async fn look(&self) -> Result<(), Error> {
+        self.get::<KernelSpecs>("ask for the kernel specs", &["api", "kernelspecs"]).await.map(drop)
+    }
+
+    /// The number of its kernels.
+    pub(super) async fn count_kernels(&self) -> Result<usize, Error> {
+        self.get::<Vec<ListedKernel>>("ask for the kernels", &["api", "kernels"])
+            .await
+            .map(|kernels| kernels.len())
     }
 
     async fn get<T: DeserializeOwned>(&self, what: &'static str, path: &[&str]) -> Result<T, Error> {
@@ -204,16 +237,29 @@ impl JupyterServer {
         self.read(what, status, &body)
     }
 
-    fn request(&self, method: Method, path: &[&str]) -> reqwest::RequestBuilder {
-        self.http
-            .request(method, self.access.url(path))
+    pub(super) fn request(&self, method: Method, path: &[&str]) -> reqwest::RequestBuilder {
+        self.stream(method, path, "application/json")
             .timeout(REQUEST_TIMEOUT)
-            .headers(self.access.headers().all())
             .header(http::header::CONTENT_TYPE, "application/json")
-            .header(http::header::ACCEPT, "application/json")
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> Result<(StatusCode, Vec<u8>), Error> {
+    /// A request without a timeout.
+    pub(super) fn stream(
+        &self,
+        method: Method,
+        path: &[&str],
+        accepted: &'static str,
+    ) -> reqwest::RequestBuilder {
+        self.http
+            .request(method, self.access.url(path))
+            .headers(self.access.headers().all())
+            .header(http::header::ACCEPT, accepted)
+    }
+
+    pub(super) async fn send(
+        &self,
+        request: reqwest::RequestBuilder,
+    ) -> Result<(StatusCode, Vec<u8>), Error> {
         let failed = |error: reqwest::Error| self.unreachable(innermost(&error));
         let mut response = request.send().await.map_err(failed)?;
         let status = response.status();
@@ -243,10 +289,19 @@ impl JupyterServer {
     /// The error for an unsuccessful status.
     pub(super) fn refusal(&self, what: &'static str, status: StatusCode, body: &[u8]) -> Error {
         let server = self.name().to_owned();
-        // In this order: a part of a secret would not be recognised.
-        let message: String = self.access.redacted(&message(body)).chars().take(MESSAGE_CHARS).collect();
+        let message = self.message(body);
         let has_token = !self.access.headers().is_empty();
         match status {
+            StatusCode::FAILED_DEPENDENCY if self.hub.is_some() => Error::ServerStopped { server },
+            StatusCode::SERVICE_UNAVAILABLE if self.hub.is_some() && message.starts_with(LEGACY_STOPPED) => {
+                Error::ServerStopped { server }
+            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.hub.is_some() => Error::Refused {
+                what,
+                server,
+                status,
+                advice: "the token has expired, or lacks JupyterHub's scope `access:servers!user`",
+            },
             StatusCode::FORBIDDEN if message.contains("_xsrf") => Error::Refused {
                 what,
                 server,
@@ -278,13 +333,24 @@ impl JupyterServer {
         }
     }
 
+    /// A server's message about a failure; empty without one.
+    pub(super) fn message(&self, body: &[u8]) -> String {
+        self.shown(&message(body))
+    }
+
+    /// A text of the server without secrets, in a length to be shown.
+    pub(super) fn shown(&self, text: &str) -> String {
+        // In this order: a part of a secret would not be recognised.
+        self.access.redacted(text).chars().take(MESSAGE_CHARS).collect()
+    }
+
     fn not_jupyter(&self, what: &'static str, status: String) -> Error {
         Error::NotJupyter { what, server: self.name().to_owned(), status }
     }
 }
 
 /// The innermost cause: the outer errors add nothing.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;

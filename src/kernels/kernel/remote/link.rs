@@ -228,7 +228,7 @@ impl RemoteLink {
             };
             let why = match tokio::time::timeout(ATTEMPT, attempt).await {
                 Ok(Ok(channels)) => return Ok(channels),
-                Ok(Err(error @ jupyter::Error::KernelGone { .. })) => return Err(error.to_string()),
+                Ok(Err(error)) if error.is_end() => return Err(error.to_string()),
                 Ok(Err(error)) => describe(&error),
                 Err(_) => format!("no answer within {} seconds", ATTEMPT.as_secs()),
             };

@@ -25,7 +25,7 @@ use self::link::{LinkState, RemoteEvent, RemoteLink, RemoteRequest};
 pub(super) use self::parts::{KernelChannel, MessageParts};
 use self::running::{RunningKernel, obtain, settle};
 use super::fold::CellFold;
-use super::jupyter::{self, JupyterChannels, JupyterServer, KernelId};
+use super::jupyter::{JupyterChannels, KernelId, KernelServer};
 use super::message::{KernelInfo, KernelMessage, MessageContent};
 use super::{Error, ExecuteRequest, KernelDeath, KernelEvent, KernelLimits, SHARED_MODULES, ShellCommands};
 use crate::ground::text::describe;
@@ -58,7 +58,7 @@ const MODULES: [(&str, &str); 6] = python_modules![
 
 /// The settings for starting remote kernels, one at a time.
 pub(crate) struct RemoteLaunch {
-    pub(crate) server: Arc<JupyterServer>,
+    pub(crate) server: KernelServer,
     /// The kernel spec; `None` for the server's default.
     pub(crate) kernel_name: Option<String>,
     /// Variables for the server that configure the kernel's start.
@@ -95,10 +95,11 @@ impl RemoteLaunch {
 
     /// Has the server end the kernel that was to be restarted, and waits for pending requests about others.
     pub(crate) async fn end(&mut self) {
-        if let Some(earlier) = self.earlier.take() {
-            drop(RunningKernel::new(Arc::clone(&self.server), earlier, self.tasks.clone()));
+        if let (Some(earlier), Some(server)) = (self.earlier.take(), self.server.found()) {
+            drop(RunningKernel::new(server, earlier, self.tasks.clone()));
         }
         settle(&self.tasks).await;
+        self.server.leave().await;
     }
 }
 
@@ -117,11 +118,31 @@ pub(crate) struct RemoteKernel {
 }
 
 impl RemoteKernel {
-    /// Has the server start a kernel, or restart the earlier one, and waits until it is adapted.
-    pub(super) async fn start(launch: &mut RemoteLaunch) -> Result<Self, Error> {
+    /// Has the server start a kernel, or restart the earlier one, and waits until it is adapted. A Hub starts the server first,
+    /// which has a time of its own.
+    pub(super) async fn start(
+        launch: &mut RemoteLaunch,
+        report: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<Self, Error> {
+        let started = Self::find_and_start(launch, report).await;
+        match &started {
+            // Another session has just had it stopped.
+            Err(Error::Server(error)) if launch.server.may_start_again(error) => {
+                Self::find_and_start(launch, report).await
+            }
+            _ => started,
+        }
+    }
+
+    async fn find_and_start(
+        launch: &mut RemoteLaunch,
+        report: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<Self, Error> {
+        let server = launch.server.find(report).await?;
+        report("starting the IPython kernel on the Jupyter server");
         let timeout = launch.timeout;
         let started = async {
-            let running = obtain(launch).await?;
+            let running = obtain(launch, &server).await?;
             let mut kernel = Self::connect(running, launch).await?;
             kernel.greet().await?;
             kernel.adapt(launch).await?;
@@ -363,8 +384,8 @@ async fn open(link: &RemoteLink, limits: KernelLimits) -> Result<JupyterChannels
     let look = async {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
-            if let Err(error @ jupyter::Error::KernelGone { .. }) =
-                link.server.check_kernel(&link.kernel).await
+            if let Err(error) = link.server.check_kernel(&link.kernel).await
+                && error.is_end()
             {
                 tracing::debug!(%error, "a kernel that starts is gone");
                 return "its process ended while it started; the log of the Jupyter server says why"

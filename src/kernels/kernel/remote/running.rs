@@ -75,8 +75,10 @@ pub(super) async fn settle(tasks: &TaskTracker) {
 }
 
 /// Starts a kernel, or restarts the earlier one, which stays there if the server cannot be reached.
-pub(super) async fn obtain(launch: &mut RemoteLaunch) -> Result<RunningKernel, super::Error> {
-    let server = &launch.server;
+pub(super) async fn obtain(
+    launch: &mut RemoteLaunch,
+    server: &Arc<JupyterServer>,
+) -> Result<RunningKernel, super::Error> {
     let tasks = &launch.tasks;
     if let Some(kernel) = launch.earlier.clone() {
         // Half of the timeout, so that another kernel can be started in the other half.
