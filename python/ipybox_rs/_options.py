@@ -29,16 +29,36 @@ def gateway_options(
     ca: str | os.PathLike[str] | None,
     kernel_name: str | None,
     headers: Mapping[str, str] | None = None,
+    hub_url: str | None = None,
 ) -> dict[str, Any]:
     """The options for kernels on a Jupyter server."""
-    if url is None:
+    if url is not None and hub_url is not None:
+        raise ValueError("kernel_hub_url excludes kernel_gateway_url")
+    if url is None and hub_url is None:
         return {}
     return {
-        "kernel_gateway_url": _checks.text("kernel_gateway_url", url),
+        "kernel_gateway_url": _checks.optional_text("kernel_gateway_url", url),
         "kernel_gateway_token": _checks.optional_text("kernel_gateway_token", token),
         "kernel_gateway_ca": _checks.path("kernel_gateway_ca", ca),
         "kernel_name": _checks.optional_text("kernel_name", kernel_name),
         "kernel_gateway_headers": _checks.headers("kernel_gateway_headers", headers),
+    }
+
+
+def hub_options(
+    url: str | None,
+    token: str | None,
+    server: str | None,
+    user: str | None,
+) -> dict[str, Any]:
+    """The options for kernels on a server of a JupyterHub's user."""
+    if url is None:
+        return {}
+    return {
+        "kernel_hub_url": _checks.text("kernel_hub_url", url),
+        "kernel_hub_token": _checks.optional_text("kernel_hub_token", token),
+        "kernel_hub_server": _checks.optional_text("kernel_hub_server", server),
+        "kernel_hub_user": _checks.optional_text("kernel_hub_user", user),
     }
 
 

@@ -115,6 +115,10 @@ class CodeExecutor(Startable):
         kernel_gateway_ca: str | os.PathLike[str] | None = None,
         kernel_name: str | None = None,
         kernel_gateway_headers: Mapping[str, str] | None = None,
+        kernel_hub_url: str | None = None,
+        kernel_hub_token: str | None = None,
+        kernel_hub_server: str | None = None,
+        kernel_hub_user: str | None = None,
     ) -> None:
         """Sets the options.
 
@@ -187,6 +191,10 @@ class CodeExecutor(Startable):
             kernel_name: The kernel spec to start there; default: the server's.
             kernel_gateway_headers: Headers of each request to that server, as proxies before it want them; their values are
                 secrets.
+            kernel_hub_url: Runs the kernel on a server of the JupyterHub at this URL, started if needed; the options above hold there.
+            kernel_hub_token: The token of its user, or of a service.
+            kernel_hub_server: The named server; default: the user's default server.
+            kernel_hub_user: The user whose server it is; default: the token's.
 
         Raises:
             TypeError: A value has the wrong type.
@@ -277,13 +285,17 @@ class CodeExecutor(Startable):
                 kernel_gateway_ca,
                 kernel_name,
                 kernel_gateway_headers,
+                kernel_hub_url,
+            ),
+            **_options.hub_options(
+                kernel_hub_url, kernel_hub_token, kernel_hub_server, kernel_hub_user
             ),
         }
-        if kernel_gateway_url is None:
+        if kernel_gateway_url is None and kernel_hub_url is None:
             self._options["python"] = _options.interpreter(python)
         elif python is not None:
             raise ValueError(
-                "python excludes kernel_gateway_url: that server has the interpreter"
+                "python excludes kernel_gateway_url and kernel_hub_url: that server has the interpreter"
             )
         self._session: RunningSession | None = None
         self._is_starting = False

@@ -61,6 +61,7 @@ CONSTRUCTED = [
     (CodeExecutor, "kernel_max_processes", COUNTS),
     (CodeExecutor, "kernel_max_file_size", COUNTS),
     (CodeExecutor, "kernel_gateway_url", TEXTS),
+    (CodeExecutor, "kernel_hub_url", TEXTS),
     (ToolServer, "host", [None, *TEXTS]),
     (ToolServer, "port", PORTS),
     (ToolServer, "approval_timeout", SECONDS),
@@ -123,6 +124,23 @@ async def test_names_of_headers_are_checked():
         await executor.start()
     assert "kernel_gateway_headers" in str(error.value)
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("value", TEXTS)
+@pytest.mark.parametrize(
+    "name", ["kernel_hub_token", "kernel_hub_server", "kernel_hub_user", "kernel_name"]
+)
+def test_options_of_a_hub_are_checked(name, value):
+    with pytest.raises(TypeError, match=name):
+        CodeExecutor(kernel_hub_url="http://localhost", **{name: value})
+
+
+def test_a_hub_excludes_a_gateway_and_an_interpreter():
+    url = "http://localhost"
+    with pytest.raises(ValueError, match="kernel_hub_url"):
+        CodeExecutor(kernel_hub_url=url, kernel_gateway_url=url)
+    with pytest.raises(ValueError, match="python"):
+        CodeExecutor(kernel_hub_url=url, python="/usr/bin/python3")
 
 
 def test_a_gateway_excludes_an_interpreter():

@@ -15,8 +15,8 @@ import json
 import os
 import random
 import secrets
-import signal
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -138,11 +138,22 @@ class Lab:
     def start(self, name):
         if name == "proxy":
             address, api = (self.settings[name].split(":") for name in ("proxy", "api"))
-            command = [self.node, self.proxy_program, "--ip", "127.0.0.1", "--port", address[2]]
+            command = [
+                self.node,
+                self.proxy_program,
+                "--ip",
+                "127.0.0.1",
+                "--port",
+                address[2],
+            ]
             command += ["--api-ip", "127.0.0.1", "--api-port", api[2]]
             command += ["--error-target", self.settings["hub"] + "/hub/error"]
             self.run(name, command, CONFIGPROXY_AUTH_TOKEN=self.secret)
-            self.wait(name, self.settings["api"] + "/api/routes", ("Authorization", f"token {self.secret}"))
+            self.wait(
+                name,
+                self.settings["api"] + "/api/routes",
+                ("Authorization", f"token {self.secret}"),
+            )
         else:
             program = Path(sys.executable).parent / "jupyterhub"
             command = [sys.executable, program, "-f", self.home / "config.py"]
@@ -181,7 +192,10 @@ def main():
         lab.start("proxy")
         lab.start("hub")
         lab.wait("hub", lab.settings["proxy"] + "/hub/api/")
-        print(json.dumps({"url": lab.settings["proxy"] + "/", "token": lab.token}), flush=True)
+        print(
+            json.dumps({"url": lab.settings["proxy"] + "/", "token": lab.token}),
+            flush=True,
+        )
         for line in sys.stdin:
             act, name = line.split()
             getattr(lab, act)(name)

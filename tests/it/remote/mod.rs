@@ -11,3 +11,4 @@ mod network_fixture;
 mod other_subjects;
 mod server_fixture;
 mod session;
+mod sites;

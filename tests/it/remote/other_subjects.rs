@@ -2,7 +2,7 @@
 
 use crate::approval::shell_commands;
 use crate::cells::{execution, exits, magics};
-use crate::output::{displays, images, long_output, notebook, plots, streams, tracebacks};
+use crate::output::{displays, long_output, notebook, plots, tracebacks};
 use crate::protocol::{requests, resources as served};
 use crate::support::jupyter::Server;
 use crate::support::{Setting, with_kernels};
@@ -32,18 +32,11 @@ const ENTERPRISE_GATEWAY: Setting = Setting::Remote(Server::EnterpriseGateway, "
 const DISTANT: Setting = Setting::Distant(Server::JupyterServer);
 
 once_more_by_both_kernels! {
-    execution::output_is_what_ipython_shows
-    execution::an_exception_is_an_error_with_what_was_printed_before
     execution::plots_are_saved_and_linked
-    execution::long_output_is_cut_with_a_notice
     execution::code_that_takes_too_long_is_interrupted_and_variables_survive
-    execution::a_reset_clears_variables_and_stops_what_runs
     exits::what_python_does_at_its_exit_is_done_at_a_reset
     exits::what_python_does_at_its_exit_is_done_when_the_client_goes
     execution::what_programs_print_belongs_to_the_cell_that_ran_them
-    calls::errors_of_tools_become_python_exceptions
-    calls::interrupting_a_cell_ends_its_call_and_not_the_connection
-    calls::large_arguments_and_results_pass
     calls::asynchronous_calls_do_not_block_the_loop
     content::links_are_read_from_their_server
     content::pictures_of_tools_are_shown
@@ -53,15 +46,9 @@ once_more_by_both_kernels! {
     resources::resources_are_listed_and_read
     long_output::output_holds_what_was_printed_however_slowly_it_is_read
     displays::progress_bars_collapse_to_their_final_state
-    streams::late_output_of_threads_and_tasks_is_marked
-    images::a_plot_is_shown_as_it_was_saved
     plots::plots_are_pages_for_clients_without_views
-    served::files_that_a_client_passes_are_there_for_the_cell
     served::a_file_that_a_cell_shows_is_a_resource
     notebook::cells_are_written_as_jupyter_writes_them
-    requests::output_is_reported_as_progress_while_it_is_produced
-    requests::a_cancelled_cell_is_interrupted_and_the_next_one_runs
-    registration::code_that_runs_already_sees_a_new_registration
     search::tools_are_found_and_called_as_the_answer_says
     search::a_new_registration_is_found_at_once
     shell_commands::commands_run_as_ever_where_everything_is_allowed

@@ -2,7 +2,7 @@
 
 use crate::approval::shell_commands;
 use crate::cells::{branches, execution, exits, kernel_deaths, undo};
-use crate::output::{displays, images, long_output, notebook, plots, streams, tracebacks};
+use crate::output::{displays, images, long_output, notebook, plots, tracebacks};
 use crate::protocol::{requests, resources as served};
 use crate::support::{Setting, with_kernels};
 use crate::tools::{calls, content, inference, registration, resources, search};
@@ -25,18 +25,11 @@ once_more_in_a_sandbox! { bwrap, "bwrap":
     undo::a_kernel_that_died_is_brought_back
     undo::a_running_cell_is_stopped_and_undone
     undo::calls_go_on_after_an_undo_and_are_named
-    execution::output_is_what_ipython_shows
-    execution::an_exception_is_an_error_with_what_was_printed_before
-    execution::long_output_is_cut_with_a_notice
-    execution::a_reset_clears_variables_and_stops_what_runs
     exits::what_python_does_at_its_exit_is_done_at_a_reset
     exits::what_python_does_at_its_exit_is_done_when_the_client_goes
     exits::a_cell_that_runs_at_the_exit_is_interrupted_and_cleans_up
     execution::the_kernel_is_like_ipython_on_a_plain_terminal
     calls::tools_are_called_from_every_kind_of_code
-    calls::errors_of_tools_become_python_exceptions
-    calls::interrupting_a_cell_ends_its_call_and_not_the_connection
-    calls::large_arguments_and_results_pass
     content::binary_content_arrives_as_objects
     kernel_deaths::output_before_a_sudden_death_is_shown
     kernel_deaths::code_that_never_lets_go_of_the_interpreter_is_ended_with_what_it_printed
@@ -44,17 +37,11 @@ once_more_in_a_sandbox! { bwrap, "bwrap":
     resources::resources_are_listed_and_read
     long_output::output_holds_what_was_printed_however_slowly_it_is_read
     displays::progress_bars_collapse_to_their_final_state
-    streams::late_output_of_threads_and_tasks_is_marked
-    images::a_plot_is_shown_as_it_was_saved
     plots::plots_are_pages_for_clients_without_views
-    served::files_that_a_client_passes_are_there_for_the_cell
     served::a_file_that_a_cell_shows_is_a_resource
     served::what_cannot_be_shown_is_an_error_with_the_reason
     notebook::cells_are_written_as_jupyter_writes_them
     notebook::ipybox_chooses_a_private_place
-    requests::output_is_reported_as_progress_while_it_is_produced
-    requests::a_cancelled_cell_is_interrupted_and_the_next_one_runs
-    registration::code_that_runs_already_sees_a_new_registration
     search::tools_are_found_and_called_as_the_answer_says
     search::a_new_registration_is_found_at_once
     shell_commands::commands_run_as_ever_where_everything_is_allowed

@@ -30,9 +30,6 @@ const SPEC_BYTES_MAX: usize = 100;
 /// The number of characters of an error's text that are shown.
 const MESSAGE_CHARS: usize = 1000;
 
-/// The words of a Hub that runs no server at a path, if it is configured to answer 503 as older ones did.
-const LEGACY_STOPPED: &str = "JupyterHub server no longer running";
-
 /// A kernel's name on its server.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -195,28 +192,19 @@ impl JupyterServer {
         request: reqwest::RequestBuilder,
     ) -> Result<(), Error> {
         let (status, body) = self.send(request).await?;
-        match status {
+        let error = match status {
+            status if status.is_success() => return Ok(()),
             // Without the routes of its proxy a Hub answers with a page.
-            StatusCode::NOT_FOUND if self.hub.is_some() && message(&body).is_empty() => {
-                Err(self.not_jupyter(what, status.to_string()))
+            StatusCode::NOT_FOUND if self.hub.is_none() || !message(&body).is_empty() => {
+                return Err(Error::KernelGone { server: self.name().to_owned() });
             }
-            StatusCode::NOT_FOUND => Err(Error::KernelGone { server: self.name().to_owned() }),
-            status if status.is_success() => Ok(()),
-            status => match self.refusal(what, status, &body) {
-                // A Hub that restarts says so, too, before it knows its servers again.
-                Error::ServerStopped { .. } if self.is_kept_by_hub().await => {
-                    Err(self.not_jupyter(what, status.to_string()))
-                }
-                error => Err(error),
-            },
-        }
-    }
-
-    /// Whether its Hub says that it runs, or is about to.
-    async fn is_kept_by_hub(&self) -> bool {
+            status => self.refusal(what, status, &body),
+        };
         match &self.hub {
-            Some(hub) => hub.is_stopped().await == Some(false),
-            None => false,
+            Some(hub) if hub.is_stopped().await => {
+                Err(Error::ServerStopped { server: self.name().to_owned() })
+            }
+            _ => Err(error),
         }
     }
 
@@ -292,10 +280,6 @@ impl JupyterServer {
         let message = self.message(body);
         let has_token = !self.access.headers().is_empty();
         match status {
-            StatusCode::FAILED_DEPENDENCY if self.hub.is_some() => Error::ServerStopped { server },
-            StatusCode::SERVICE_UNAVAILABLE if self.hub.is_some() && message.starts_with(LEGACY_STOPPED) => {
-                Error::ServerStopped { server }
-            }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.hub.is_some() => Error::Refused {
                 what,
                 server,

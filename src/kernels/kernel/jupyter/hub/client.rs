@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use reqwest::Method;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::super::{AccessError, Error, JupyterAccess, JupyterServer};
 use super::HubError;
+
+/// The words of a Hub for a server that does not run. Older ones say them with the status 503.
+const NO_SERVER: &str = "JupyterHub server no longer running";
 
 /// The names of a server at a Hub.
 #[derive(Debug, Clone, Default)]
@@ -104,7 +108,7 @@ impl HubClient {
         let (status, body) = self.send(Method::GET, &["hub", "api", "users", user]).await?;
         match status {
             StatusCode::FORBIDDEN => return Ok(HubServerState::Unknown),
-            StatusCode::NOT_FOUND if !self.http.message(&body).is_empty() => {
+            StatusCode::NOT_FOUND if parse::<Value>(&body).is_some() => {
                 return Err(HubError::NoUser { hub: self.hub(), user: user.to_owned() });
             }
             // A proxy whose Hub restarts.
@@ -141,14 +145,25 @@ impl HubClient {
         }
     }
 
-    /// Whether the Hub says that the server does not run; `None` if it does not say it.
-    pub(in super::super) async fn is_stopped(&self) -> Option<bool> {
-        let user = self.user().await.ok()?;
-        match self.state(&user).await.ok()? {
-            HubServerState::Stopped => Some(true),
-            HubServerState::Unknown => None,
-            HubServerState::Ready | HubServerState::Spawning | HubServerState::Stopping => Some(false),
+    /// Whether the Hub says that the server does not run.
+    pub(in super::super) async fn is_stopped(&self) -> bool {
+        let Ok(user) = self.user().await else { return false };
+        match self.state(&user).await {
+            Ok(HubServerState::Stopped) => true,
+            // It still says so to requests for the server, to which the proxy leads us if there is none.
+            Ok(HubServerState::Unknown) => self.has_no_route(&user).await,
+            _ => false,
         }
+    }
+
+    async fn has_no_route(&self, user: &str) -> bool {
+        let path = ["hub", "user", user].into_iter().chain(self.name.server.as_deref());
+        let path: Vec<_> = path.chain(["api"]).collect();
+        let answer = self.send(Method::GET, &path).await;
+        answer.is_ok_and(|(status, body)| {
+            let says_so = self.http.message(&body).starts_with(NO_SERVER);
+            status == StatusCode::FAILED_DEPENDENCY || status == StatusCode::SERVICE_UNAVAILABLE && says_so
+        })
     }
 
     /// Has the Hub start the server.

@@ -248,7 +248,7 @@ impl KernelServer {
 
 impl Error {
     /// Whether a proxy or the Hub answers in the place of a server that does not run.
-    fn is_of_stopped_server(&self) -> bool {
+    pub(super) fn is_of_stopped_server(&self) -> bool {
         match self {
             Self::ServerStopped { .. } | Self::NotJupyter { .. } => true,
             Self::Refused { status, .. } => status.is_redirection(),
