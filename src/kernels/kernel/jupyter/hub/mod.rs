@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use self::client::{HubServerState, HubStart};
-use self::progress::Followed;
+use self::progress::FollowedStart;
 use super::{AccessError, Error, JupyterAccess, JupyterServer};
 
 pub(super) use self::client::HubClient;
@@ -96,9 +96,9 @@ impl HubServer {
                 }
                 HubServerState::Spawning => {
                     match self.client.follow(&user, report).await {
-                        Followed::Failed(message) => last_failure = Some(message),
-                        Followed::Ready => {}
-                        Followed::Broken(why) => {
+                        FollowedStart::Failed(message) => last_failure = Some(message),
+                        FollowedStart::Ready => {}
+                        FollowedStart::Broken(why) => {
                             tracing::debug!(why, "the progress of the start cannot be followed");
                             tokio::time::sleep(PAUSE).await;
                         }
@@ -150,8 +150,8 @@ impl HubServer {
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> HubError {
         let message = match (self.client.follow(user, report).await, message) {
-            (Followed::Failed(message), _) | (_, Some(message)) => message,
-            (Followed::Ready | Followed::Broken(_), None) => "the Hub does not say why".to_owned(),
+            (FollowedStart::Failed(message), _) | (_, Some(message)) => message,
+            (FollowedStart::Ready | FollowedStart::Broken(_), None) => "the Hub does not say why".to_owned(),
         };
         HubError::Failed { hub: self.name().to_owned(), message }
     }

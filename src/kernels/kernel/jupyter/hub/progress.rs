@@ -18,7 +18,7 @@ const LINE_BYTES_MAX: usize = 64 * 1024;
 const WORDS_CHARS: usize = 200;
 
 /// The end of the progress.
-pub(super) enum Followed {
+pub(super) enum FollowedStart {
     Ready,
     /// The server has not started, with the Hub's words.
     Failed(String),
@@ -38,17 +38,17 @@ struct ProgressEvent {
 
 impl HubClient {
     /// Follows the start of the server, and reports the Hub's words.
-    pub(super) async fn follow(&self, user: &str, report: &(dyn Fn(&str) + Send + Sync)) -> Followed {
+    pub(super) async fn follow(&self, user: &str, report: &(dyn Fn(&str) + Send + Sync)) -> FollowedStart {
         let path = [&self.server_path(user)[..], &["progress"]].concat();
         // Without a time for the whole: a start may take minutes.
         let request = self.http.stream(Method::GET, &path, "text/event-stream");
         let response = match tokio::time::timeout(SILENCE, request.send()).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Followed::Broken(innermost(&error)),
-            Err(_) => return Followed::Broken("no answer".to_owned()),
+            Ok(Err(error)) => return FollowedStart::Broken(innermost(&error)),
+            Err(_) => return FollowedStart::Broken("no answer".to_owned()),
         };
         if !response.status().is_success() {
-            return Followed::Broken(format!("the Hub answers {}", response.status()));
+            return FollowedStart::Broken(format!("the Hub answers {}", response.status()));
         }
         self.read_events(response, report).await
     }
@@ -57,14 +57,14 @@ impl HubClient {
         &self,
         mut response: reqwest::Response,
         report: &(dyn Fn(&str) + Send + Sync),
-    ) -> Followed {
+    ) -> FollowedStart {
         let mut buffer = Vec::new();
         loop {
             let chunk = match tokio::time::timeout(SILENCE, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
-                Ok(Ok(None)) => return Followed::Broken("the events ended".to_owned()),
-                Ok(Err(error)) => return Followed::Broken(innermost(&error)),
-                Err(_) => return Followed::Broken("no events".to_owned()),
+                Ok(Ok(None)) => return FollowedStart::Broken("the events ended".to_owned()),
+                Ok(Err(error)) => return FollowedStart::Broken(innermost(&error)),
+                Err(_) => return FollowedStart::Broken("no events".to_owned()),
             };
             buffer.extend_from_slice(&chunk);
             while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
@@ -72,10 +72,10 @@ impl HubClient {
                 let Some(event) = event(&line) else { continue };
                 let message = self.http.shown(&event.message);
                 if event.failed {
-                    return Followed::Failed(message);
+                    return FollowedStart::Failed(message);
                 }
                 if event.ready {
-                    return Followed::Ready;
+                    return FollowedStart::Ready;
                 }
                 let words: String = message
                     .split_whitespace()
@@ -89,7 +89,7 @@ impl HubClient {
                 }
             }
             if buffer.len() > LINE_BYTES_MAX {
-                return Followed::Broken("an event is too long".to_owned());
+                return FollowedStart::Broken("an event is too long".to_owned());
             }
         }
     }
