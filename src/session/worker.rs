@@ -171,6 +171,7 @@ impl KernelWorker {
                 if self.kernel.is_none()
                     && !was_reset
                     && self.failed_starts.is_none()
+                    && self.kernels.come_early()
                     && let Err(error) = self.start_kernel().await
                 {
                     tracing::error!(error = %describe(&error), "the kernel did not start again");

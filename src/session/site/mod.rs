@@ -197,6 +197,15 @@ impl SiteKernels {
         }
     }
 
+    /// Whether a kernel in the place of a lost one is started before a cell or a reset needs it. The server of a Hub, which may
+    /// have been stopped because it was idle, is not.
+    pub(crate) fn come_early(&self) -> bool {
+        match self {
+            Self::Local(_) => true,
+            Self::Remote(remote) => !remote.server.is_of_hub(),
+        }
+    }
+
     /// Has one of these kernels fork. Returns the branch, and the starter of the kernels after it; what the kernel has said
     /// meanwhile is added to `said`.
     pub(crate) async fn branch(

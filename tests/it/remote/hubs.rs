@@ -147,6 +147,10 @@ async fn a_server_that_is_stopped_is_started_again_and_the_loss_reported() {
     // Or the server interrupts its kernels first.
     let ways = ["The IPython kernel died", "KeyboardInterrupt"];
     assert!(ways.iter().any(|way| error.contains(way)), "{error}");
+    // Nobody has asked for another one, though the session does other things.
+    hub.until("emil", "", false).await;
+    ipybox.register("probe", probe()).await.ok();
+    assert_eq!(hub.server("emil", "").await, Value::Null);
     assert!(eventually_ok(&mut ipybox, "1 + 1").await.ends_with('2'));
     ipybox.stop().await;
 }

@@ -26,7 +26,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The time that stopping a server may take. The Hub goes on with it afterwards.
-const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A user's server at a JupyterHub, shared by all sessions of this process.
 #[derive(Debug)]
@@ -225,9 +225,14 @@ impl KernelServer {
         }
     }
 
+    /// Whether a Hub starts and stops it.
+    pub(crate) fn is_of_hub(&self) -> bool {
+        matches!(self, Self::OfHub(_))
+    }
+
     /// Whether this error is that of a server which its Hub can start again.
     pub(crate) fn may_start_again(&self, error: &Error) -> bool {
-        matches!(self, Self::OfHub(_)) && error.is_of_stopped_server()
+        self.is_of_hub() && error.is_of_stopped_server()
     }
 
     /// Its name for people, or that of its Hub.
