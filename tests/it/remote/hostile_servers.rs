@@ -116,16 +116,41 @@ async fn no_answer_of_a_server_costs_the_token_memory_or_an_end() {
         Manner::Starts("../../elsewhere?x=", away("302 Found")),
         Manner::Starts("a\r\nX-Injected: yes", away("302 Found")),
     ] {
-        let place = Place::new();
-        let (url, _) = serve(manner.clone()).await;
-        let flags = ["--kernel-gateway-url", url.as_str(), "--kernel-gateway-token-env", "GATEWAY"];
-        let mut ipybox = place.start_with(&flags, &[("GATEWAY", TOKEN)]).await;
-        ipybox.initialize().await;
-        let error = ipybox.cell("1").await.error();
-        assert!(!error.contains('\u{1b}') && !error.contains(TOKEN), "{manner:?}: {error}");
-        assert!(peak_kib(&ipybox).await < 150_000, "{manner:?}");
-        assert!(!ipybox.log().contains(TOKEN), "{manner:?}");
-        ipybox.stop().await;
+        check_use(manner, ["--kernel-gateway-url", "--kernel-gateway-token-env"]).await;
     }
     assert_eq!(led.load(Ordering::SeqCst), 0, "a redirect was followed");
+}
+
+#[tokio::test]
+async fn no_answer_of_a_hub_costs_the_token_memory_or_an_end() {
+    let (elsewhere, led) = serve(Manner::Answers(json("{}"))).await;
+    let away = |status: &str| response(status, &format!("Location: {elsewhere}api\r\n"), "");
+    let servers = serde_json::json!({"": {"ready": true, "url": format!("{elsewhere}user/me/")}});
+    let user = serde_json::json!({"name": "me", "kind": "user", "servers": servers});
+    let endless = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n";
+    for manner in [
+        Manner::Answers(away("302 Found")),
+        Manner::Answers(away("307 Temporary Redirect")),
+        Manner::Answers(away("308 Permanent Redirect")),
+        Manner::Answers(json(&user.to_string())),
+        Manner::Answers(json(r#"{"name": "\u001b[2J", "kind": "service"}"#)),
+        Manner::Floods(endless, &[b'x'; 65536]),
+    ] {
+        check_use(manner, ["--kernel-hub-url", "--kernel-hub-token-env"]).await;
+    }
+    assert_eq!(led.load(Ordering::SeqCst), 0, "the token's requests were led elsewhere");
+}
+
+/// A session whose server or Hub is of this manner ends its attempt, without the token in its words.
+async fn check_use(manner: Manner, [url_flag, token_flag]: [&str; 2]) {
+    let place = Place::new();
+    let (url, _) = serve(manner.clone()).await;
+    let flags = [url_flag, url.as_str(), token_flag, "GATEWAY"];
+    let mut ipybox = place.start_with(&flags, &[("GATEWAY", TOKEN)]).await;
+    ipybox.initialize().await;
+    let error = ipybox.cell("1").await.error();
+    assert!(!error.contains('\u{1b}') && !error.contains(TOKEN), "{manner:?}: {error}");
+    assert!(peak_kib(&ipybox).await < 150_000, "{manner:?}");
+    assert!(!ipybox.log().contains(TOKEN), "{manner:?}");
+    ipybox.stop().await;
 }

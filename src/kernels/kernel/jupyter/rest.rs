@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{Error, JupyterServer};
+use crate::ground::text::plain;
 
 /// The timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -322,10 +323,10 @@ impl JupyterServer {
         self.shown(&message(body))
     }
 
-    /// A text of the server without secrets, in a length to be shown.
+    /// A text of the server without secrets and control characters, in a length to be shown.
     pub(super) fn shown(&self, text: &str) -> String {
         // In this order: a part of a secret would not be recognised.
-        self.access.redacted(text).chars().take(MESSAGE_CHARS).collect()
+        self.access.redacted(&plain(text)).chars().take(MESSAGE_CHARS).collect()
     }
 
     fn not_jupyter(&self, what: &'static str, status: String) -> Error {

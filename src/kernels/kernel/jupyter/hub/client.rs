@@ -98,7 +98,9 @@ impl HubClient {
         let TokenOwner { name, kind } = owner.ok_or_else(|| self.not_hub(status))?;
         match &self.name.user {
             Some(user) => Ok(user.clone()),
-            None if kind == "service" => Err(HubError::Service { hub: self.hub(), service: name }),
+            None if kind == "service" => {
+                Err(HubError::Service { hub: self.hub(), service: self.http.shown(&name) })
+            }
             None => Ok(name),
         }
     }
@@ -109,7 +111,7 @@ impl HubClient {
         match status {
             StatusCode::FORBIDDEN => return Ok(HubServerState::Unknown),
             StatusCode::NOT_FOUND if parse::<Value>(&body).is_some() => {
-                return Err(HubError::NoUser { hub: self.hub(), user: user.to_owned() });
+                return Err(HubError::NoUser { hub: self.hub(), user: self.http.shown(user) });
             }
             // A proxy whose Hub restarts.
             status if status.is_server_error() => {
