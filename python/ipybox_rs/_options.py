@@ -50,6 +50,7 @@ def hub_options(
     token: str | None,
     server: str | None,
     user: str | None,
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The options for kernels on a server of a JupyterHub's user."""
     if url is None:
@@ -59,6 +60,9 @@ def hub_options(
         "kernel_hub_token": _checks.optional_text("kernel_hub_token", token),
         "kernel_hub_server": _checks.optional_text("kernel_hub_server", server),
         "kernel_hub_user": _checks.optional_text("kernel_hub_user", user),
+        "kernel_hub_options": _checks.mapping(
+            "kernel_hub_options", {} if options is None else options
+        ),
     }
 
 

@@ -119,6 +119,7 @@ class CodeExecutor(Startable):
         kernel_hub_token: str | None = None,
         kernel_hub_server: str | None = None,
         kernel_hub_user: str | None = None,
+        kernel_hub_options: Mapping[str, Any] | None = None,
     ) -> None:
         """Sets the options.
 
@@ -195,6 +196,7 @@ class CodeExecutor(Startable):
             kernel_hub_token: The token of its user, or of a service.
             kernel_hub_server: The named server; default: the user's default server.
             kernel_hub_user: The user whose server it is; default: the token's.
+            kernel_hub_options: Options for its start, as the Hub's spawner takes them; default: those of its last start.
 
         Raises:
             TypeError: A value has the wrong type.
@@ -288,7 +290,11 @@ class CodeExecutor(Startable):
                 kernel_hub_url,
             ),
             **_options.hub_options(
-                kernel_hub_url, kernel_hub_token, kernel_hub_server, kernel_hub_user
+                kernel_hub_url,
+                kernel_hub_token,
+                kernel_hub_server,
+                kernel_hub_user,
+                kernel_hub_options,
             ),
         }
         if kernel_gateway_url is None and kernel_hub_url is None:

@@ -12,7 +12,7 @@ use ipybox::{
 use super::headings::{APPROVAL, AUDIT, LIMITS, REMOTE, SANDBOX, SERVERS, SESSION};
 use super::reply_args::ReplyArgs;
 use super::session_args::LastingArgs;
-use super::values::{processors, seconds, size, size_or_none};
+use super::values::{object, processors, seconds, size, size_or_none};
 
 /// The flags of the server.
 #[derive(Debug, clap::Args)]
@@ -94,6 +94,11 @@ pub(crate) struct ServeArgs {
     /// User of the Hub whose server it is [default: the token's]
     #[arg(long, help_heading = REMOTE, value_name = "NAME", requires = "kernel_hub_url")]
     pub(crate) kernel_hub_user: Option<String>,
+
+    /// Options for the start of the server, a JSON object as the Hub's spawner takes it: `{"profile": "gpu"}` [default: those of
+    /// its last start]
+    #[arg(long, help_heading = REMOTE, value_name = "JSON", value_parser = object, requires = "kernel_hub_url")]
+    pub(crate) kernel_hub_options: Option<serde_json::Map<String, serde_json::Value>>,
 
     /// Environment variable that holds the server's token; a value with a blank is the whole Authorization header
     #[arg(long, help_heading = REMOTE, value_name = "VAR", requires = "kernel_gateway_url")]
@@ -339,8 +344,11 @@ impl From<ServeArgs> for Settings {
         let hub = args.kernel_hub_url.is_some();
         settings.remote = args.kernel_hub_url.or(args.kernel_gateway_url).map(|url| {
             let mut remote = RemoteSettings::new(url);
-            remote.hub =
-                hub.then(|| RemoteHub { server: args.kernel_hub_server, user: args.kernel_hub_user });
+            remote.hub = hub.then(|| RemoteHub {
+                server: args.kernel_hub_server,
+                user: args.kernel_hub_user,
+                options: args.kernel_hub_options.unwrap_or_default(),
+            });
             remote.token_env = args.kernel_hub_token_env.or(args.kernel_gateway_token_env);
             remote.kernel_name = args.kernel_name;
             remote.ca = args.kernel_gateway_ca;

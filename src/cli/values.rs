@@ -39,6 +39,12 @@ pub(super) fn processors(text: &str) -> Result<f64, String> {
     }
 }
 
+/// An object in JSON.
+pub(super) fn object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
+    serde_json::from_str(text)
+        .map_err(|error| format!("not an object in JSON, like `{{\"name\": 1}}`: {error}"))
+}
+
 /// A positive number of seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map_err(|_| "not a number".to_owned())?;

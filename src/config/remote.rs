@@ -26,8 +26,9 @@ impl RemoteServer {
             let access = JupyterAccess::new(&settings.url, headers, settings.ca.clone(), redactor)?;
             Ok(match &settings.hub {
                 None => KernelServer::Named(Arc::new(JupyterServer::new(access)?)),
-                Some(RemoteHub { server, user }) => {
-                    let name = HubServerName { server: server.clone(), user: user.clone() };
+                Some(RemoteHub { server, user, options }) => {
+                    let (server, user, options) = (server.clone(), user.clone(), options.clone());
+                    let name = HubServerName { server, user, options };
                     KernelServer::OfHub(Arc::new(HubServer::new(access, name)?))
                 }
             })

@@ -195,6 +195,8 @@ pub struct RemoteHub {
     pub server: Option<String>,
     /// The user, if the token is not the user's own. Default: the token's.
     pub user: Option<String>,
+    /// Options for its start, as the Hub's spawner takes them. Default: those of its last start.
+    pub options: serde_json::Map<String, serde_json::Value>,
 }
 
 /// A header of each request to a Jupyter server. Its value is a secret.

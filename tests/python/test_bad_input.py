@@ -135,6 +135,12 @@ def test_options_of_a_hub_are_checked(name, value):
         CodeExecutor(kernel_hub_url="http://localhost", **{name: value})
 
 
+@pytest.mark.parametrize("value", [1, "text", [1], {1: 2}])
+def test_options_for_the_start_of_a_server_are_checked(value):
+    with pytest.raises(TypeError, match="kernel_hub_options"):
+        CodeExecutor(kernel_hub_url="http://localhost", kernel_hub_options=value)
+
+
 def test_a_hub_excludes_a_gateway_and_an_interpreter():
     url = "http://localhost"
     with pytest.raises(ValueError, match="kernel_hub_url"):

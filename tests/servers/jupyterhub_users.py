@@ -1,11 +1,11 @@
 """A JupyterHub on loopback with its proxy, whose users have servers of their own: processes of whoever runs the tests.
 
-Usage: jupyterhub_users.py HOME NODE PROXY KERNEL. It prints `{"url": …, "token": …}`, the token of a service that may do
-everything. Each line on standard input is a command that is answered by a line `{}`: `stop hub`, `start hub`, and the same
+Usage: jupyterhub_users.py HOME NODE PROXY KERNEL [HOST]. Users have subdomains of HOST, if it is given. It prints `{"url": …,
+"api": …, "token": …}`: where the proxy is, where the Hub itself is, and the token of a service that may do everything. Each line on standard input is a command that is answered by a line `{}`: `stop hub`, `start hub`, and the same
 for `proxy`. At the end of standard input it kills all that it has started.
 
-The users are made by its API. Servers of those whose names begin with `broken` never start, and of those with `patient`
-when there is a file `open` in HOME.
+The users are made by its API. Servers of those whose names begin with `broken` never start, of those with `patient`
+when there is a file `open` in HOME, and of those with `picky` with the option `profile`.
 
 """
 
@@ -23,6 +23,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from urllib.parse import urlsplit
 
 PATIENCE = 120
 PR_SET_CHILD_SUBREAPER = 36
@@ -38,12 +39,18 @@ class FullLab(Exception):
     jupyterhub_message = "no seats are left in the lab"
 
 
+class NoProfile(Exception):
+    jupyterhub_message = "choose a profile: cpu or gpu"
+
+
 class Spawner(SimpleLocalProcessSpawner):
     home_dir_template = settings["home"] + "/users/{username}"
 
     async def start(self):
         if self.user.name.startswith("broken"):
             raise FullLab()
+        if self.user.name.startswith("picky") and self.user_options.get("profile") != "gpu":
+            raise NoProfile()
         while self.user.name.startswith("patient") and not os.path.exists(settings["home"] + "/open"):
             await asyncio.sleep(0.05)
         return await super().start()
@@ -61,8 +68,10 @@ hub.cleanup_servers = hub.cleanup_proxy = False
 hub.allow_named_servers, hub.named_server_limit_per_user = True, 1
 hub.authenticator_class, hub.spawner_class = "dummy", Spawner
 hub.last_activity_interval = 1
-# A request to start a server is answered at once, so that its progress is there to be followed.
-hub.tornado_settings = {"slow_spawn_timeout": 0}
+# A request to start a server is answered when it has ended: its progress is told meanwhile.
+hub.tornado_settings = {"slow_spawn_timeout": 600}
+if settings["host"]:
+    hub.subdomain_host = settings["subdomain_host"]
 c.ConfigurableHTTPProxy.should_start = False
 c.ConfigurableHTTPProxy.api_url = settings["api"]
 c.ConfigurableHTTPProxy.auth_token = settings["secret"]
@@ -92,7 +101,7 @@ def free_port():
 
 
 class Lab:
-    def __init__(self, home, node, proxy, kernel):
+    def __init__(self, home, node, proxy, kernel, host=""):
         self.home, self.node, self.proxy_program = Path(home), node, proxy
         ports = [f"http://127.0.0.1:{free_port()}" for _ in range(3)]
         self.secret, self.token = secrets.token_hex(32), secrets.token_hex(32)
@@ -102,7 +111,11 @@ class Lab:
             "token": self.token,
             "singleuser": str(Path(sys.executable).parent / "jupyterhub-singleuser"),
             **dict(zip(("proxy", "hub", "api"), ports)),
+            "host": host,
         }
+        self.settings["subdomain_host"] = self.settings["proxy"].replace(
+            "127.0.0.1", host
+        )
         spec = self.home / "data/kernels/python3"
         spec.mkdir(parents=True)
         argv = [kernel, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -121,6 +134,12 @@ class Lab:
                 stdout=log,
                 stderr=log,
             )
+
+    def wait_for_hub(self):
+        host = urlsplit(self.settings["proxy"]).netloc
+        if self.settings["host"]:
+            host = urlsplit(self.settings["subdomain_host"]).netloc
+        self.wait("hub", self.settings["proxy"] + "/hub/api/", ("Host", host))
 
     def wait(self, name, url, *headers):
         deadline = time.monotonic() + PATIENCE
@@ -145,6 +164,7 @@ class Lab:
                 "127.0.0.1",
                 "--port",
                 address[2],
+                *(["--host-routing"] if self.settings["host"] else []),
             ]
             command += ["--api-ip", "127.0.0.1", "--api-port", api[2]]
             command += ["--error-target", self.settings["hub"] + "/hub/error"]
@@ -179,23 +199,31 @@ def end_all():
         for process in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        reap()
         time.sleep(0.01)
+
+
+def reap(*_):
+    """A Hub that was restarted waits for the ends of its servers, which have become children of this process."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def main():
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGCHLD, reap)
     lab = Lab(*sys.argv[1:])
     try:
         lab.start("proxy")
         lab.start("hub")
-        lab.wait("hub", lab.settings["proxy"] + "/hub/api/")
-        print(
-            json.dumps({"url": lab.settings["proxy"] + "/", "token": lab.token}),
-            flush=True,
-        )
+        lab.wait_for_hub()
+        ready = {
+            "url": lab.settings["proxy"] + "/",
+            "api": lab.settings["hub"] + "/hub/api/",
+            "token": lab.token,
+        }
+        print(json.dumps(ready), flush=True)
         for line in sys.stdin:
             act, name = line.split()
             getattr(lab, act)(name)

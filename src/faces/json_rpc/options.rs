@@ -74,6 +74,8 @@ pub(super) struct SessionOptions {
     kernel_hub_token: Option<String>,
     kernel_hub_server: Option<String>,
     kernel_hub_user: Option<String>,
+    #[serde(default)]
+    kernel_hub_options: serde_json::Map<String, serde_json::Value>,
     kernel_gateway_url: Option<String>,
     kernel_gateway_token: Option<String>,
     #[serde(default)]
@@ -183,6 +185,7 @@ impl SessionOptions {
         builder = set(builder, self.kernel_hub_token.take(), B::kernel_hub_token);
         builder = set(builder, self.kernel_hub_server.take(), B::kernel_hub_server);
         builder = set(builder, self.kernel_hub_user.take(), B::kernel_hub_user);
+        builder = builder.kernel_hub_options(std::mem::take(&mut self.kernel_hub_options));
         set(builder, self.kernel_name.take(), B::kernel_name)
     }
 }

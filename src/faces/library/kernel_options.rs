@@ -180,6 +180,12 @@ macro_rules! kernel_options {
                 self
             }
 
+            /// Options for the start of that server, as the Hub's spawner takes them; default: those of its last start.
+            pub fn kernel_hub_options(mut self, options: serde_json::Map<String, serde_json::Value>) -> Self {
+                self.kernel().hub.options = options;
+                self
+            }
+
             /// The token of that server, or with a blank in it (`Bearer …`) the whole value of the header
             /// `Authorization`. Has no effect without a [`kernel_gateway_url`](Self::kernel_gateway_url).
             pub fn kernel_gateway_token(mut self, token: impl Into<String>) -> Self {

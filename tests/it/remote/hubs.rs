@@ -1,9 +1,13 @@
 //! Kernels on the servers of a JupyterHub's users: how they are found, started, lost and stopped.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use super::jupyter_servers::proxy;
 use crate::support::hub::{Hub, SCOPES};
 use crate::support::{Answer, Ipybox, PATIENCE, Place, Reply, eventually, probe, refusing};
 
@@ -82,7 +86,7 @@ async fn a_server_in_which_another_kernel_runs_stays() {
 #[tokio::test]
 async fn the_words_of_the_hub_are_progress_and_a_start_can_be_given_up() {
     let hub = Hub::shared().await;
-    let places = [Place::new(), Place::new()];
+    let places = [Place::new(), Place::new(), Place::new()];
     let token = hub.user("patient").await;
     let mut ipybox = start(&places[0], hub, &token, &[]).await;
     start_heard_cell(&mut ipybox, "1").await;
@@ -92,10 +96,55 @@ async fn the_words_of_the_hub_are_progress_and_a_start_can_be_given_up() {
 
     let mut ipybox = start(&places[1], hub, &token, &[]).await;
     let cell = start_heard_cell(&mut ipybox, "1 + 1").await;
+    // The Hub answers the request for the start at its end.
     hears(&ipybox, "JupyterHub: looking for a seat in the lab").await;
+    let mut other = start(&places[2], hub, &token, &[]).await;
+    let other_cell = start_heard_cell(&mut other, "1 + 2").await;
+    hears(&other, "JupyterHub: looking for a seat in the lab").await;
     hub.open();
     assert_eq!(cell.answer().await.ok(), "2");
+    assert_eq!(other_cell.answer().await.ok(), "3");
+    other.stop().await;
     ipybox.stop().await;
+    hub.until("patient", "", false).await;
+}
+
+#[tokio::test]
+async fn a_server_starts_with_options_that_the_hub_demands() {
+    let hub = Hub::shared().await;
+    let places = [Place::new(), Place::new()];
+    let token = hub.user("picky").await;
+    let mut ipybox = start(&places[0], hub, &token, &[]).await;
+    let error = ipybox.cell("1").await.error();
+    assert!(error.contains("choose a profile: cpu or gpu"), "{error}");
+    ipybox.stop().await;
+    let options = ["--kernel-hub-options", r#"{"profile": "gpu"}"#];
+    let mut ipybox = start(&places[1], hub, &token, &options).await;
+    assert_eq!(ipybox.cell("1 + 1").await.ok(), "2");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_at_a_subdomain_of_the_hub_gets_the_token_too() {
+    let place = Place::new();
+    let hub = Hub::start_with_subdomains("hub.test").await;
+    let token = hub.user("ida").await;
+    let (proxy, tunnels) = proxy(hub.address()).await;
+    let url = hub.url().replace("127.0.0.1", "hub.test");
+    let flags = ["--kernel-hub-url", url.as_str(), "--kernel-hub-token-env", "HUB_TOKEN_OF_TESTS"];
+    let variables = [
+        ("HUB_TOKEN_OF_TESTS", token.as_str()),
+        ("HTTP_PROXY", proxy.as_str()),
+        ("http_proxy", proxy.as_str()),
+        ("NO_PROXY", ""),
+        ("no_proxy", ""),
+    ];
+    let mut ipybox = place.start_with(&flags, &variables).await;
+    ipybox.initialize().await;
+    assert_eq!(ipybox.cell("1 + 1").await.ok(), "2");
+    assert!(tunnels.load(Ordering::Relaxed) > 0);
+    ipybox.stop().await;
+    hub.until("ida", "", false).await;
 }
 
 #[tokio::test]
@@ -125,14 +174,13 @@ async fn a_hub_and_a_proxy_that_restart_in_the_middle_of_a_cell_cost_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_stopped_is_started_again_and_the_loss_reported() {
+async fn a_server_that_ends_or_is_stopped_is_started_again_and_the_loss_reported() {
     let hub = Hub::shared().await;
     let place = Place::new();
     let token = hub.user("emil").await;
     let mut ipybox = start(&place, hub, &token, &[]).await;
-    ipybox.cell("import time\nx = 1").await.ok();
-    // Between two cells, as a culler does it.
-    hub.ask("DELETE", "users/emil/server", &Value::Null).await;
+    let server = ipybox.cell("import os\nx = 1\nos.getppid()").await.ok();
+    kill(Pid::from_raw(server.parse().unwrap()), Signal::SIGKILL).unwrap();
     let deadline = Instant::now() + PATIENCE;
     while !eventually_ok(&mut ipybox, "'x' in dir()").await.ends_with("False") {
         assert!(Instant::now() < deadline, "the variables are still there");
@@ -141,6 +189,7 @@ async fn a_server_that_is_stopped_is_started_again_and_the_loss_reported() {
     let cell =
         start_heard_cell(&mut ipybox, "import time\nprint('before', flush=True)\ntime.sleep(900)").await;
     hears(&ipybox, "before").await;
+    // As a culler does it.
     hub.ask("DELETE", "users/emil/server", &Value::Null).await;
     let error = cell.answer().await.error();
     assert!(error.starts_with("before\n"), "{error}");
@@ -257,6 +306,7 @@ async fn flags_of_a_hub_that_contradict_others_are_refused() {
         (&[&hub[..], &token, &["--sandbox"]].concat(), "cannot be used with"),
         (&hub, "--kernel-hub-token-env"),
         (&["--kernel-hub-server", "lab"], "--kernel-hub-url"),
+        (&[&hub[..], &token, &["--kernel-hub-options", "[1]"]].concat(), "not an object in JSON"),
         (&[&hub[..], &token].concat(), "`HUB_TOKEN_OF_TESTS`: it is not set"),
     ] {
         let mut ipybox = place.start(flags).await;

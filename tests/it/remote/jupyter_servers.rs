@@ -296,10 +296,11 @@ async fn variables_are_set_in_the_kernel_and_those_for_the_server_sent_to_it() {
     ipybox.stop().await;
 }
 
-/// A proxy that knows where `kernels.test` is, and counts the tunnels that it is asked for.
-async fn proxy(target: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
+/// A proxy that leads everybody to the same place, and counts the tunnels that it is asked for. Its URL has a password.
+pub(super) async fn proxy(target: SocketAddr) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let (address, tunnels) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let url = format!("http://me:secret@{}", listener.local_addr().unwrap());
+    let tunnels = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&tunnels);
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
@@ -316,31 +317,29 @@ async fn proxy(target: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
                         || text.contains("proxy-authorization: Basic bWU6c2VjcmV0"),
                     "{text}"
                 );
-                if text.starts_with("CONNECT kernels.test:80 ") {
+                if text.starts_with("CONNECT ") {
                     seen.fetch_add(1, Ordering::Relaxed);
                     client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
                 } else {
                     // One request for each connection: the next may be for somebody else.
-                    let text = text.replacen("http://kernels.test", "", 1).replacen(
-                        "\r\n",
-                        "\r\nconnection: close\r\n",
-                        1,
-                    );
+                    let text = text.replacen("\r\n", "\r\nconnection: close\r\n", 1);
+                    let (method, url) = text.split_once(' ').unwrap();
+                    let path = url.splitn(4, '/').nth(3).unwrap();
+                    let text = format!("{method} /{path}");
                     server.write_all(text.as_bytes()).await?;
                 }
                 tokio::io::copy_bidirectional(&mut client, &mut server).await
             });
         }
     });
-    (address, tunnels)
+    (url, tunnels)
 }
 
 #[tokio::test]
 async fn proxies_are_used_but_for_this_machine() {
     let place = Place::new();
     let jupyter = Jupyter::shared(Server::KernelGateway).await;
-    let (address, tunnels) = proxy(jupyter.address()).await;
-    let proxy = format!("http://me:secret@{address}");
+    let (proxy, tunnels) = proxy(jupyter.address()).await;
     let variables =
         [("HTTP_PROXY", proxy.as_str()), ("http_proxy", &proxy), ("NO_PROXY", ""), ("no_proxy", "")];
     for (url, expected) in [("http://kernels.test/", true), (jupyter.url(), false)] {

@@ -1,6 +1,7 @@
 //! A real JupyterHub with its proxy, whose users have servers of their own. Linux only.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -22,12 +23,23 @@ pub(crate) struct Hub {
     pipes: Arc<Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>>,
     home: PathBuf,
     url: String,
+    /// The URL of the Hub's API, without the proxy.
+    api: String,
     /// A service's, which may do everything.
     token: String,
 }
 
 impl Hub {
     pub(crate) async fn start() -> Self {
+        Self::start_at(&[]).await
+    }
+
+    /// A Hub whose users have subdomains of this host, which nobody else knows: its `url` is the proxy's all the same.
+    pub(crate) async fn start_with_subdomains(host: &str) -> Self {
+        Self::start_at(&[host]).await
+    }
+
+    async fn start_at(host: &[&str]) -> Self {
         let home = tempfile::Builder::new().prefix("hub-").tempdir().unwrap().keep();
         let mut child = Command::new(tool("jupyter/bin/python"))
             .arg(test_server("jupyterhub_users.py"))
@@ -35,6 +47,7 @@ impl Hub {
             .arg(tool("bin/node"))
             .arg(tool("npm/node_modules/configurable-http-proxy/bin/configurable-http-proxy"))
             .arg(kernel_python())
+            .args(host)
             .env_clear()
             .env("PATH", &environment()["PATH"])
             .env("LANG", "C.UTF-8")
@@ -47,9 +60,11 @@ impl Hub {
             .unwrap();
         let pipes = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let pipes = Arc::new(Mutex::new(Some(pipes)));
-        let mut hub = Self { child, pipes, home, url: String::new(), token: String::new() };
+        let mut hub =
+            Self { child, pipes, home, url: String::new(), api: String::new(), token: String::new() };
         let ready = hub.said(None).await;
         ready["url"].as_str().unwrap().clone_into(&mut hub.url);
+        ready["api"].as_str().unwrap().clone_into(&mut hub.api);
         ready["token"].as_str().unwrap().clone_into(&mut hub.token);
         hub
     }
@@ -74,6 +89,10 @@ impl Hub {
     /// Ends with a slash.
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap()
     }
 
     pub(crate) fn service_token(&self) -> &str {
@@ -162,7 +181,7 @@ impl Hub {
         // Another test has done it already, perhaps.
         drop(rustls::crypto::ring::default_provider().install_default());
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let url = format!("{}hub/api/{path}", self.url);
+        let url = format!("{}{path}", self.api);
         let request = client
             .request(method.parse().unwrap(), url)
             .header("Authorization", format!("token {token}"))

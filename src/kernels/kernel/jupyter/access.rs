@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use url::Url;
+use url::{Host, Url};
 
 use super::access_error::AccessError;
 use super::headers::JupyterHeaders;
@@ -85,6 +85,24 @@ impl JupyterAccess {
         }
         let name = base.as_str().trim_end_matches('/').to_owned();
         Self { base, name, ..self.clone() }
+    }
+
+    /// The address of a server that the Hub names, where our credentials may go: at the Hub's own host and port, or at those of a
+    /// subdomain, as Hubs give users by `subdomain_host`.
+    pub(super) fn at_hub(&self, url: &str) -> Option<Self> {
+        let base = parse(self.base.join(url).ok()?.as_str()).ok()?;
+        let is_same = base.scheme() == self.base.scheme()
+            && base.port_or_known_default() == self.base.port_or_known_default();
+        let is_there = match (self.base.host()?, base.host()?) {
+            (hub, server) if hub == server => true,
+            // Who has `hub.example.org` has its subdomains; of a name like `localhost` that is not so.
+            (Host::Domain(hub), Host::Domain(server)) => {
+                hub.contains('.') && server.strip_suffix(hub).is_some_and(|below| below.ends_with('.'))
+            }
+            _ => false,
+        };
+        let name = base.as_str().trim_end_matches('/').to_owned();
+        (is_same && is_there).then(|| Self { base, name, ..self.clone() })
     }
 
     /// The URL of a resource below the base.
@@ -193,6 +211,29 @@ mod tests {
         ] {
             let hub = access(given, None, None).unwrap().of_hub();
             assert_eq!(hub.below(&["user", "me/"]).url(&["api"]).as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn a_hub_names_servers_at_its_host_and_at_subdomains_of_it_only() {
+        for (hub, named, expected) in [
+            ("https://host", "/user/me/", Some("https://host/user/me/api")),
+            ("https://host:8000", "https://host:8000/user/me", Some("https://host:8000/user/me/api")),
+            ("https://hub.org", "https://me.hub.org/user/me/", Some("https://me.hub.org/user/me/api")),
+            ("https://hub.org", "//me.hub.org/user/me/", Some("https://me.hub.org/user/me/api")),
+            ("https://hub.org", "https://hub.org.evil.org/", None),
+            ("https://hub.org", "https://evilhub.org/", None),
+            ("https://hub.org", "https://org/", None),
+            ("https://hub.org", "http://me.hub.org/", None),
+            ("https://hub.org", "https://me.hub.org:8443/", None),
+            ("https://hub.org", "https://name:password@hub.org/", None),
+            ("https://hub.org", "https://hub.org/?a=b", None),
+            ("http://localhost:1", "http://me.localhost:1/", None),
+            ("http://127.0.0.1:1", "http://1.127.0.0.1:1/", None),
+            ("http://127.0.0.1:1", "http://127.0.0.2:1/", None),
+        ] {
+            let server = access(hub, None, None).unwrap().of_hub().at_hub(named);
+            assert_eq!(server.map(|server| server.url(&["api"]).to_string()).as_deref(), expected, "{named}");
         }
     }
 

@@ -138,7 +138,7 @@ impl RemoteKernel {
         launch: &mut RemoteLaunch,
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Self, Error> {
-        let server = launch.server.find(report).await?;
+        let server = launch.server.find(launch.timeout, report).await?;
         report("starting the IPython kernel on the Jupyter server");
         let timeout = launch.timeout;
         let started = async {

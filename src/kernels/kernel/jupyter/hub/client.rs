@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use reqwest::Method;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::super::{AccessError, Error, JupyterAccess, JupyterServer};
@@ -14,13 +14,15 @@ use super::HubError;
 /// The words of a Hub for a server that does not run. Older ones say them with the status 503.
 const NO_SERVER: &str = "JupyterHub server no longer running";
 
-/// The names of a server at a Hub.
+/// Which server of a Hub it is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HubServerName {
     /// The named server; `None` for the user's default one.
     pub(crate) server: Option<String>,
     /// The user, if it is another one than the token's.
     pub(crate) user: Option<String>,
+    /// The options for its start, as the Hub's spawner takes them; empty for those of the last start.
+    pub(crate) options: serde_json::Map<String, Value>,
 }
 
 /// A client of a Hub, for one server of a user.
@@ -35,7 +37,8 @@ pub(in super::super) struct HubClient {
 
 /// The state of a server.
 pub(super) enum HubServerState {
-    Ready,
+    /// At this address.
+    Ready(JupyterAccess),
     Spawning,
     Stopping,
     Stopped,
@@ -128,23 +131,19 @@ impl HubClient {
         let Some(server) = servers.get(self.name.server.as_deref().unwrap_or_default()) else {
             return Ok(HubServerState::Stopped);
         };
-        self.check_url(server)?;
         Ok(match server.pending.as_deref() {
             Some("spawn" | "check") => HubServerState::Spawning,
             Some(_) => HubServerState::Stopping,
-            None if server.ready => HubServerState::Ready,
+            None if server.ready => HubServerState::Ready(self.access_at(server.url.as_deref(), user)?),
             None => HubServerState::Stopped,
         })
     }
 
-    /// The token goes to no other origin.
-    fn check_url(&self, server: &ServerModel) -> Result<(), HubError> {
-        let Some(url) = &server.url else { return Ok(()) };
-        let base = self.http.access.url(&[]);
-        match base.join(url) {
-            Ok(joined) if joined.origin() == base.origin() => Ok(()),
-            _ => Err(HubError::Elsewhere { hub: self.hub(), url: self.http.shown(url) }),
-        }
+    /// The address that the Hub names, if our credentials may go there.
+    fn access_at(&self, url: Option<&str>, user: &str) -> Result<JupyterAccess, HubError> {
+        let Some(url) = url else { return Ok(self.access_of_server(user)) };
+        let elsewhere = || HubError::Elsewhere { hub: self.hub(), url: self.http.shown(url) };
+        self.http.access.at_hub(url).ok_or_else(elsewhere)
     }
 
     /// Whether the Hub says that the server does not run.
@@ -171,7 +170,11 @@ impl HubClient {
     /// Has the Hub start the server.
     pub(super) async fn start(&self, user: &str) -> Result<HubStart, HubError> {
         let what = "start the Jupyter server";
-        let (status, body) = self.send(Method::POST, &self.server_path(user)).await?;
+        let request = self.http.request(Method::POST, &self.server_path(user));
+        let options = &self.name.options;
+        // The whole body is the options, for Hubs before 6 too.
+        let request = if options.is_empty() { request } else { request.body(json!(options).to_string()) };
+        let (status, body) = self.answer(request).await?;
         let message = self.http.message(&body);
         if status.is_success() {
             return Ok(HubStart::Asked);
@@ -208,14 +211,18 @@ impl HubClient {
         path
     }
 
-    /// The address of the server, with our credentials.
+    /// The usual address of the server, with our credentials.
     pub(super) fn access_of_server(&self, user: &str) -> JupyterAccess {
         let path = ["user", user].into_iter().chain(self.name.server.as_deref());
         self.http.access.below(&path.collect::<Vec<_>>())
     }
 
     async fn send(&self, method: Method, path: &[&str]) -> Result<(StatusCode, Vec<u8>), HubError> {
-        self.http.send(self.http.request(method, path)).await.map_err(|error| match error {
+        self.answer(self.http.request(method, path)).await
+    }
+
+    async fn answer(&self, request: reqwest::RequestBuilder) -> Result<(StatusCode, Vec<u8>), HubError> {
+        self.http.send(request).await.map_err(|error| match error {
             Error::Unreachable { reason, .. } => HubError::Unreachable { hub: self.hub(), reason },
             error => HubError::Server(error),
         })

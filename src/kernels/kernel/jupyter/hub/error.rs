@@ -53,9 +53,22 @@ pub(crate) enum HubError {
     /// The server has not started in time.
     #[error("start the Jupyter server: the JupyterHub at `{hub}` has not done it after {seconds} seconds")]
     StartTimeout { hub: String, seconds: u64 },
+    /// The server is said to be ready, and does not answer.
+    #[error(
+        "use the Jupyter server at `{server}`: the JupyterHub at `{hub}` says that it is ready, but after {seconds} seconds there is \
+         still no use of it: {answer}\nhint: see the server's log, or stop it on the Hub's page `/hub/home`; the next cell starts \
+         it again"
+    )]
+    Silent {
+        hub: String,
+        server: String,
+        seconds: u64,
+        /// What answers in its place.
+        answer: String,
+    },
     /// The Hub names a server elsewhere, where its token would go.
     #[error(
-        "use the server of the JupyterHub at `{hub}`: it is at `{url}`, and the token goes only to the Hub's own address"
+        "use the server of the JupyterHub at `{hub}`: it is at `{url}`, and the token goes only to the Hub's own host and port, and to its subdomains"
     )]
     Elsewhere { hub: String, url: String },
     /// The server is there and refuses us.

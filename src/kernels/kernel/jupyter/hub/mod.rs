@@ -5,14 +5,17 @@
 mod client;
 mod error;
 mod progress;
+mod search;
+#[cfg(test)]
+mod tests;
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use self::client::{HubServerState, HubStart};
-use self::progress::FollowedStart;
+use self::search::HubSearch;
 use super::{AccessError, Error, JupyterAccess, JupyterServer};
 
 pub(super) use self::client::HubClient;
@@ -22,8 +25,8 @@ pub(crate) use self::error::HubError;
 /// The time that a server may take to start. The Hub has a shorter time of its own: `Spawner.start_timeout`.
 const START_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The pause between two questions about a server that is about to start or stop.
-const PAUSE: Duration = Duration::from_millis(500);
+/// The number of different words of a start that are reported.
+const WORDS_MAX: usize = 1000;
 
 /// The time that stopping a server may take. The Hub goes on with it afterwards.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,7 +36,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct HubServer {
     client: Arc<HubClient>,
     /// The server, as soon as its URL is known.
-    found: OnceLock<Arc<JupyterServer>>,
+    found: parking_lot::Mutex<Option<Arc<JupyterServer>>>,
     /// Whether we have started it. One session at a time looks for the server.
     is_ours: Mutex<bool>,
 }
@@ -41,7 +44,7 @@ pub(crate) struct HubServer {
 impl HubServer {
     pub(crate) fn new(access: JupyterAccess, name: HubServerName) -> Result<Self, AccessError> {
         let client = Arc::new(HubClient::new(access.of_hub(), name)?);
-        Ok(Self { client, found: OnceLock::new(), is_ours: Mutex::new(false) })
+        Ok(Self { client, found: parking_lot::Mutex::default(), is_ours: Mutex::new(false) })
     }
 
     /// The Hub's name for people.
@@ -50,119 +53,46 @@ impl HubServer {
     }
 
     /// The server, once it was found.
-    pub(super) fn found(&self) -> Option<&Arc<JupyterServer>> {
-        self.found.get()
+    pub(super) fn found(&self) -> Option<Arc<JupyterServer>> {
+        self.found.lock().clone()
     }
 
-    /// Finds the server, and has the Hub start it if it does not run.
+    /// Finds the server, and has the Hub start it if it does not run. One that is said to be ready has the time `patience` to
+    /// answer.
     ///
     /// # Errors
     /// The Hub does not know us, or does not start the server.
     pub(super) async fn find(
         &self,
+        patience: Duration,
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Arc<JupyterServer>, HubError> {
-        let finding = self.try_to_find(report);
+        // The Hub tells the whole progress to everybody who begins to follow it.
+        let said = parking_lot::Mutex::new(HashSet::new());
+        let report_once = |words: &str| {
+            let mut said = said.lock();
+            if said.len() < WORDS_MAX && said.insert(words.to_owned()) {
+                report(words);
+            }
+        };
+        let finding = async {
+            let mut is_ours = self.is_ours.lock().await;
+            let user = self.client.user().await?;
+            HubSearch::new(self, user, patience, &report_once).run(&mut is_ours).await
+        };
         tokio::time::timeout(START_TIMEOUT, finding).await.unwrap_or_else(|_| {
             Err(HubError::StartTimeout { hub: self.name().to_owned(), seconds: START_TIMEOUT.as_secs() })
         })
     }
 
-    async fn try_to_find(
-        &self,
-        report: &(dyn Fn(&str) + Send + Sync),
-    ) -> Result<Arc<JupyterServer>, HubError> {
-        let mut is_ours = self.is_ours.lock().await;
-        let user = self.client.user().await?;
-        let mut has_asked = false;
-        let mut last_failure = None;
-        loop {
-            let state = match self.client.state(&user).await {
-                // The Hub restarts, or the connection to it broke.
-                Err(HubError::Unreachable { .. }) if has_asked => {
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-                state => state?,
-            };
-            match state {
-                HubServerState::Ready | HubServerState::Unknown => {
-                    let server = self.server(&user)?;
-                    match server.look().await {
-                        Ok(()) => return Ok(server),
-                        Err(error) if !error.is_of_stopped_server() => return Err(HubError::Server(error)),
-                        Err(error) => tracing::debug!(%error, "the server of the Hub does not answer"),
-                    }
-                }
-                HubServerState::Spawning => {
-                    match self.client.follow(&user, report).await {
-                        FollowedStart::Failed(message) => last_failure = Some(message),
-                        FollowedStart::Ready => {}
-                        FollowedStart::Broken(why) => {
-                            tracing::debug!(why, "the progress of the start cannot be followed");
-                            tokio::time::sleep(PAUSE).await;
-                        }
-                    }
-                    // The next look says how it ended.
-                    has_asked = true;
-                    continue;
-                }
-                HubServerState::Stopping => {
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-                HubServerState::Stopped if has_asked => {
-                    return Err(self.failed(&user, last_failure, report).await);
-                }
-                HubServerState::Stopped => {}
-            }
-            if has_asked {
-                // The route to it is about to come.
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-            report("asking JupyterHub to start the Jupyter server");
-            let was_ours = std::mem::replace(&mut *is_ours, true);
-            match self.client.start(&user).await {
-                Ok(HubStart::Asked) => has_asked = true,
-                Ok(HubStart::Failed(message)) => {
-                    *is_ours = was_ours;
-                    return Err(self.failed(&user, Some(message), report).await);
-                }
-                Ok(HubStart::Busy) => {
-                    *is_ours = was_ours;
-                    tokio::time::sleep(PAUSE).await;
-                }
-                Err(error) => {
-                    // A request that was sent may have started it.
-                    *is_ours = was_ours || matches!(error, HubError::Unreachable { .. });
-                    return Err(error);
-                }
-            }
+    /// The client of the server at this address.
+    fn server(&self, access: JupyterAccess) -> Result<Arc<JupyterServer>, HubError> {
+        let mut found = self.found.lock();
+        if let Some(server) = found.as_ref().filter(|server| server.name() == access.name()) {
+            return Ok(Arc::clone(server));
         }
-    }
-
-    /// The error of a server that has not started: the Hub's own words, which its progress repeats.
-    async fn failed(
-        &self,
-        user: &str,
-        message: Option<String>,
-        report: &(dyn Fn(&str) + Send + Sync),
-    ) -> HubError {
-        let message = match (self.client.follow(user, report).await, message) {
-            (FollowedStart::Failed(message), _) | (_, Some(message)) => message,
-            (FollowedStart::Ready | FollowedStart::Broken(_), None) => "the Hub does not say why".to_owned(),
-        };
-        HubError::Failed { hub: self.name().to_owned(), message }
-    }
-
-    fn server(&self, user: &str) -> Result<Arc<JupyterServer>, HubError> {
-        if let Some(found) = self.found.get() {
-            return Ok(Arc::clone(found));
-        }
-        let access = self.client.access_of_server(user);
         let server = JupyterServer::behind(access, Arc::clone(&self.client)).map_err(HubError::Access)?;
-        Ok(Arc::clone(self.found.get_or_init(|| Arc::new(server))))
+        Ok(Arc::clone(found.insert(Arc::new(server))))
     }
 
     /// Has the Hub stop the server if we have started it and no kernel runs in it.
@@ -178,7 +108,8 @@ impl HubServer {
             return;
         }
         let Ok(user) = self.client.user().await else { return };
-        let Ok(server) = self.server(&user) else { return };
+        let address = || self.server(self.client.access_of_server(&user)).ok();
+        let Some(server) = self.found().or_else(address) else { return };
         match server.count_kernels().await {
             Ok(0) => {}
             // It is starting, or has ended.
@@ -203,17 +134,18 @@ pub(crate) enum KernelServer {
 }
 
 impl KernelServer {
-    /// Finds it; one at a Hub is started if it does not run.
+    /// Finds it; one at a Hub is started if it does not run, and has the time `patience` to answer once it is said to be ready.
     ///
     /// # Errors
     /// The Hub does not know us, or does not start it.
     pub(crate) async fn find(
         &self,
+        patience: Duration,
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Arc<JupyterServer>, HubError> {
         match self {
             Self::Named(server) => Ok(Arc::clone(server)),
-            Self::OfHub(hub) => hub.find(report).await,
+            Self::OfHub(hub) => hub.find(patience, report).await,
         }
     }
 
@@ -221,7 +153,7 @@ impl KernelServer {
     pub(crate) fn found(&self) -> Option<Arc<JupyterServer>> {
         match self {
             Self::Named(server) => Some(Arc::clone(server)),
-            Self::OfHub(hub) => hub.found().map(Arc::clone),
+            Self::OfHub(hub) => hub.found(),
         }
     }
 
@@ -259,6 +191,17 @@ impl Error {
             Self::Refused { status, .. } => status.is_redirection(),
             Self::Failed { status, .. } => status.is_server_error(),
             _ => false,
+        }
+    }
+
+    /// What answers, without the request that it answers.
+    fn in_short(&self) -> String {
+        match self {
+            Self::NotJupyter { status, .. } => format!("it answers {status}"),
+            Self::Refused { status, .. } => format!("it answers {status}"),
+            Self::Failed { status, message, .. } => format!("it answers {status}: {message}"),
+            Self::Unreachable { reason, .. } => reason.clone(),
+            error => error.to_string(),
         }
     }
 }

@@ -18,6 +18,7 @@ const LINE_BYTES_MAX: usize = 64 * 1024;
 const WORDS_CHARS: usize = 200;
 
 /// The end of the progress.
+#[derive(Debug)]
 pub(super) enum FollowedStart {
     Ready,
     /// The server has not started, with the Hub's words.
