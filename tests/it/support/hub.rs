@@ -20,13 +20,19 @@ pub(crate) const SCOPES: [&str; 2] = ["access:servers!user", "servers!user"];
 /// A running Hub. It ends with its users' servers when this is dropped, or the tests' process ends.
 pub(crate) struct Hub {
     child: Child,
-    pipes: Arc<Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>>,
+    pipes: Arc<Mutex<Option<HubPipes>>>,
     home: PathBuf,
     url: String,
     /// The URL of the Hub's API, without the proxy.
     api: String,
     /// A service's, which may do everything.
     token: String,
+}
+
+/// The way of commands to it, and of its answers.
+struct HubPipes {
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
 }
 
 impl Hub {
@@ -58,8 +64,9 @@ impl Hub {
             .process_group(0)
             .spawn()
             .unwrap();
-        let pipes = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let pipes = Arc::new(Mutex::new(Some(pipes)));
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let pipes = Arc::new(Mutex::new(Some(HubPipes { input, output })));
         let mut hub =
             Self { child, pipes, home, url: String::new(), api: String::new(), token: String::new() };
         let ready = hub.said(None).await;
@@ -113,7 +120,7 @@ impl Hub {
         let pipes = Arc::clone(&self.pipes);
         let asking = tokio::task::spawn_blocking(move || {
             let mut pipes = pipes.lock();
-            let (input, output) = pipes.as_mut().unwrap();
+            let HubPipes { input, output } = pipes.as_mut().unwrap();
             if let Some(command) = command {
                 input.write_all(command.as_bytes()).unwrap();
             }

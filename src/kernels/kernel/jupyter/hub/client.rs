@@ -38,7 +38,7 @@ pub(in super::super) struct HubClient {
 /// The state of a server.
 pub(super) enum HubServerState {
     /// At this address.
-    Ready(JupyterAccess),
+    Ready(Box<JupyterAccess>),
     Spawning,
     Stopping,
     Stopped,
@@ -134,7 +134,9 @@ impl HubClient {
         Ok(match server.pending.as_deref() {
             Some("spawn" | "check") => HubServerState::Spawning,
             Some(_) => HubServerState::Stopping,
-            None if server.ready => HubServerState::Ready(self.access_at(server.url.as_deref(), user)?),
+            None if server.ready => {
+                HubServerState::Ready(Box::new(self.access_at(server.url.as_deref(), user)?))
+            }
             None => HubServerState::Stopped,
         })
     }

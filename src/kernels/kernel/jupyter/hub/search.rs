@@ -64,7 +64,7 @@ impl<'a> HubSearch<'a> {
                 state => state?,
             };
             let found = match state {
-                HubServerState::Ready(access) => self.look(access, true).await?,
+                HubServerState::Ready(access) => self.look(*access, true).await?,
                 HubServerState::Unknown => {
                     self.look(self.hub.client.access_of_server(&self.user), self.is_said_to_run).await?
                 }
