@@ -106,7 +106,6 @@ async fn the_words_of_the_hub_are_progress_and_a_start_can_be_given_up() {
     assert_eq!(other_cell.answer().await.ok(), "3");
     other.stop().await;
     ipybox.stop().await;
-    hub.until("patient", "", false).await;
 }
 
 #[tokio::test]
@@ -270,7 +269,6 @@ async fn tokens_that_may_not_do_it_are_reported_and_not_repeated() {
     assert_eq!(ipybox.cell("1 + 1").await.ok(), "2");
     ipybox.stop().await;
     service.stop().await;
-    hub.until("gerda", "", false).await;
 }
 
 #[tokio::test]

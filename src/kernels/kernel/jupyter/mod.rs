@@ -16,9 +16,11 @@ mod quick_ack;
 mod rest;
 mod tls;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
 use tokio_tungstenite::tungstenite::http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
@@ -42,6 +44,8 @@ pub(crate) struct JupyterServer {
     dialer: JupyterDialer,
     /// Whether it is known to speak JSON only: Jupyter Server before 2.0, and Enterprise Gateway.
     is_json_only: AtomicBool,
+    /// The kernels that it has been asked to end, and may still have.
+    ending: Mutex<HashSet<KernelId>>,
     /// The Hub that has started it.
     hub: Option<Arc<HubClient>>,
 }
@@ -61,7 +65,14 @@ impl JupyterServer {
         let http =
             rest::client(&tls, is_loopback).map_err(|error| AccessError::HttpClient(error.to_string()))?;
         let dialer = JupyterDialer::new(Arc::new(tls), is_loopback);
-        Ok(Self { access, http, dialer, is_json_only: AtomicBool::new(false), hub: None })
+        Ok(Self {
+            access,
+            http,
+            dialer,
+            is_json_only: AtomicBool::new(false),
+            ending: Mutex::default(),
+            hub: None,
+        })
     }
 
     /// A client of a server that a Hub starts and stops.

@@ -32,7 +32,7 @@ const SPEC_BYTES_MAX: usize = 100;
 const MESSAGE_CHARS: usize = 1000;
 
 /// A kernel's name on its server.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct KernelId(String);
 
@@ -174,11 +174,14 @@ impl JupyterServer {
 
     /// Ends the kernel. One that is gone already is no error.
     pub(crate) async fn delete_kernel(&self, kernel: &KernelId) -> Result<(), Error> {
+        self.ending.lock().insert(kernel.clone());
         let request = self.request(Method::DELETE, &["api", "kernels", kernel.as_str()]);
         match self.send_to_kernel("delete the kernel", request).await {
-            Err(error) if !error.is_end() => Err(error),
-            Ok(()) | Err(_) => Ok(()),
+            Err(error) if !error.is_end() => return Err(error),
+            Ok(()) | Err(_) => {}
         }
+        self.ending.lock().remove(kernel);
+        Ok(())
     }
 
     /// Checks whether the server still has the kernel.
@@ -214,11 +217,11 @@ impl JupyterServer {
         self.get::<KernelSpecs>("ask for the kernel specs", &["api", "kernelspecs"]).await.map(drop)
     }
 
-    /// The number of its kernels.
+    /// The number of its kernels, but for those that it is about to end for us.
     pub(super) async fn count_kernels(&self) -> Result<usize, Error> {
-        self.get::<Vec<ListedKernel>>("ask for the kernels", &["api", "kernels"])
-            .await
-            .map(|kernels| kernels.len())
+        let kernels: Vec<ListedKernel> = self.get("ask for the kernels", &["api", "kernels"]).await?;
+        let ending = self.ending.lock();
+        Ok(kernels.iter().filter(|kernel| !ending.contains(&kernel.id)).count())
     }
 
     async fn get<T: DeserializeOwned>(&self, what: &'static str, path: &[&str]) -> Result<T, Error> {
