@@ -27,8 +27,8 @@ impl RemoteServer {
             Ok(match &settings.hub {
                 None => KernelServer::Named(Arc::new(JupyterServer::new(access)?)),
                 Some(RemoteHub { server, user, options }) => {
-                    let (server, user, options) = (server.clone(), user.clone(), options.clone());
-                    let name = HubServerName { server, user, options };
+                    let options = options.clone();
+                    let name = HubServerName { server: server.clone(), user: user.clone(), options };
                     KernelServer::OfHub(Arc::new(HubServer::new(access, name)?))
                 }
             })

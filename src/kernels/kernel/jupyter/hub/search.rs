@@ -120,8 +120,9 @@ impl<'a> HubSearch<'a> {
             ));
             return Ok(());
         }
-        let (hub, server) = (self.hub.name().to_owned(), server.name().to_owned());
-        Err(HubError::Silent { hub, server, seconds: self.patience.as_secs(), answer })
+        let seconds = self.patience.as_secs();
+        let server = server.name().to_owned();
+        Err(HubError::Silent { hub: self.hub.name().to_owned(), server, seconds, answer })
     }
 
     /// Has the Hub start the server.
