@@ -1,8 +1,8 @@
-"""Actions that the first half of τ-bench's tasks leaves, and what they save the second half. Without a model.
+"""Actions that one half of τ-bench's tasks leaves, and what they save the other half. Without a model.
 
 The calls by which a task begins to read become an action: a function whose arguments are those that the user's words have, and
-which takes the others from results, of all items where a call took one. A task of the second half is served by an action whose
-reading has its own in it. The end state of each task is verified, as in the other suites.
+which takes the others from results, of all items where a call took one. A task of the other half is served by an action whose
+reading has its own in it. Both halves are the first one in turn. The end state of each task is verified, as in the other suites.
 """
 
 import json
@@ -14,7 +14,6 @@ import tau
 from arms import OUTPUT_CHARS, Arm, Misfit
 from suite import Replay, Task, search_for, tools
 
-ARMS = ("without", "with")
 CATEGORY = "tasks"
 WORDS = 300
 """The characters of what a user says that are searched for."""
@@ -131,17 +130,30 @@ def source_of(value, given, prompt, parameters, name):
     return None
 
 
-def function_of(name, reading, server, descriptions):
-    """The action as an agent would write it, with the first sentences of its tools as its explanation."""
-    sentences = dict.fromkeys(
-        re.split(r"(?<=[.])\s", descriptions[step.tool].strip())[0]
-        for step in reading.steps
+def sentences_of(tools, descriptions):
+    """The first sentences of tools, which explain a function that calls them."""
+    found = [re.split(r"(?<=[.])\s", descriptions[one].strip())[0] for one in tools]
+    return " ".join(dict.fromkeys(found))
+
+
+def halves(tasks):
+    """Three turns, as number, tasks that save actions, and tasks that use them: nothing saved, and each half as the first one."""
+    half = len(tasks) // 2
+    return (
+        (0, [], tasks),
+        (1, tasks[:half], tasks[half:]),
+        (2, tasks[half:], tasks[:half]),
     )
+
+
+def function_of(name, reading, server, descriptions):
+    """The action as an agent would write it."""
+    explained = sentences_of(reading.tools(), descriptions)
     parameters = ", ".join(
         f"{name}: {type(value).__name__}" for name, value in reading.parameters
     )
     lines = [f"def {name}({parameters}) -> list:"]
-    lines.append(f'    """{" ".join(sentences)}"""')
+    lines.append(f'    """{explained}"""')
     for number, step in enumerate(reading.steps):
         taken = [source for _, source in step.arguments if not isinstance(source, str)]
         arguments = ", ".join(
@@ -164,7 +176,7 @@ def call_of(function, reading):
 
 
 class ReplayWithActions(Replay):
-    """Replays tasks, saves the reading parts of those of the first half, and uses them in the others."""
+    """Replays tasks, saves the reading parts of those of one half, and uses them in the others."""
 
     def __init__(self, arm, server, readings, words, descriptions):
         super().__init__(arm, "ipybox", server)
@@ -181,7 +193,9 @@ class ReplayWithActions(Replay):
         if self.is_saving and reading.calls > 1 and name is None:
             await self.save(talk, reading)
             task = rest
-        elif not self.is_saving and name and await self.is_found(task, talk, name):
+        elif not self.is_saving and name and await self.is_found(
+            task, talk, name, reading.tools(), others_of(rest)
+        ):
             self.figures["is_served"] = True
             call = call_of(f"{name}.run", reading)
             code = f"from gentools.{CATEGORY} import {name}\n{call}"
@@ -211,12 +225,9 @@ class ReplayWithActions(Replay):
         await talk.cell(f"from mcptools import save\nprint({saving})")
         self.saved[name] = reading
 
-    async def is_found(self, task, talk, name):
+    async def is_found(self, task, talk, name, tools, others):
         """Search for all that the task needs, which the agent pays for: is the action among the first three?"""
-        reading, rest = self.readings[task.name]
-        by_tools = ", ".join(tool.replace("_", " ") for tool in reading.tools())
-        named = [made.tool for group in rest.groups for made in group]
-        others = dict.fromkeys(tool.partition("__")[2] for tool in named)
+        by_tools = ", ".join(tool.replace("_", " ") for tool in tools)
         # Only to measure.
         apart = self.arm.begin("")
         found = []
@@ -229,6 +240,12 @@ class ReplayWithActions(Replay):
             found.append(re.search(imported, printed) is not None)
         self.figures["found_by_tools"], self.figures["found_by_words"] = found
         return found[0]
+
+
+def others_of(task):
+    """The names of the tools that a task calls."""
+    named = [made.tool for group in task.groups for made in group]
+    return list(dict.fromkeys(tool.partition("__")[2] for tool in named))
 
 
 def read(server, data):
@@ -258,24 +275,22 @@ def read(server, data):
 
 
 async def rows(domain, package, program, directory, count):
-    """The figures of the second half of a domain's tasks, without actions and with them, and of those that saved some."""
+    """The figures of a domain's tasks, without actions, and with those of the other half."""
     data = Path(package) / "tau2/data/tau2/domains" / domain
     async with tools(domain, "tau.py", directory, package) as server:
         tasks, targets, readings, words = read(server, data)
-        half = len(tasks) // 2
-        for name in ARMS:
-            place = Path(directory) / f"actions-{domain}-{name}"
+        described = server.task(descriptions=True)["descriptions"]
+        for fold, first, second in halves(tasks):
+            place = Path(directory) / f"actions-{domain}-{fold}"
             place.mkdir()
             async with await Arm.start(
                 "ipybox", server.servers(), program, place, count
             ) as arm:
-                described = server.task(descriptions=True)["descriptions"]
                 replaying = ReplayWithActions(
                     arm, server.name, readings, words, described
                 )
-                chosen = tasks[half:] if name == "without" else tasks
-                for task in chosen:
-                    replaying.is_saving = task in tasks[:half]
+                for task in [*first, *second]:
+                    replaying.is_saving = task in first
                     saved = len(replaying.saved)
                     talk = await replaying.run(task)
                     if server.task()["hash"] != targets[task.name]:
@@ -283,7 +298,8 @@ async def rows(domain, package, program, directory, count):
                     yield {
                         "suite": f"actions {domain}",
                         "task": task.name,
-                        "arm": name,
+                        "arm": "with" if first else "without",
+                        "fold": fold,
                         "half": 1 if replaying.is_saving else 2,
                         "saves": len(replaying.saved) > saved,
                         "calls": readings[task.name][0].calls,

@@ -45,6 +45,7 @@ import assets
 import m3tooleval
 import mcpmark
 import office
+import parts
 import recorded
 import replays
 import tau
@@ -115,13 +116,16 @@ async def run_replays(options, directory, count):
 
 
 async def run_actions(options, directory, count):
-    """The halves of τ-bench, the second with the actions of the first."""
+    """τ-bench and M3ToolEval in halves, each with the actions of the other one."""
     package = options.tau2 or assets.tau2(directory)
-    halves = [
-        actions.rows(domain, package, options.program, directory, count)
-        for domain in tau.DOMAINS
-    ]
-    return [row for half in halves async for row in half]
+    chosen = (options.program, directory, count)
+    suites = [actions.rows(domain, package, *chosen) for domain in tau.DOMAINS]
+    try:
+        suite = assets.M3TOOLEVAL.at(options.m3tooleval)
+        suites += [parts.rows(family, suite, *chosen) for family in m3tooleval.FAMILIES]
+    except assets.Missing as missing:
+        print(f"actions: not of all suites: {missing}")
+    return [row for rows in suites async for row in rows]
 
 
 SUITES = {

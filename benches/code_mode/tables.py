@@ -146,7 +146,10 @@ def with_actions(rows):
     lines = []
     for suite in dict.fromkeys(row["suite"] for row in rows):
         of_suite = [row for row in rows if row["suite"] == suite]
-        saved = sum(row["saves"] for row in of_suite)
+        saved = " + ".join(
+            str(sum(row["saves"] for row in of_suite if row["fold"] == fold))
+            for fold in (1, 2)
+        )
         ways = of_tasks([row for row in of_suite if row["half"] == 2]).values()
         could = [task for task in ways if task["with"]["could_be_served"]]
         line = [suite.removeprefix("actions "), saved]
@@ -154,11 +157,17 @@ def with_actions(rows):
         for found in ("found_by_tools", "found_by_words"):
             line.append(f"{sum(task['with'][found] for task in could)} of {len(could)}")
         for figure in ("turns", "sent"):
-            pair = [mean(task[way][figure] for task in could) for way in ARMS]
-            line.append(" → ".join(f"{one:,.1f}".removesuffix(".0") for one in pair))
+            line.append(" → ".join(mean_of(could, way, figure) for way in ARMS))
         lines.append(line)
     head = ["domain", "actions", "tasks that they serve", "found by tools' names"]
     return table([*head, "found by the user's words", "turns", "tokens sent"], lines)
+
+
+def mean_of(tasks, way, figure):
+    """The mean of a figure in a way, as text."""
+    if not tasks:
+        return "–"
+    return f"{mean(task[way][figure] for task in tasks):,.1f}".removesuffix(".0")
 
 
 def office_like(rows):

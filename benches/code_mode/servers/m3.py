@@ -236,6 +236,8 @@ def check(name, answer):
 def answer(request):
     if "check" in request:
         return {"right": check(request["check"], request["answer"])}
+    if "descriptions" in request:
+        return {"descriptions": {name: one.description for name, one in TOOLS.items()}}
     return {"tasks": tasks()}
 
 
