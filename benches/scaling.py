@@ -171,7 +171,7 @@ def table(head, rows):
 def by_idle_time(users, options):
     rows = []
     for idle in IDLE_MINUTES:
-        day = simulate(users, idle, max(POOLS), options.start)
+        day = simulate(users, idle, 0, options.start)
         rows.append(
             [
                 "never" if idle == DAY else f"{idle} min",
@@ -179,7 +179,7 @@ def by_idle_time(users, options):
                 f"{day.peak:,}",
                 f"{day.wakes / len(users):.1f}",
                 f"{day.peak * SESSION_MB / 1000:,.0f} GB",
-                f"{nodes(day.peak + max(POOLS), options):,}",
+                f"{nodes(day.peak, options):,}",
             ]
         )
     head = ["asleep after", "awake, mean", "most", "starts of a user", "without data"]

@@ -32,6 +32,9 @@ AGENT_LIBRARIES = {
 }
 """The libraries of agents, and the environments of the tests' tools that have them."""
 
+KERNELS = {"docs/scaling.md": "computing"}
+"""The environments of the tests' tools in which the cells of pages run that need more than others."""
+
 MODULE = re.compile(r"# (\w+\.py)\n")
 """The first line of a module that the page's programs import."""
 
@@ -61,6 +64,7 @@ class Page:
 
     def __init__(self, name, place):
         self.name, self.place = name, place
+        place.kernels = KERNELS.get(name, place.kernels)
         self.output, self.covered = None, ""
         """The output of the last command or cell, or the tests that run it instead."""
 

@@ -97,6 +97,8 @@ class Place:
             "GITHUB_API_KEY": "a key",
         }
         self.session, self.registered = None, set()
+        self.kernels = "kernel"
+        """The environment of the tests' tools that the session's kernels run in."""
         self.application = Application(
             options.tools / "kernel/bin/python",
             self.environment
@@ -247,7 +249,8 @@ class Place:
     async def connected(self):
         """The session, opened when it is needed first."""
         if not self.session:
-            arguments = ["--workspace", str(self.workspace)]
+            python = self.options.tools / self.kernels / "bin/python"
+            arguments = ["--workspace", str(self.workspace), "--python", str(python)]
             connection = self._connect("ipybox", arguments, self.environment)
             read, write = await self.stack.enter_async_context(connection)
             client = await self.stack.enter_async_context(self._client(read, write))
