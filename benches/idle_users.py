@@ -41,7 +41,9 @@ def serving(front):
 
 
 def kilobytes(place):
-    found = re.search(r"^Pss:\s+(\d+)", (place / "smaps_rollup").read_text(), re.M)
+    found = re.search(
+        r"^Pss:\s+(\d+)", (place / "smaps_rollup").read_text(), re.MULTILINE
+    )
     return int(found[1])
 
 
@@ -84,8 +86,12 @@ def measure(options, server):
     time.sleep(options.seconds)
     spent = 60 * (total(processor_seconds) - begun) / options.seconds
     users = options.users
-    print(f"a user's session in use: {used / users / 1000:.1f} MB, {awake / users:.0f} processes")
-    print(f"one that is idle: {idle / users / 1000:.1f} MB, {left / users:.0f} processes")
+    print(
+        f"a user's session in use: {used / users / 1000:.1f} MB, {awake / users:.0f} processes"
+    )
+    print(
+        f"one that is idle: {idle / users / 1000:.1f} MB, {left / users:.0f} processes"
+    )
     print(f"its processor time: {1000 * spent / users:.0f} ms a minute")
     for client in clients:
         # The server may have closed it meanwhile.

@@ -55,7 +55,7 @@ POOLS = (0, 10, 20, 50, 100)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SimulatedDay:
     """The figures of a day."""
 
     wakes: int
@@ -145,7 +145,9 @@ def awake_times(tasks, idle):
 def simulate(users, idle, pool, start):
     """A day with sessions that sleep after `idle` minutes, `pool` places kept ready, and starts of `start` seconds."""
     times = sorted(time for tasks in users for time in awake_times(tasks, idle))
-    changes = sorted([(end, -1) for _, end in times] + [(begin, 1) for begin, _ in times])
+    changes = sorted(
+        [(end, -1) for _, end in times] + [(begin, 1) for begin, _ in times]
+    )
     now, peak, busy = 0, 0, 0.0
     for (at, change), (following, _) in pairwise([*changes, (DAY, 0)]):
         now += change
@@ -160,7 +162,7 @@ def simulate(users, idle, pool, start):
         heapq.heappush(starters, started)
         heapq.heappush(ready, started)
         waits.append(max(0.0, heapq.heappop(ready) - asked))
-    return Outcome(len(times), sorted(waits), peak, busy / DAY)
+    return SimulatedDay(len(times), sorted(waits), peak, busy / DAY)
 
 
 def table(head, rows):

@@ -58,6 +58,8 @@ COVERED = {
     "python3 benches/floods.py PYTHON": "benches/floods.py",
     "python3 benches/limits.py PYTHON": "benches/limits.py",
     "python3 benches/team.py PYTHON": "benches/team.py",
+    "python3 benches/idle_users.py PYTHON": "benches/idle_users.py",
+    "python3 benches/scaling.py": "tests/python/test_scaling.py",
     "python3 benches/kernel.py": "benches/kernel.py",
     "python3 benches/remote.py target/test-tools": "benches/remote.py",
     "python3 benches/python_library.py target/bench": "benches/python_library.py",
