@@ -187,14 +187,14 @@ class ReplayWithActions(Replay):
     async def run(self, task):
         talk = self.arm.begin(task.prompt)
         reading, rest = self.readings[task.name]
-        name = self.served(reading)
+        name, needed, others = self.sought(task)
         self.figures = {"is_served": False, "found_by_tools": None}
         self.figures |= {"found_by_words": None, "could_be_served": name is not None}
         if self.is_saving and reading.calls > 1 and name is None:
             await self.save(talk, reading)
             task = rest
-        elif not self.is_saving and name and await self.is_found(
-            task, talk, name, reading.tools(), others_of(rest)
+        elif not self.is_saving and await self.is_found(
+            task, talk, name, needed, others
         ):
             self.figures["is_served"] = True
             call = call_of(f"{name}.run", reading)
@@ -206,6 +206,17 @@ class ReplayWithActions(Replay):
         await self.cells(task, talk)
         talk.end(task.answer)
         return talk
+
+    def sought(self, task):
+        """The action for a task, the tools that it calls, and those that the rest of the task calls."""
+        reading, rest = self.readings[task.name]
+        return self.served(reading), reading.tools(), others_of(rest)
+
+    async def save_of(self, task):
+        """Saves what a task leaves, without the rest of it."""
+        reading, _ = self.readings[task.name]
+        if reading.calls > 1 and self.served(reading) is None:
+            await self.save(self.arm.begin(""), reading)
 
     def served(self, reading):
         """The name of the smallest saved action that reads all of it."""
@@ -227,6 +238,8 @@ class ReplayWithActions(Replay):
 
     async def is_found(self, task, talk, name, tools, others):
         """Search for all that the task needs, which the agent pays for: is the action among the first three?"""
+        if name is None:
+            return False
         by_tools = ", ".join(tool.replace("_", " ") for tool in tools)
         # Only to measure.
         apart = self.arm.begin("")

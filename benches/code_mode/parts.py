@@ -11,21 +11,28 @@ import copy
 from dataclasses import dataclass
 from pathlib import Path
 
-from actions import CATEGORY, WORDS, ReplayWithActions, halves, sentences_of
+from actions import (
+    CATEGORY,
+    WORDS,
+    ReplayWithActions,
+    halves,
+    others_of,
+    sentences_of,
+)
 from arms import OUTPUT_CHARS, Arm, Misfit
 from m3tooleval import read
 from suite import tools
 
 
 @dataclass(frozen=True)
-class Part:
+class SolutionPart:
     """An expression with calls of tools, and with holes in place of its values."""
 
     expression: ast.expr
     shape: str
     """The same for all parts that differ in their values only."""
     values: tuple
-    """What is in the holes, as expressions."""
+    """The expressions that are in the holes."""
     names: tuple
     """A name of a parameter for each."""
 
@@ -116,7 +123,7 @@ def part_of(expression):
     """The part that an expression is."""
     holes = Holes(bound_in(expression))
     made = holes.visit(copy.deepcopy(expression))
-    return Part(made, ast.dump(made), tuple(holes.values), tuple(holes.names))
+    return SolutionPart(made, ast.dump(made), tuple(holes.values), tuple(holes.names))
 
 
 def parts_of(cell):
@@ -128,7 +135,7 @@ def parts_of(cell):
         if isinstance(node, ast.expr) and not is_call(node) and calls_in(node) > 1
     ]
     found.sort(key=lambda one: -one[0])
-    return [(part_of(node), node) for _, node in found]
+    return [part_of(node) for _, node in found]
 
 
 class Served(ast.NodeTransformer):
@@ -170,33 +177,35 @@ class ReplayWithParts(ReplayWithActions):
 
     async def run(self, task):
         talk = self.arm.begin(task.prompt)
-        (cell,) = task.cells
-        parts = parts_of(cell)
-        name = self.serving(part for part, _ in parts)
+        (cell,), left = task.cells, others_of(task)
+        name, needed, others = self.sought(task)
         self.figures = {"is_served": False, "found_by_tools": None}
         self.figures |= {"found_by_words": None, "could_be_served": name is not None}
-        left = list(
-            dict.fromkeys(
-                made.tool.partition("__")[2] for group in task.groups for made in group
-            )
-        )
-        if name and not self.is_saving:
-            served, others = with_action(cell, name, self.saved[name])
-            part = self.saved[name]
-            if await self.is_found(task, talk, name, part.tools(), others):
-                self.figures["is_served"] = True
-                cell, left = served, []
+        if not self.is_saving and await self.is_found(task, talk, name, needed, others):
+            self.figures["is_served"] = True
+            cell, _ = with_action(cell, name, self.saved[name])
+            left = []
         if left:
             await self.learn(task, talk)
         if self.is_saving and name is None:
-            await self.save_part(talk, [part for part, _ in parts])
+            await self.save_part(talk, parts_of(cell))
         talk.end(await talk.cell(cell, max_output_chars=OUTPUT_CHARS))
         return talk
 
-    def serving(self, parts):
-        """The name of the saved action for the largest part that has one."""
+    def sought(self, task):
+        (cell,) = task.cells
         shapes = {part.shape: name for name, part in self.saved.items()}
-        return next((shapes[part.shape] for part in parts if part.shape in shapes), None)
+        fitting = [part.shape for part in parts_of(cell) if part.shape in shapes]
+        if not fitting:
+            return None, [], []
+        name = shapes[fitting[0]]
+        _, others = with_action(cell, name, self.saved[name])
+        return name, self.saved[name].tools(), others
+
+    async def save_of(self, task):
+        (cell,) = task.cells
+        if self.sought(task)[0] is None:
+            await self.save_part(self.arm.begin(""), parts_of(cell))
 
     async def save_part(self, talk, parts):
         """Saves the largest part that needs no more than values, as an agent would write it."""

@@ -42,6 +42,7 @@ sys.path.insert(0, str(HERE))
 import account
 import actions
 import assets
+import crowd
 import m3tooleval
 import mcpmark
 import office
@@ -123,6 +124,7 @@ async def run_actions(options, directory, count):
     try:
         suite = assets.M3TOOLEVAL.at(options.m3tooleval)
         suites += [parts.rows(family, suite, *chosen) for family in m3tooleval.FAMILIES]
+        suites.append(crowd.rows(package, suite, *chosen))
     except assets.Missing as missing:
         print(f"actions: not of all suites: {missing}")
     return [row for rows in suites async for row in rows]

@@ -137,7 +137,8 @@ def every():
         found["replays, in short"] = replayed_in_short(rows)
         found["replays, edited"] = edited(rows)
     if rows := rows_of("actions"):
-        found["actions"] = with_actions(rows)
+        found["actions"] = with_actions([row for row in rows if "arm" in row])
+        found["actions, found"] = found_among_all(rows)
     return found
 
 
@@ -161,6 +162,19 @@ def with_actions(rows):
         lines.append(line)
     head = ["domain", "actions", "tasks that they serve", "found by tools' names"]
     return table([*head, "found by the user's words", "turns", "tokens sent"], lines)
+
+
+def found_among_all(rows):
+    """The tasks whose action is found, where all actions of a turn are in one workspace."""
+    lines = []
+    for fold in (1, 2):
+        some = [row for row in rows if "arm" not in row and row["fold"] == fold]
+        line = [f"{one['actions']}" for one in some[:1]]
+        for found in ("found_by_tools", "found_by_words"):
+            line.append(f"{sum(row[found] for row in some)} of {len(some)}")
+        lines.append(line)
+    head = ["actions in one workspace", "found by tools' names"]
+    return table([*head, "found by the user's words"], lines)
 
 
 def mean_of(tasks, way, figure):
