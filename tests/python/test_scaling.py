@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-BENCHES = Path(__file__).resolve().parents[2] / "benches"
+ROOT = Path(__file__).resolve().parents[2]
+BENCHES = ROOT / "benches"
 sys.path.insert(0, str(BENCHES))
 
 import scaling
@@ -79,3 +80,13 @@ def test_another_trace_is_refused(tmp_path):
     other.write_text("submit_time,duration\n1,2\n")
     with pytest.raises(SystemExit, match="is not the trace"):
         scaling.traced_days(other)
+
+
+def test_the_page_has_the_measured_figures():
+    page = (ROOT / "docs/scaling.md").read_text()
+    for figure in (
+        f"{scaling.SESSION_MB:.0f} MB",
+        f"{scaling.FRONT_MB} MB",
+        f"{scaling.FRONT_USER_MB} MB",
+    ):
+        assert figure in page
