@@ -34,15 +34,18 @@ async def suites_of(package, checkout, directory, stack):
 
 async def rows(package, checkout, program, directory, count):
     """For each task that an action serves, and each half that saves: is the action found?"""
+    # The other suites' servers have announced themselves in the directory.
+    own = Path(directory) / "crowd"
+    own.mkdir()
     async with AsyncExitStack() as stack:
-        opened = suites_of(package, checkout, directory, stack)
+        opened = suites_of(package, checkout, own, stack)
         suites = [suite async for suite in opened]
         parameters = [server.servers().parameters for server, *_ in suites]
         servers = Servers(
             {name: one for many in parameters for name, one in many.items()}
         )
         for turn in (1, 2):
-            place = Path(directory) / f"crowd-{turn}"
+            place = own / f"turn-{turn}"
             place.mkdir()
             async with await Arm.start("ipybox", servers, program, place, count) as arm:
                 replays = []
