@@ -124,7 +124,9 @@ pub use config::{
 };
 #[doc(hidden)]
 pub use config::{WorkspacePolicy, state_directory};
-pub use faces::detached_actions::{ExportActionError, ExportActionOptions, KernelActionError, export_action};
+pub use faces::detached_actions::{
+    ExportActionError, ExportActionOptions, KernelActionError, export_action, published_names,
+};
 pub use faces::library::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,
     CodeExecutor, CodeExecutorBuilder, KernelClient, KernelClientBuilder, Truncated,

@@ -50,6 +50,7 @@ pub use self::audit::{AuditContents, CommandLog, Error as AuditError, SettleActi
 pub(crate) use self::decision::{ChosenBy, DenialReason};
 pub(crate) use self::gate::{CallAttempt, CheckedCall, ExpectedResult, Gate, OnPage, Permit};
 pub use self::grant::{GivenGrant, Grant, GrantLife, GrantPattern, OutsideGrant};
+pub(crate) use self::policy::NamedApprovers;
 pub use self::policy::{ApprovalEffect, ApprovalPolicy, PolicyError};
 pub(crate) use self::provenance::Label;
 pub(crate) use self::question::{

@@ -9,7 +9,7 @@ use ipybox::{ApprovalMode, AuditContents, SandboxSettings, ServeActionsOptions, 
 use super::multi_threaded;
 use super::registered_args::PlaceArgs;
 use super::serve_args::{ApprovalArg, BackendArg};
-use super::values::seconds;
+use super::values::{processors, seconds, size};
 
 /// The flags of `ipybox actions serve`.
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,30 @@ pub(crate) struct ActionsServeArgs {
     /// Policy of the sandbox, as for sessions; relative to the workspace
     #[arg(long, value_name = "FILE")]
     pub(crate) sandbox_config: Option<PathBuf>,
+
+    /// File or directory that code in the sandbox does not see; may be given several times
+    #[arg(long, value_name = "PATH", conflicts_with = "no_sandbox")]
+    pub(crate) sandbox_hide: Vec<PathBuf>,
+
+    /// Memory of each call, as for sessions
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) limit_memory: Option<u64>,
+
+    /// Processor time of each call, in processors
+    #[arg(long, value_name = "N", value_parser = processors)]
+    pub(crate) limit_cpu: Option<f64>,
+
+    /// Processes and threads of each call
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit_processes: Option<u32>,
+
+    /// Disk of each call, as for sessions
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) limit_disk: Option<u64>,
+
+    /// Serve the actions that a team has published in this directory, in place of those of the workspace
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub(crate) published: Option<PathBuf>,
 
     /// Python interpreter, or virtual environment, that runs the actions [default: that of the workspace]
     #[arg(long, value_name = "PYTHON")]
@@ -74,17 +98,23 @@ pub(super) fn run(args: ActionsServeArgs, place: PlaceArgs) -> anyhow::Result<()
         let mut sandbox = SandboxSettings::default();
         sandbox.backend = args.sandbox_backend.unwrap_or(BackendArg::Srt).into();
         sandbox.config = args.sandbox_config;
+        sandbox.hide = args.sandbox_hide;
         sandbox.gateway_program = std::env::current_exe().ok();
         sandbox
     });
     // The client's own sandbox is about its own commands.
     settings.ignore_client_sandbox = true;
+    settings.limits.memory = args.limit_memory;
+    settings.limits.cpu = args.limit_cpu;
+    settings.limits.processes = args.limit_processes;
+    settings.limits.disk = args.limit_disk;
     settings.audit.file = args.audit_log;
     if args.audit_contents {
         settings.audit.contents = AuditContents::Everything;
     }
     let mut options = ServeActionsOptions::new(settings);
     options.timeout = args.timeout;
+    options.published = args.published;
     let runtime = multi_threaded()?;
     let served = runtime.block_on(exporting(Box::pin(serve_actions(options))));
     // A read of a terminal cannot be interrupted; do not wait for it.

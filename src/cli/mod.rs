@@ -32,6 +32,8 @@ mod sessions;
 mod signals;
 #[cfg(feature = "team")]
 mod team;
+#[cfg(feature = "team")]
+mod team_actions;
 mod tool_server;
 mod ui;
 mod values;

@@ -16,10 +16,11 @@ use ipybox_team::{
 };
 use serde_json::{Value, json};
 
+use super::team_actions::{self, PublishedCommand};
 use super::values::lifetime;
 use super::{multi_threaded, print, print_message, single_threaded};
 
-const RESULT: &str = "write the result";
+pub(super) const RESULT: &str = "write the result";
 
 /// The flags of `ipybox team`.
 #[derive(Debug, clap::Args)]
@@ -72,6 +73,9 @@ enum TeamAction {
         #[arg(long, value_name = "TIME")]
         since: Option<String>,
     },
+    /// Look at the actions that users have published, and remove them
+    #[command(subcommand)]
+    Actions(PublishedCommand),
     /// Become a program in the name of a user, inside of control groups
     #[command(hide = true)]
     Become {
@@ -146,6 +150,7 @@ pub(crate) fn run(args: TeamArgs) -> anyhow::Result<ExitCode> {
                 print_message(&format!("{} sessions of `{}` have ended", ended.len(), user.name));
             }
         }
+        TeamAction::Actions(command) => team_actions::run(&admin(&config)?, command, args.json)?,
         TeamAction::Audit { user, since } => {
             let admin = admin(&config)?;
             let users = match user {
@@ -173,7 +178,7 @@ fn serve(config: TeamConfig) -> anyhow::Result<()> {
     let resource = config.login.resource.to_string();
     let pages = ApprovalPages::new(page::hosted_parts, page::hosted_guarded, page::hosted_person);
     let serving = async {
-        let server = TeamServer::open(config, program, client, SYSTEM, pages).await?;
+        let server = TeamServer::open(config, program, client, SYSTEM, pages, team_actions::check).await?;
         let address = server.address()?;
         print_message(&format!("serving {resource} on {address}"));
         server.serve().await
@@ -300,7 +305,7 @@ fn usage(users: &[TeamAccount], sessions: &[Value]) -> Vec<Value> {
     users.iter().map(of).collect()
 }
 
-fn lines(value: &Value) -> anyhow::Result<String> {
+pub(super) fn lines(value: &Value) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value).context("write JSON")? + "\n")
 }
 

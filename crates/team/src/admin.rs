@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::actions::{KeptActions, TeamAction};
 use crate::config::TeamConfig;
 use crate::users::{AccountError, SessionStarter, TeamAccount, UserAccounts, UserSystem};
 
@@ -12,6 +13,7 @@ use crate::users::{AccountError, SessionStarter, TeamAccount, UserAccounts, User
 pub struct TeamAdmin {
     accounts: UserAccounts,
     starter: SessionStarter,
+    actions: KeptActions,
 }
 
 /// Why something could not be done for a user.
@@ -29,6 +31,12 @@ pub enum AdminError {
         /// The keys of those that there are.
         users: Vec<String>,
     },
+    /// There is no such published action.
+    #[error("find the published action `{0}`: `ipybox team actions list` lists them")]
+    NoAction(String),
+    /// The published actions cannot be read, or changed.
+    #[error("use the published actions")]
+    Actions(#[from] std::io::Error),
     /// A command in the name of a user has failed.
     #[error("do it in the name of `{key}`: {why}")]
     Sessions {
@@ -61,6 +69,7 @@ impl TeamAdmin {
     pub fn open(config: &TeamConfig, program: PathBuf) -> Result<Self, AdminError> {
         let accounts = UserAccounts::open(&config.server.state_dir, &config.users, NO_SYSTEM)?;
         Ok(Self {
+            actions: KeptActions::in_directory(accounts.actions()),
             accounts,
             starter: SessionStarter::new(program, config.sessions.clone(), config.packages.clone()),
         })
@@ -89,6 +98,34 @@ impl TeamAdmin {
                 Err(AdminError::Unknown { name: name.to_owned(), users: keys })
             }
         }
+    }
+
+    /// The published actions, by name.
+    ///
+    /// # Errors
+    /// One of them cannot be read.
+    pub fn actions(&self) -> Result<Vec<TeamAction>, AdminError> {
+        Ok(self.actions.all()?)
+    }
+
+    /// The published action with this name, and all that was published.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn action(&self, name: &str) -> Result<(TeamAction, Value), AdminError> {
+        let known = self.actions()?.into_iter().find(|action| action.name == name);
+        let known = known.ok_or_else(|| AdminError::NoAction(name.to_owned()))?;
+        let published = self.actions.action(&known.name, known.version)?;
+        Ok((known, Value::Object(published)))
+    }
+
+    /// Removes a published action with all its versions.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be removed.
+    pub fn remove_action(&self, name: &str) -> Result<(), AdminError> {
+        let (known, _) = self.action(name)?;
+        Ok(self.actions.remove(&known.name)?)
     }
 
     /// The sessions of a user, as `ipybox sessions --json` has them.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 
+use crate::actions::ActionTable;
 use crate::login::{LoginConfig, SecureUrl};
 use crate::storage::read_bounded;
 use crate::upstream::{self, UpstreamMistake, UpstreamTable};
@@ -85,6 +86,9 @@ pub struct TeamConfig {
     /// Decisions on a page of the server. Default: there is none.
     #[serde(default)]
     pub approvals: Option<ApprovalTable>,
+    /// Actions for everybody, which approvers allow. Default: there are none.
+    #[serde(default)]
+    pub actions: Option<ActionTable>,
     /// Servers that each user reaches as oneself.
     #[serde(default)]
     pub upstream: Vec<UpstreamTable>,
@@ -439,6 +443,9 @@ impl TeamConfig {
                 "is not between a second and a week",
                 "use the default, or some minutes",
             );
+        }
+        if self.actions.is_some() && self.approvals.is_none() {
+            return wrong("actions", "have nobody who is asked", "write a table `[approvals]`, which has a page");
         }
         if let Some(UpstreamMistake { key, why, remedy }) = upstream::mistake(&self.upstream, &self.login) {
             return wrong(key, &why, remedy);

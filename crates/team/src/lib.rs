@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod actions;
 mod admin;
 mod approvals;
 mod check;
@@ -16,6 +17,7 @@ mod users;
 
 use std::error::Error;
 
+pub use self::actions::{ActionCheck, ActionTable, CheckedAction, TeamAction};
 pub use self::admin::{AdminError, TeamAdmin};
 pub use self::approvals::{ApprovalPages, ApprovalSetupError, WebhookError};
 pub use self::check::TeamFinding;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::actions::ActionCheck;
 use crate::approvals::{ApprovalPages, ApprovalParts, ApprovalSetupError, ApprovalSite, TeamApprovals};
 use crate::config::{ConfigError, TeamConfig};
 use crate::front::{FrontListener, FrontParts, ListenError, metrics_routes, routes, serve};
@@ -65,7 +66,7 @@ pub struct TeamServer {
 impl TeamServer {
     /// Prepares a server. Sessions are served by `program`, which is `ipybox`; `client` speaks to identity providers
     /// ([`configure_client`](crate::login::configure_client));
-    /// `system` does what the program does for users on the machine.
+    /// `system` does what the program does for users on the machine, `check_action` knows the form of actions.
     ///
     /// # Errors
     /// See [`ServeError`].
@@ -75,6 +76,7 @@ impl TeamServer {
         client: reqwest::Client,
         system: UserSystem,
         pages: ApprovalPages,
+        check_action: ActionCheck,
     ) -> Result<Self, ServeError> {
         let secret = |name: &str| std::env::var(name).ok();
         let authenticator = Arc::new(UserAuthenticator::new(config.login.clone(), client.clone(), secret)?);
@@ -89,6 +91,7 @@ impl TeamServer {
                     authenticator: Arc::clone(&authenticator),
                     client,
                     pages,
+                    check_action,
                 };
                 Some(TeamApprovals::open(&config, table, parts)?)
             }
@@ -181,6 +184,7 @@ fn socket(
         tokens: Arc::clone(&hearing.tokens),
         callback: hearing.callbacks.address(),
         approvals: config.approvals.as_ref().map(|table| table.wait),
+        publishers: config.actions.clone(),
         upstream: hearing.upstream.as_ref().map(|_| files.upstream()),
     };
     if let Some(upstream) = &hearing.upstream {

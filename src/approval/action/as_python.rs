@@ -28,6 +28,9 @@ pub(crate) fn question_of_ours(server_name: &str, tool_name: &str) -> Option<&'s
         (OURSELVES, "save_action") => {
             Some("Save this action? Code finds it, and runs it with its own rights.")
         }
+        (OURSELVES, "publish_action") => {
+            Some("Publish this action? Everybody finds it, and it runs with the rights of who calls it.")
+        }
         (OURSELVES, "install_package") => Some("Install this Python package? Its code may run at once."),
         _ => None,
     }

@@ -10,9 +10,12 @@ use tokio::time::Instant;
 
 use super::{Gate, Ruling};
 use crate::approval::action::Action;
-use crate::approval::decision::{DecidedBy, DenialReason};
-use crate::approval::policy::NamedApprovers;
-use crate::approval::question::{Approver, ApproverLine, ApproverQuestion, ApproverReply, NoticedQuestion};
+use crate::approval::audit::OpenCall;
+use crate::approval::decision::{AskedUsers, ChosenBy, DecidedBy, Decision, DenialReason};
+use crate::approval::policy::{ApprovalEffect, NamedApprovers};
+use crate::approval::question::{
+    AnswerVia, Approver, ApproverLine, ApproverQuestion, ApproverReply, NoticedQuestion,
+};
 
 /// The reason if no server for teams is there to ask approvers.
 const NO_SERVER: &str = "only `ipybox team` asks other people";
@@ -30,6 +33,41 @@ impl Gate {
     /// Returns whether there was no line.
     pub(crate) fn ask_approvers(&self, line: ApproverLine) -> bool {
         self.approvers.set(line).is_ok()
+    }
+
+    /// Has approvers decide about an action of code whom no rule of the policy needs to name. The policy can only deny it.
+    ///
+    /// # Errors
+    /// The action is denied, or nobody can be asked.
+    pub(crate) async fn decide_by_approvers(
+        &self,
+        action: Action,
+        named: NamedApprovers,
+        rule: &str,
+    ) -> Result<OpenCall, DenialReason> {
+        let (user, context) = self.current();
+        let asked = RuleApprovers { named: Arc::new(named), rule: Some(rule.into()) };
+        let deciding = async {
+            let action = self.with_known(action).await;
+            let question = self.audit.question(Arc::clone(&action));
+            let begun = Instant::now();
+            let judgement = self.judgement(&action, ChosenBy::Trusted);
+            let (ruling, consulted) = match judgement.effect {
+                ApprovalEffect::Deny => {
+                    let denied = DenialReason::Policy { call: action.name(), rule: judgement.rule.clone() };
+                    ((Err(denied), DecidedBy::Policy(judgement.rule)), AskedUsers::Nobody)
+                }
+                ApprovalEffect::Allow | ApprovalEffect::Ask => {
+                    let ruling = self.rule_by_approvers(&action, asked, &user).await;
+                    (ruling, AskedUsers::Users(Some(AnswerVia::Approvals)))
+                }
+            };
+            let (outcome, by) = ruling;
+            let decision = Decision { outcome, by, waited: begun.elapsed(), consulted };
+            let (_, on_record) = question.decided(&decision).await?.into_parts();
+            Ok(on_record)
+        };
+        context.around(deciding).await
     }
 
     /// Decides by the answer of one of the approvers. The time of the cell, for which `user` answers otherwise, stands still.
@@ -89,7 +127,6 @@ mod tests {
     use super::*;
     use crate::approval::action::Target;
     use crate::approval::audit::Audit;
-    use crate::approval::decision::ChosenBy;
     use crate::approval::policy::ApprovalPolicy;
     use crate::approval::question::{ApprovalQueue, ApproverDecision, UserAnswer};
     use crate::approval::standing::StandingAnswers;
@@ -152,6 +189,24 @@ mod tests {
         drop(asked);
         let words = gate.decide(pay(), &Approver::Consent).await.map(drop).unwrap_err().to_string();
         assert!(words.contains("who cannot be asked"), "{words}");
+    }
+
+    #[tokio::test]
+    async fn approvers_without_a_rule_decide_alone_and_the_policy_can_only_deny() {
+        let named = || NamedApprovers { names: vec!["group:finance".to_owned()], includes_user: false };
+        for is_allowed in [true, false] {
+            let (gate, asked) = gate();
+            gate.standing.remember(&pay(), UserAnswer::Session).unwrap();
+            answering(asked, is_allowed);
+            let decided = gate.decide_by_approvers(pay(), named(), "`[actions]`").await;
+            assert_eq!(decided.is_ok(), is_allowed);
+        }
+        for (effect, words) in [("allow", "only `ipybox team` asks other people"), ("deny", "denied")] {
+            let policy = ApprovalPolicy::parse(&format!("default = '{effect}'")).unwrap();
+            let gate = Gate::new(policy, StandingAnswers::default(), Duration::from_secs(60), Audit::off());
+            let refused = gate.decide_by_approvers(pay(), named(), "`[actions]`").await.map(drop).unwrap_err();
+            assert!(refused.to_string().contains(words), "{refused}");
+        }
     }
 
     #[tokio::test]

@@ -184,7 +184,7 @@ fn find(shelf: &ActionShelf, name: &str) -> Result<(SavedAction, ActionBundle), 
         let state = shelved.state.word();
         return Err(ExportActionError::Unusable { name: name.to_owned(), state, why: why.to_owned() });
     }
-    let bundle = ActionBundle::of_saved(&shelf.store, &shelved.action).map_err(ExportActionError::Store)?;
+    let bundle = shelf.bundle(&shelved.action).map_err(ExportActionError::Store)?;
     Ok((shelved.action, bundle))
 }
 

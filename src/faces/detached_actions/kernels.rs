@@ -184,7 +184,7 @@ impl ActionKernel {
     ) -> Result<(), KernelActionError> {
         let shelf = shelf.clone();
         let saved = action.clone();
-        let reading = tokio::task::spawn_blocking(move || ActionBundle::of_saved(&shelf.store, &saved));
+        let reading = tokio::task::spawn_blocking(move || shelf.bundle(&saved));
         let bundle = reading.await.map_err(io::Error::other).flatten().map_err(KernelActionError::Saved)?;
         for server in self.servers_of(action, &bundle).await? {
             self.registry.restore(&server, Some(&self.living), &self.workspace).await?;

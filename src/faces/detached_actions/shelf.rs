@@ -1,16 +1,25 @@
-//! The saved actions of a workspace, as they can be used without it.
+//! The saved actions of a workspace, or those that a team has published, as they can be used without it.
 
 use std::io;
 use std::path::PathBuf;
 
-use crate::tools::actions::{ActionState, ActionStore, SavedAction};
+use crate::tools::actions::{
+    ActionBundle, ActionState, ActionStore, PublishedActions, SavedAction,
+};
 use crate::tools::registry::{digests_of_recorded, recorded_in};
 
-/// The saved actions of a workspace. Its methods block.
+/// Actions with the servers of a workspace. Its methods block.
 #[derive(Debug, Clone)]
 pub(crate) struct ActionShelf {
     state_dir: PathBuf,
-    pub(super) store: ActionStore,
+    place: ShelfPlace,
+}
+
+/// The place of the actions.
+#[derive(Debug, Clone)]
+enum ShelfPlace {
+    Saved(ActionStore),
+    Published(PublishedActions),
 }
 
 /// An action, and whether it can be used.
@@ -25,7 +34,23 @@ pub(crate) struct ShelvedAction {
 impl ActionShelf {
     /// The actions that a state directory keeps.
     pub(crate) fn in_directory(state_dir: PathBuf) -> Self {
-        Self { store: ActionStore::in_directory(&state_dir), state_dir }
+        Self { place: ShelfPlace::Saved(ActionStore::in_directory(&state_dir)), state_dir }
+    }
+
+    /// The published actions in a directory, with the servers that a state directory keeps.
+    pub(crate) fn of_published(directory: PathBuf, state_dir: PathBuf) -> Self {
+        Self { place: ShelfPlace::Published(PublishedActions::in_directory(directory)), state_dir }
+    }
+
+    /// The files of an action, and of those that it uses.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is another one than it was.
+    pub(super) fn bundle(&self, action: &SavedAction) -> io::Result<ActionBundle> {
+        match &self.place {
+            ShelfPlace::Saved(store) => ActionBundle::of_saved(store, action),
+            ShelfPlace::Published(published) => published.bundle(action),
+        }
     }
 
     /// All of them.
@@ -47,8 +72,16 @@ impl ActionShelf {
                 hints.is_some_and(|hints| hints.read_only == Some(true))
             };
             let only_reads = called.peek().is_some() && called.all(reads);
-            ShelvedAction { state: self.store.state(&action, &digests, None), action, only_reads }
+            let state = match &self.place {
+                ShelfPlace::Saved(store) => store.state(&action, &digests, None),
+                ShelfPlace::Published(_) => ActionState::of_published(&action, &digests),
+            };
+            ShelvedAction { state, action, only_reads }
         };
-        Ok(self.store.all()?.into_iter().map(shelved).collect())
+        let all = match &self.place {
+            ShelfPlace::Saved(store) => store.all()?,
+            ShelfPlace::Published(published) => published.all()?,
+        };
+        Ok(all.into_iter().map(shelved).collect())
     }
 }

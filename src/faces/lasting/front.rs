@@ -7,7 +7,7 @@ use serde::de::{Deserializer, Error as _};
 use serde_json::json;
 
 use super::entry::is_session_id;
-use crate::ground::files::FrontSocket;
+use crate::ground::files::{FrontPublishers, FrontSocket};
 
 /// The method of the notification that names the session.
 const METHOD: &str = "notifications/ipybox/session";
@@ -36,6 +36,9 @@ struct FrontServer {
     callback: String,
     /// Whether people decide there.
     approvals: bool,
+    /// Those who decide there about what is published for everybody.
+    #[serde(default)]
+    publishers: Option<FrontPublishers>,
 }
 
 impl FrontWish {
@@ -51,8 +54,8 @@ impl FrontWish {
 
     /// The socket of the front, for the session with this id and token.
     pub(super) fn socket(&self, session: String, token: &str) -> Option<FrontSocket> {
-        let FrontServer { socket, callback, .. } = self.server.clone()?;
-        Some(FrontSocket { path: socket, token: token.to_owned(), session, callback })
+        let FrontServer { socket, callback, publishers, .. } = self.server.clone()?;
+        Some(FrontSocket { path: socket, token: token.to_owned(), session, callback, publishers })
     }
 
     /// Whether people decide at the front's socket.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -19,6 +19,18 @@ pub(crate) struct FrontSocket {
     pub(crate) session: String,
     /// The page of the server to which browsers come back from authorization servers.
     pub(crate) callback: String,
+    /// Those who decide about what is published for everybody; `None` if nothing is.
+    pub(crate) publishers: Option<FrontPublishers>,
+}
+
+/// The approvers of what users publish on the server of a team.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FrontPublishers {
+    /// As a rule of a policy names approvers.
+    pub(crate) names: Vec<String>,
+    /// Whether users may decide about what they publish themselves.
+    pub(crate) includes_user: bool,
 }
 
 /// A session's purpose of a connection.

@@ -2,6 +2,7 @@
 
 mod again;
 mod proposal;
+mod publication;
 mod trial;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::again::{RepeatedTest, SavedTest};
 pub(crate) use self::trial::TrialError;
+use self::publication::PublishError;
 use self::trial::{ActionTrial, TrialResult};
 use super::permissions::PlaceInForce;
 use super::registrar::record_end;
@@ -58,6 +60,10 @@ enum SaveActionError {
     Denied(#[from] DenialReason),
     #[error("keep the action")]
     Store(#[from] io::Error),
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    #[error("`{path}` is saved, and not published")]
+    Unpublished { path: String, source: PublishError },
 }
 
 /// The hint for a call that has no recorded answer.
@@ -90,7 +96,7 @@ struct TestedAction {
 
 impl ActionSaver for SessionActions {
     fn save(&self, draft: ActionDraft) -> BoxFuture<'_, Result<String, String>> {
-        async move { self.save_draft(draft).await.map_err(|error| describe(&error)) }.boxed()
+        async move { self.save_and_publish(draft).await.map_err(|error| describe(&error)) }.boxed()
     }
 }
 
@@ -113,6 +119,21 @@ impl SessionActions {
         });
         if let Err(error) = counting.await {
             tracing::warn!(%error, "a cell is not counted for the actions that it has called");
+        }
+    }
+
+    async fn save_and_publish(&self, draft: ActionDraft) -> Result<String, SaveActionError> {
+        if !draft.publish {
+            return self.save_draft(draft).await;
+        }
+        // Before anything is done.
+        self.publishers()?;
+        let name = draft.name.clone();
+        let path = format!("gentools.{}.{name}", draft.category);
+        let words = self.save_draft(draft).await?;
+        match self.publish(&name).await {
+            Ok(()) => Ok(format!("{words}\npublished: the server of the team serves it to everybody")),
+            Err(source) => Err(SaveActionError::Unpublished { path, source }),
         }
     }
 

@@ -10,8 +10,8 @@ use super::store::ActionStore;
 use super::workspace::WorkspaceActions;
 
 /// The most parsers of an action, and the most actions that one uses, those among them that others use.
-const MOST_PARSERS: usize = 20;
-const MOST_USED: usize = 50;
+pub(super) const MOST_PARSERS: usize = 20;
+pub(super) const MOST_USED: usize = 50;
 
 /// The files of an action, and of those that it uses.
 #[derive(Debug, Clone)]

@@ -11,8 +11,8 @@ use super::store::SOURCE_BYTES;
 use crate::ground::text::{backticked, one_line};
 
 /// The longest docstring, signature, and JSON Schema with the example, in bytes.
-const TEXT_BYTES: usize = 16 * 1024;
-const JSON_BYTES: usize = 128 * 1024;
+pub(super) const TEXT_BYTES: usize = 16 * 1024;
+pub(super) const JSON_BYTES: usize = 128 * 1024;
 
 /// An action to save.
 #[derive(Debug, Clone, Deserialize)]
@@ -29,6 +29,9 @@ pub(crate) struct ActionDraft {
     pub(crate) input_schema: Map<String, Value>,
     pub(crate) output_schema: Option<Map<String, Value>>,
     pub(crate) example: Map<String, Value>,
+    /// Whether approvers are asked to publish it.
+    #[serde(default)]
+    pub(crate) publish: bool,
 }
 
 /// Why a draft cannot be an action.

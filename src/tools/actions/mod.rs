@@ -15,6 +15,7 @@ mod bundle;
 mod calls;
 mod draft;
 mod imports;
+mod published;
 mod record;
 mod state;
 mod store;
@@ -24,6 +25,7 @@ mod workspace;
 pub(crate) use self::bundle::{ActionBundle, BundleError};
 pub(crate) use self::calls::ImportedActions;
 pub(crate) use self::draft::{ActionDraft, ActionSaver, UnusableDraft};
+pub(crate) use self::published::{PublishedAction, PublishedActions, UnusablePublication};
 pub(crate) use self::record::{
     ActionFiles, ActionTest, SandboxOfTest, SavedAction, TEST, ToolDigests, UsedAction,
 };

@@ -40,6 +40,11 @@ impl ActionState {
         matches!(self, Self::Usable)
     }
 
+    /// The state of a published action, whose files nobody but the server of the team can change.
+    pub(crate) fn of_published(action: &SavedAction, tools: &ToolDigests) -> Self {
+        drift(action, tools).map_or(Self::Usable, |why| Self::Drifted { why })
+    }
+
     /// The state in a word.
     pub(crate) fn word(&self) -> &'static str {
         match self {

@@ -201,7 +201,7 @@ impl ActionStore {
 }
 
 /// The names of the directories in `directory`, in order; none if it is missing.
-fn directories(directory: &Path) -> io::Result<Vec<String>> {
+pub(super) fn directories(directory: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in if_there(std::fs::read_dir(directory))?.into_iter().flatten() {
         let entry = entry?;

@@ -30,13 +30,14 @@ class Saved(str):
         return str(self)
 
 
-def save(function, category=None, example=None):
+def save(function, category=None, example=None, publish=False):
     """Save a function that has worked as an action, which `search` finds: `from gentools.<category> import <name>`.
 
     function: a function with types and a docstring, whose name says what it does; or the package `gentools.<category>.<name>`,
         if its files are written by hand
     category: a subject, such as "reports"; lower case with underscores
     example: arguments for its test, as a dict; default: those of the newest call in a cell
+    publish: on the server of a team, ask those who decide about it to serve it to everybody
 
     The function is taken with all that it uses: other functions, classes, imports and small constants of the session. It is
     tested in a fresh kernel, where tools answer as they did in the newest cells. If the test fails, nothing is saved.
@@ -57,6 +58,7 @@ def save(function, category=None, example=None):
         message = f"`example` does not fit `{draft['name']}`: {error}"
         raise ActionError(message) from None
     draft["example"] = as_json(example)
+    draft["publish"] = bool(publish)
     answer = ask_host("/save", {**draft, **described(run)})
     forget(f"gentools.{draft['category']}.{draft['name']}")
     return Saved(answer)

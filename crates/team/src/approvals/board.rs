@@ -9,11 +9,14 @@ use tokio::sync::watch;
 
 use super::question::{AskedApproval, QuestionFor, WaitingQuestion};
 use super::record::{DecisionRecord, RecordedDecision};
+use crate::actions::{PublishedFile, TeamActions};
 use crate::login::TeamUser;
 use crate::storage::now;
 
 /// The number of questions that can wait in all sessions of a user.
 const MOST_OF_USER: usize = 256;
+/// The reason if the server publishes nothing.
+const NOTHING_PUBLISHED: &str = "the configuration of the server has no table `[actions]`";
 /// The number of questions whose end is remembered, for pages that have shown them.
 const ENDS: usize = 1024;
 
@@ -22,6 +25,8 @@ pub(crate) struct QuestionBoard {
     state: Mutex<BoardState>,
     changes: watch::Sender<u64>,
     record: Arc<DecisionRecord>,
+    /// Publishes what is allowed, if anything is published.
+    actions: Option<Arc<TeamActions>>,
 }
 
 #[derive(Default)]
@@ -39,12 +44,13 @@ pub(crate) enum NotWaiting {
     /// It has been decided: the message for the session.
     Decided(Value),
     /// It is not taken, for this reason.
-    Refused(&'static str),
+    Refused(String),
 }
 
 impl QuestionBoard {
-    pub(crate) fn new(record: DecisionRecord) -> Self {
-        Self { state: Mutex::default(), changes: watch::Sender::new(0), record: Arc::new(record) }
+    pub(crate) fn new(record: DecisionRecord, actions: Option<TeamActions>) -> Self {
+        let (state, changes) = (Mutex::default(), watch::Sender::new(0));
+        Self { state, changes, record: Arc::new(record), actions: actions.map(Arc::new) }
     }
 
     /// Changes with the questions.
@@ -66,6 +72,21 @@ impl QuestionBoard {
         end.map_or_else(|| "decided meanwhile".to_owned(), |(_, how)| how.clone())
     }
 
+    /// A question as it is asked: about an action that is to be published, the server does not take the session's word.
+    ///
+    /// # Errors
+    /// It is not taken.
+    pub(crate) fn as_asked(&self, asked: AskedApproval) -> Result<AskedApproval, NotWaiting> {
+        if !asked.is_publication() {
+            return Ok(asked);
+        }
+        let refused = |why: &str| NotWaiting::Refused(why.to_owned());
+        let actions = self.actions.as_ref().ok_or_else(|| refused(NOTHING_PUBLISHED))?;
+        let action = asked.arguments().and_then(Value::as_object).ok_or_else(|| refused("it has no arguments"))?;
+        let note = actions.look_at(action).map_err(NotWaiting::Refused)?;
+        Ok(asked.about_publication(actions.table(), note))
+    }
+
     /// Adds a question; its number.
     ///
     /// # Errors
@@ -79,13 +100,13 @@ impl QuestionBoard {
             // The connection by which it was asked before may not be noticed to be gone.
             for old in state.asked_as(&asked.question) {
                 if old.asker.key != question.asker.key {
-                    return Err(NotWaiting::Refused("another question has this id"));
+                    return Err(NotWaiting::Refused("another question has this id".to_owned()));
                 }
                 state.end(old.number, "asked again".to_owned());
             }
         }
         if state.open.values().filter(|other| other.asker.key == question.asker.key).count() >= MOST_OF_USER {
-            return Err(NotWaiting::Refused("too many questions wait already"));
+            return Err(NotWaiting::Refused("too many questions wait already".to_owned()));
         }
         state.last += 1;
         let question = Arc::new(question.numbered(state.last));
@@ -151,9 +172,7 @@ impl QuestionBoard {
             by: by.clone(),
         };
         let message = answer_of(&decision);
-        let record = Arc::clone(&self.record);
-        let written = tokio::task::spawn_blocking(move || record.write(decision)).await;
-        let written = written.map_err(std::io::Error::other).flatten();
+        let written = self.write(question, asked, decision).await;
         let mut told = vec![question.answers.clone()];
         {
             let mut state = self.state.lock();
@@ -181,6 +200,28 @@ impl QuestionBoard {
             }
         }
         written.is_ok()
+    }
+
+    /// Writes a decision, and publishes the action that it allows.
+    async fn write(
+        &self,
+        question: &WaitingQuestion,
+        asked: &AskedApproval,
+        decision: RecordedDecision,
+    ) -> std::io::Result<()> {
+        let record = Arc::clone(&self.record);
+        let actions = self.actions.clone().filter(|_| asked.is_publication() && decision.is_allowed);
+        let action = asked.arguments().and_then(Value::as_object).cloned();
+        let publisher = format!("{} ({})", question.asker.name, question.asker.identity);
+        let writing = move || match (actions, action) {
+            (Some(actions), Some(action)) => {
+                let RecordedDecision { time, question, digest, by, .. } = decision.clone();
+                let file = PublishedFile { question, digest, time, publisher, by, action };
+                actions.publish(&file, || record.write(decision))
+            }
+            _ => record.write(decision),
+        };
+        tokio::task::spawn_blocking(writing).await.map_err(std::io::Error::other).flatten()
     }
 
     /// Has all pages look again.
@@ -218,7 +259,7 @@ fn again(decision: &RecordedDecision, asked: &AskedApproval, key: &str) -> NotWa
     if decision.user == key && decision.digest == asked.digest() {
         NotWaiting::Decided(answer_of(decision))
     } else {
-        NotWaiting::Refused("the id of the question is that of another one")
+        NotWaiting::Refused("the id of the question is that of another one".to_owned())
     }
 }
 

@@ -74,7 +74,9 @@ impl ApprovalHearing {
             match serde_json::from_slice(&words)? {
                 ApproverMessage::Ask(asked) => {
                     let id = asked.question.clone();
-                    match questions.add(id.clone(), session.to_approvers(*asked)) {
+                    let asked = self.board.as_asked(*asked);
+                    let added = asked.and_then(|asked| questions.add(id.clone(), session.to_approvers(asked)));
+                    match added {
                         Ok(question) => {
                             if let Some(webhook) = &self.webhook {
                                 webhook.announce(&question);

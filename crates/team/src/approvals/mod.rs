@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! sessions ═ socket ═ board ─→ page ═ HTTP, with a login ═ browsers
-//!                       │ └──→ webhook
-//!                       └────→ record of decisions
+//!                       │ ├──→ webhook
+//!                       │ └──→ record of decisions
+//!                       └────→ published actions
 //! ```
 //!
 //! A session connects, says by its token whose it is, and asks; so nothing is lost when the server is killed. What it asks is
-//! shown and not understood. Only a browser that has logged in answers.
+//! shown and not understood, but for actions that are to be published. Only a browser that has logged in answers.
 
 mod board;
 mod browsers;
@@ -31,6 +32,7 @@ use self::record::DecisionRecord;
 pub(crate) use self::routes::{APPROVALS_PATH, ApprovalSite};
 use self::webhook::ApprovalWebhook;
 pub use self::webhook::WebhookError;
+use crate::actions::{ActionCheck, TeamActions};
 use crate::config::{ApprovalTable, TeamConfig};
 use crate::login::UserAuthenticator;
 use crate::users::UserAccounts;
@@ -70,6 +72,7 @@ pub(crate) struct ApprovalParts {
     pub(crate) authenticator: Arc<UserAuthenticator>,
     pub(crate) client: reqwest::Client,
     pub(crate) pages: ApprovalPages,
+    pub(crate) check_action: ActionCheck,
 }
 
 /// Why questions cannot be decided about.
@@ -97,11 +100,17 @@ impl TeamApprovals {
         table: &ApprovalTable,
         parts: ApprovalParts,
     ) -> Result<Self, ApprovalSetupError> {
-        let ApprovalParts { accounts, authenticator, client, pages } = parts;
+        let ApprovalParts { accounts, authenticator, client, pages, check_action } = parts;
         let path = accounts.approvals();
-        let record = DecisionRecord::open(&path.join("decisions.jsonl"))
-            .map_err(|source| ApprovalSetupError::Files { path, source })?;
-        let board = Arc::new(QuestionBoard::new(record));
+        let failed = |source| ApprovalSetupError::Files { path: path.clone(), source };
+        let record = DecisionRecord::open(&path.join("decisions.jsonl")).map_err(failed)?;
+        let is_allowed = |question: &str, digest: &str| {
+            record.find(question).is_some_and(|decision| decision.is_allowed && decision.digest == digest)
+        };
+        let actions = config.actions.clone();
+        let actions = actions.map(|table| TeamActions::open(&accounts, table, check_action, is_allowed));
+        let actions = actions.transpose().map_err(failed)?;
+        let board = Arc::new(QuestionBoard::new(record, actions));
         let origin = config.login.resource.url().origin().ascii_serialization();
         let webhook = match &table.webhook {
             Some(webhook) => Some(Arc::new(ApprovalWebhook::open(webhook, client, &origin)?)),

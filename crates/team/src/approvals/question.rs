@@ -7,8 +7,12 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
+use crate::actions::ActionTable;
 use crate::login::{LOCAL_ISSUER, TeamUser, UserIdentity};
 use crate::users::user_key;
+
+/// The rule that names the approvers of published actions.
+const PUBLISHING: &str = "`[actions]` of the server";
 
 /// The user in whose session a question waits.
 #[derive(Debug, Clone)]
@@ -29,6 +33,9 @@ pub(crate) struct AskedApproval {
     left_ms: u64,
     /// The call, which is shown and not understood.
     call: Map<String, Value>,
+    /// More about it, as the server knows.
+    #[serde(skip)]
+    note: Option<String>,
 }
 
 /// Those who may answer.
@@ -80,6 +87,20 @@ impl AskedApproval {
         self.call.get("arguments")
     }
 
+    /// Whether an action is to be published, which the server does.
+    pub(crate) fn is_publication(&self) -> bool {
+        self.name("server") == "ipybox" && self.name("tool") == "publish_action"
+    }
+
+    /// A question about publishing, as the server puts it: the session says neither who decides nor more than what is published.
+    pub(crate) fn about_publication(self, table: &ActionTable, note: Option<String>) -> Self {
+        let is_kept = |name: &str| matches!(name, "server" | "tool" | "arguments");
+        let mut call: Map<String, Value> = self.call.into_iter().filter(|(name, _)| is_kept(name)).collect();
+        call.insert("behind".to_owned(), "host".into());
+        let approvers = table.approver.clone();
+        Self { approvers, includes_user: table.self_approval, rule: PUBLISHING.to_owned(), call, note, ..self }
+    }
+
     pub(crate) fn left(&self) -> Duration {
         Duration::from_millis(self.left_ms)
     }
@@ -116,8 +137,11 @@ impl WaitingQuestion {
     ) -> Self {
         let mut call = asked.call.clone();
         let QuestionAsker { name, identity, .. } = &asker;
-        let about =
+        let mut about =
             format!("{name} ({identity}) asks, and {} names {}", asked.rule, asked.approvers.join(" or "));
+        if let Some(note) = &asked.note {
+            about.push_str(&format!("; {note}"));
+        }
         call.insert("asker".to_owned(), about.into());
         let message = json!({
             "hear": "question",
@@ -240,6 +264,31 @@ mod tests {
         assert!(!asked(&["group:finance", "user:local ann"], false).is_for(&ann));
         assert!(asked(&["group:finance"], true).is_for(&ann));
         assert!(!asked(&["group:finance"], true).is_for(&user("local", "ann", &[])));
+    }
+
+    #[test]
+    fn the_session_says_nothing_about_what_is_published_but_what_it_is() {
+        let asked = json!({
+            "question": "q", "approvers": ["user:local eve"], "includes_user": true, "rule": "a rule of mine", "left_ms": 1,
+            "note": "harmless", "call": {
+                "server": "ipybox", "tool": "publish_action", "arguments": {"name": "x"}, "changes": "no change", "behind": "kernel",
+            },
+        });
+        let asked: AskedApproval = serde_json::from_value(asked).unwrap();
+        assert!(asked.is_publication());
+        let table = ActionTable { approver: vec!["group:finance".to_owned()], self_approval: false };
+        let asked = asked.about_publication(&table, Some("it is new".to_owned()));
+        let call = json!({"server": "ipybox", "tool": "publish_action", "arguments": {"name": "x"}, "behind": "host"});
+        assert_eq!(Value::Object(asked.call.clone()), call);
+        let first = asked.digest();
+        let ann = user("local", "ann", &["finance"]);
+        let asker = QuestionAsker { key: user_key(&ann.identity), name: "ann".to_owned(), identity: ann.identity.clone() };
+        let question = WaitingQuestion::to_approvers(asked.clone(), asker, "s".to_owned(), mpsc::channel(1).0);
+        assert!(!question.is_for(&ann) && !question.is_for(&user("local", "eve", &[])));
+        assert!(question.is_for(&user("local", "fay", &["finance"])));
+        let words = "ann (ann at local) asks, and `[actions]` of the server names group:finance; it is new";
+        assert_eq!(question.message()["call"]["asker"], words);
+        assert_eq!(asked.about_publication(&table, None).digest(), first);
     }
 
     #[test]

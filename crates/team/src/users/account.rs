@@ -161,6 +161,9 @@ impl UserAccounts {
         make(&state_dir.join("accounts"), 0o700)?;
         make(&state_dir.join("sessions"), 0o700)?;
         make(&state_dir.join("approvals"), mode)?;
+        make(&state_dir.join("approvals/decided"), 0o700)?;
+        // Users read what is published.
+        make(&state_dir.join("actions"), if ids.is_some() { 0o755 } else { 0o700 })?;
         let limits = settings.limits();
         Ok(Self { state_dir: state_dir.to_owned(), ids, system, limits, places: Mutex::default() })
     }
@@ -173,6 +176,16 @@ impl UserAccounts {
     /// The directory for decisions, through which users pass to its socket.
     pub(crate) fn approvals(&self) -> PathBuf {
         self.state_dir.join("approvals")
+    }
+
+    /// The directory for published actions, which all users can read.
+    pub(crate) fn actions(&self) -> PathBuf {
+        self.state_dir.join("actions")
+    }
+
+    /// The directory for actions whose decisions are being written.
+    pub(crate) fn decided_actions(&self) -> PathBuf {
+        self.approvals().join("decided")
     }
 
     /// All accounts, the oldest first.

@@ -13,6 +13,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 
 use super::account::UserPlace;
+use crate::actions::ActionTable;
 use crate::config::{PackageSettings, SessionSettings, TeamApproval, TeamSandbox};
 use crate::login::SecureUrl;
 use crate::socket::SessionTokens;
@@ -45,6 +46,8 @@ pub(crate) struct SocketWay {
     pub(crate) callback: String,
     /// The time that a question to people waits; `None` if the server asks nobody.
     pub(crate) approvals: Option<Duration>,
+    /// Those who decide about published actions.
+    pub(crate) publishers: Option<ActionTable>,
     /// The file with the servers that users reach as themselves.
     pub(crate) upstream: Option<PathBuf>,
 }
@@ -78,7 +81,12 @@ impl SessionStarter {
         if let Some(way) = &self.way {
             let socket = way.socket.display().to_string();
             let approvals = way.approvals.is_some();
-            wish["server"] = json!({"socket": socket, "callback": way.callback, "approvals": approvals});
+            let publishers = way.publishers.as_ref().map(
+                |table| json!({"names": table.approver, "includes_user": table.self_approval}),
+            );
+            wish["server"] = json!({
+                "socket": socket, "callback": way.callback, "approvals": approvals, "publishers": publishers,
+            });
             command.env(TOKEN, way.tokens.of(&place.key));
         }
         command.args(self.arguments(place)).arg("--front").arg(wish.to_string());

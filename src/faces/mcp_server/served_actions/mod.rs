@@ -11,6 +11,7 @@ mod handler;
 mod work;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,12 +39,14 @@ pub struct ServeActionsOptions {
     pub settings: Settings,
     /// The time that a call may take. Waiting for a kernel and for approval does not count. Default: 120 seconds.
     pub timeout: Duration,
+    /// The directory of published actions, which are served in place of those of the workspace.
+    pub published: Option<PathBuf>,
 }
 
 impl ServeActionsOptions {
     /// The defaults, with these settings.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, timeout: DEFAULT_TIMEOUT }
+        Self { settings, timeout: DEFAULT_TIMEOUT, published: None }
     }
 }
 
@@ -83,7 +86,7 @@ pub enum ServeActionsError {
 /// # Errors
 /// See [`ServeActionsError`].
 pub async fn serve_actions(options: ServeActionsOptions) -> Result<(), ServeActionsError> {
-    let ServeActionsOptions { mut settings, timeout } = options;
+    let ServeActionsOptions { mut settings, timeout, published } = options;
     let closed = CancellationToken::new();
     end_on_signals(&closed).map_err(ServeActionsError::Signals)?;
     settings.workspace = create_workspace(&settings.workspace)?;
@@ -92,7 +95,11 @@ pub async fn serve_actions(options: ServeActionsOptions) -> Result<(), ServeActi
         sandbox.config = sandbox.config.take().map(|file| settings.workspace.join(file));
     }
     let policy = policy(&settings.approval.mode, &settings.workspace)?;
-    let shelf = ActionShelf::in_directory(state_directory(&settings.workspace, settings.state_dir.clone())?);
+    let state_dir = state_directory(&settings.workspace, settings.state_dir.clone())?;
+    let shelf = match published {
+        Some(directory) => ActionShelf::of_published(directory, state_dir),
+        None => ActionShelf::in_directory(state_dir),
+    };
     let refusal = match &settings.sandbox {
         Some(_) => ServeActionsError::Sandbox,
         None => ServeActionsError::Kernels,
