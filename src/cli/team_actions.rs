@@ -73,7 +73,12 @@ fn line(action: &TeamAction) -> String {
 /// The signature, the docstring and the files.
 fn shown(action: &Value) -> String {
     let word = |part: &Value, key: &str| part[key].as_str().unwrap_or_default().to_owned();
-    let mut text = format!("\n{}{}\n\n{}\n", word(action, "name"), word(action, "signature"), word(action, "description"));
+    let mut text = format!(
+        "\n{}{}\n\n{}\n",
+        word(action, "name"),
+        word(action, "signature"),
+        word(action, "description")
+    );
     let uses = action["uses"].as_array().into_iter().flatten();
     for part in std::iter::once(action).chain(uses) {
         for (file, content) in part["files"].as_object().into_iter().flatten() {

@@ -15,6 +15,8 @@ use crate::users::UserLimits;
 
 /// The path of MCP.
 pub(crate) const MCP_PATH: &str = "/mcp";
+/// The path of published actions: below that of sessions, whose login it has.
+pub(crate) const ACTIONS_PATH: &str = "/mcp/actions";
 /// The largest file, in bytes.
 const FILE_BYTES: u64 = 1024 * 1024;
 /// The first id of the range that users have if the file names none: above those that systems give to people, and beside the
@@ -445,7 +447,11 @@ impl TeamConfig {
             );
         }
         if self.actions.is_some() && self.approvals.is_none() {
-            return wrong("actions", "have nobody who is asked", "write a table `[approvals]`, which has a page");
+            return wrong(
+                "actions",
+                "have nobody who is asked",
+                "write a table `[approvals]`, which has a page",
+            );
         }
         if let Some(UpstreamMistake { key, why, remedy }) = upstream::mistake(&self.upstream, &self.login) {
             return wrong(key, &why, remedy);

@@ -114,18 +114,28 @@ impl TeamServer {
             callbacks: Arc::clone(&callbacks),
         };
         let (way, socket) = socket(&config, hearing, &files)?;
-        let starter = SessionStarter::new(program, config.sessions.clone(), config.packages.clone());
-        let starter = starter.with_socket(way);
-        let starter = Arc::new(starter);
+        let starter = || {
+            SessionStarter::new(program.clone(), config.sessions.clone(), config.packages.clone())
+                .with_socket(way.clone())
+        };
+        let actions = match &config.actions {
+            Some(_) => {
+                let records = SessionRecords::open(accounts.action_sessions(), config.users.max_sessions)?;
+                let starter = starter().with_published(accounts.actions());
+                Some(Arc::new(SessionDirectory::new(Arc::new(starter), Arc::new(records))))
+            }
+            None => None,
+        };
+        let starter = Arc::new(starter());
         starter.check(&accounts.probe()?).await.map_err(ServeError::Sandbox)?;
-        let directory = Arc::new(SessionDirectory::new(Arc::clone(&starter), Arc::clone(&records)));
+        let directory = Arc::new(SessionDirectory::new(Arc::clone(&starter), records));
         let listener = FrontListener::bind(&config.server).await?;
         let metrics = match config.server.metrics {
             Some(address) => Some(FrontListener::plain(address).await?),
             None => None,
         };
         let parts =
-            FrontParts { authenticator, approvals: site, subjects, callbacks, accounts, records, directory };
+            FrontParts { authenticator, approvals: site, subjects, callbacks, accounts, directory, actions };
         let accounts = Arc::clone(&parts.accounts);
         let retention = RetentionTask { accounts, starter, settings: config.retention };
         Ok(Self { listener, metrics, socket, config, parts, retention })
@@ -148,7 +158,7 @@ impl TeamServer {
         let draining = CancellationToken::new();
         let ending = CancellationToken::new();
         end_on_signals(&draining)?;
-        let directory = Arc::clone(&parts.directory);
+        let directories: Vec<_> = parts.actions.iter().chain([&parts.directory]).cloned().collect();
         let (router, state) = routes(&config, parts, draining.clone(), ending.clone());
         let metrics = metrics.map(|listener| {
             tokio::spawn(serve(listener, metrics_routes(Arc::clone(&state)), ending.clone()))
@@ -157,12 +167,13 @@ impl TeamServer {
         let serving = tokio::spawn(serve(listener, router, ending.clone()));
         let removing = tokio::spawn(draining.clone().run_until_cancelled_owned(retention.apply_daily()));
         draining.cancelled().await;
-        if tokio::time::timeout(config.server.drain, directory.calls_have_ended()).await.is_err() {
+        let ended = futures::future::join_all(directories.iter().map(|served| served.calls_have_ended()));
+        if tokio::time::timeout(config.server.drain, ended).await.is_err() {
             tracing::warn!(
                 "calls were open for longer than `server.drain`; their answers come with the next ones"
             );
         }
-        directory.close().await;
+        futures::future::join_all(directories.iter().map(|served| served.close())).await;
         ending.cancel();
         removing.await.map_err(std::io::Error::other)?;
         for task in metrics.into_iter().chain([socket, serving]) {

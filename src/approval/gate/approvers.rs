@@ -204,7 +204,8 @@ mod tests {
         for (effect, words) in [("allow", "only `ipybox team` asks other people"), ("deny", "denied")] {
             let policy = ApprovalPolicy::parse(&format!("default = '{effect}'")).unwrap();
             let gate = Gate::new(policy, StandingAnswers::default(), Duration::from_secs(60), Audit::off());
-            let refused = gate.decide_by_approvers(pay(), named(), "`[actions]`").await.map(drop).unwrap_err();
+            let refused =
+                gate.decide_by_approvers(pay(), named(), "`[actions]`").await.map(drop).unwrap_err();
             assert!(refused.to_string().contains(words), "{refused}");
         }
     }

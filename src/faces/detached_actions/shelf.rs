@@ -3,9 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::tools::actions::{
-    ActionBundle, ActionState, ActionStore, PublishedActions, SavedAction,
-};
+use crate::tools::actions::{ActionBundle, ActionState, ActionStore, PublishedActions, SavedAction};
 use crate::tools::registry::{digests_of_recorded, recorded_in};
 
 /// Actions with the servers of a workspace. Its methods block.

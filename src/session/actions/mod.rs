@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 pub(crate) use self::again::{RepeatedTest, SavedTest};
-pub(crate) use self::trial::TrialError;
 use self::publication::PublishError;
+pub(crate) use self::trial::TrialError;
 use self::trial::{ActionTrial, TrialResult};
 use super::permissions::PlaceInForce;
 use super::registrar::record_end;

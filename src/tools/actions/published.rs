@@ -115,7 +115,8 @@ impl PublishedAction {
     fn check(&self) -> Result<(), UnusablePublication> {
         let refused = |why: String| Err(UnusablePublication(why));
         let own = [(&self.category, &self.name, &self.files)];
-        let parts = own.into_iter().chain(self.uses.iter().map(|used| (&used.category, &used.name, &used.files)));
+        let parts =
+            own.into_iter().chain(self.uses.iter().map(|used| (&used.category, &used.name, &used.files)));
         let mut names = Vec::new();
         for (category, name, files) in parts {
             let named = check_name(category).and_then(|()| check_name(name));
@@ -130,8 +131,11 @@ impl PublishedAction {
         if objects.into_iter().flatten().any(|object| json_bytes(object) > JSON_BYTES) {
             return refused(format!("its schemas or its example have more than {JSON_BYTES} bytes"));
         }
-        if self.description.trim().is_empty() || self.description.len().max(self.signature.len()) > TEXT_BYTES {
-            return refused(format!("its docstring or signature is empty, or has more than {TEXT_BYTES} bytes"));
+        if self.description.trim().is_empty() || self.description.len().max(self.signature.len()) > TEXT_BYTES
+        {
+            return refused(format!(
+                "its docstring or signature is empty, or has more than {TEXT_BYTES} bytes"
+            ));
         }
         let digests = self.servers.values().flat_map(BTreeMap::values);
         if !is_digest(&self.test) || !digests.clone().all(|digest| digest.len() <= DIGEST_DIGITS) {
@@ -203,7 +207,8 @@ fn bare(version: u32, time: &str) -> SavedAction {
 fn check_files(name: &str, files: &BTreeMap<String, String>) -> Result<(), UnusablePublication> {
     let is_known = |file: &&String| SOURCES.contains(&file.as_str()) || parser_path(file).is_some();
     let has_sources = SOURCES.iter().all(|source| files.contains_key(*source));
-    if !has_sources || !files.keys().all(|file| is_known(&file)) || files.len() > SOURCES.len() + MOST_PARSERS {
+    if !has_sources || !files.keys().all(|file| is_known(&file)) || files.len() > SOURCES.len() + MOST_PARSERS
+    {
         let why = format!("the files of `{name}` must be {} and parsers, and no others", SOURCES.join(", "));
         return Err(UnusablePublication(why));
     }
@@ -340,7 +345,10 @@ mod tests {
         check(|sent| sent["servers"]["s"]["t"] = json!("0".repeat(65)), "digest");
         check(|sent| sent["hidden"] = json!("code"), "unknown field `hidden`");
         let large = "x".repeat(SOURCE_BYTES);
-        check(|sent| (sent["files"]["impl.py"], sent["files"]["api.py"]) = (json!(large), json!(large)), "nobody reads");
+        check(
+            |sent| (sent["files"]["impl.py"], sent["files"]["api.py"]) = (json!(large), json!(large)),
+            "nobody reads",
+        );
     }
 
     #[test]

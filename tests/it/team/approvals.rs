@@ -35,12 +35,12 @@ fn approving(more: &str) -> TeamPlace {
     place
 }
 
-fn token_in(place: &TeamPlace, name: &str, group: &str) -> String {
+pub(super) fn token_in(place: &TeamPlace, name: &str, group: &str) -> String {
     place.json(&["user", "add", name, "--group", group])["token"].as_str().unwrap().to_owned()
 }
 
 /// A client of a user whose session has a bank.
-async fn with_bank(place: &TeamPlace, token: &str) -> TeamClient {
+pub(super) async fn with_bank(place: &TeamPlace, token: &str) -> TeamClient {
     let mut client = place.begun(token).await;
     let server = json!({"command": "/usr/bin/python3", "args": [place.path("bank.py")]});
     let arguments = json!({"server_name": "bank", "server_params": server});
@@ -66,7 +66,7 @@ fn paying(mut client: TeamClient, amount: u32) -> JoinHandle<(TeamClient, String
 }
 
 /// The payments of a user's server.
-fn paid(place: &TeamPlace, name: &str) -> String {
+pub(super) fn paid(place: &TeamPlace, name: &str) -> String {
     let directory = user_directory(place, &place.user(name)["key"]);
     std::fs::read_to_string(directory.join("home/paid")).unwrap_or_default()
 }
@@ -127,13 +127,13 @@ impl PageBrowser {
     }
 
     /// The rows of the questions that wait for this user.
-    async fn rows(&self) -> Vec<Value> {
+    pub(super) async fn rows(&self) -> Vec<Value> {
         let all = self.all().await;
         all["questions"].as_array().unwrap().iter().map(|open| open["row"].clone()).collect()
     }
 
     /// The row of the only question, once it waits.
-    async fn row(&self) -> Value {
+    pub(super) async fn row(&self) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let mut rows = self.rows().await;
@@ -156,7 +156,7 @@ impl PageBrowser {
     }
 
     /// Answers, and waits until the decision is known.
-    async fn decide(&self, row: &Value, answer: &str) -> String {
+    pub(super) async fn decide(&self, row: &Value, answer: &str) -> String {
         let mut events = self.events().await;
         assert!(self.answer(row, answer).await);
         loop {
@@ -395,7 +395,7 @@ async fn received(listener: &TcpListener, status: &str) -> (String, String) {
 }
 
 /// HMAC-SHA256 (RFC 2104), by the standard's own words.
-fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
+pub(super) fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
     let padded = |with: u8| -> Vec<u8> {
         (0..64).map(|index| key.get(index).copied().unwrap_or_default() ^ with).collect()
     };

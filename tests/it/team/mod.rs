@@ -1,5 +1,6 @@
 //! The team server: many users by HTTP, each with sessions of their own.
 
+mod actions;
 mod admission;
 mod approvals;
 mod attacks;

@@ -113,6 +113,7 @@ async fn what_cannot_be_saved_is_refused_with_what_would_help() {
                  def failing(x: int) -> int:\n    'Fails.'\n    return 1 // x";
     ipybox.cell(setup).await.ok();
     for (code, words) in [
+        ("save(failing, category='a', example={'x': 1}, publish=True)", "only `ipybox team` does"),
         ("save(lambda x: x, category='a')", "a lambda has no name"),
         ("save(untyped, category='a', example={'x': 1})", "the parameter `x` of `untyped` has no type"),
         (

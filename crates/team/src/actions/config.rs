@@ -62,7 +62,9 @@ mod tests {
         assert_eq!(parse("approver = 'group:a'").unwrap().approver, ["group:a"]);
         let two = parse("approver = ['group:a b', 'user:local ann']\nself_approval = true").unwrap();
         assert!(two.self_approval && two.approver.len() == 2);
-        for wrong in ["", "approver = []", "approver = 'ann'", "approver = 'user:ann'", "approver = 'group: '"] {
+        for wrong in
+            ["", "approver = []", "approver = 'ann'", "approver = 'user:ann'", "approver = 'group: '"]
+        {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         assert!(parse("approver = 'group:a'\nself_aproval = true").is_err());

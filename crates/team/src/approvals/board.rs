@@ -82,7 +82,8 @@ impl QuestionBoard {
         }
         let refused = |why: &str| NotWaiting::Refused(why.to_owned());
         let actions = self.actions.as_ref().ok_or_else(|| refused(NOTHING_PUBLISHED))?;
-        let action = asked.arguments().and_then(Value::as_object).ok_or_else(|| refused("it has no arguments"))?;
+        let action =
+            asked.arguments().and_then(Value::as_object).ok_or_else(|| refused("it has no arguments"))?;
         let note = actions.look_at(action).map_err(NotWaiting::Refused)?;
         Ok(asked.about_publication(actions.table(), note))
     }

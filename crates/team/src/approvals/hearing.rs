@@ -75,7 +75,8 @@ impl ApprovalHearing {
                 ApproverMessage::Ask(asked) => {
                     let id = asked.question.clone();
                     let asked = self.board.as_asked(*asked);
-                    let added = asked.and_then(|asked| questions.add(id.clone(), session.to_approvers(asked)));
+                    let added =
+                        asked.and_then(|asked| questions.add(id.clone(), session.to_approvers(asked)));
                     match added {
                         Ok(question) => {
                             if let Some(webhook) = &self.webhook {

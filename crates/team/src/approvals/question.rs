@@ -98,7 +98,14 @@ impl AskedApproval {
         let mut call: Map<String, Value> = self.call.into_iter().filter(|(name, _)| is_kept(name)).collect();
         call.insert("behind".to_owned(), "host".into());
         let approvers = table.approver.clone();
-        Self { approvers, includes_user: table.self_approval, rule: PUBLISHING.to_owned(), call, note, ..self }
+        Self {
+            approvers,
+            includes_user: table.self_approval,
+            rule: PUBLISHING.to_owned(),
+            call,
+            note,
+            ..self
+        }
     }
 
     pub(crate) fn left(&self) -> Duration {
@@ -282,8 +289,13 @@ mod tests {
         assert_eq!(Value::Object(asked.call.clone()), call);
         let first = asked.digest();
         let ann = user("local", "ann", &["finance"]);
-        let asker = QuestionAsker { key: user_key(&ann.identity), name: "ann".to_owned(), identity: ann.identity.clone() };
-        let question = WaitingQuestion::to_approvers(asked.clone(), asker, "s".to_owned(), mpsc::channel(1).0);
+        let asker = QuestionAsker {
+            key: user_key(&ann.identity),
+            name: "ann".to_owned(),
+            identity: ann.identity.clone(),
+        };
+        let question =
+            WaitingQuestion::to_approvers(asked.clone(), asker, "s".to_owned(), mpsc::channel(1).0);
         assert!(!question.is_for(&ann) && !question.is_for(&user("local", "eve", &[])));
         assert!(question.is_for(&user("local", "fay", &["finance"])));
         let words = "ann (ann at local) asks, and `[actions]` of the server names group:finance; it is new";

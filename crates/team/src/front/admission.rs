@@ -38,7 +38,7 @@ pub(crate) struct RequestAdmission {
     accounts: Arc<UserAccounts>,
     records: Arc<SessionRecords>,
     sessions: Arc<LocalSessionManager>,
-    rates: RateLimits,
+    rates: Arc<RateLimits>,
     /// The tokens of users, if they are exchanged.
     subjects: Option<Arc<SubjectTokens>>,
     /// The names of the server that a request may have as `Host`.
@@ -50,11 +50,10 @@ pub(crate) struct RequestAdmission {
 impl RequestAdmission {
     pub(crate) fn new(
         config: &TeamConfig,
-        authenticator: Arc<UserAuthenticator>,
-        accounts: Arc<UserAccounts>,
+        (authenticator, accounts): (Arc<UserAuthenticator>, Arc<UserAccounts>),
         records: Arc<SessionRecords>,
         sessions: Arc<LocalSessionManager>,
-        rates: RateLimits,
+        rates: Arc<RateLimits>,
     ) -> Self {
         let listen = config.server.listen;
         let mut hosts =

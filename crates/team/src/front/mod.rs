@@ -31,7 +31,7 @@ use self::metrics::FrontMetrics;
 pub(crate) use self::rate::RateLimits;
 pub(crate) use self::tls::tls_problem;
 use crate::approvals::ApprovalSite;
-use crate::config::{MCP_PATH, TeamConfig};
+use crate::config::{ACTIONS_PATH, MCP_PATH, TeamConfig};
 use crate::login::UserAuthenticator;
 use crate::sessions::{SessionDirectory, SessionRecords, TeamHandler};
 use crate::upstream::{LoginCallbacks, SubjectTokens};
@@ -43,7 +43,7 @@ const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 /// The state that all requests share.
 pub(crate) struct FrontState {
     pub(crate) admission: RequestAdmission,
-    pub(crate) metrics: FrontMetrics,
+    pub(crate) metrics: Arc<FrontMetrics>,
     pub(crate) draining: CancellationToken,
 }
 
@@ -55,8 +55,9 @@ pub(crate) struct FrontParts {
     pub(crate) subjects: Option<Arc<SubjectTokens>>,
     pub(crate) callbacks: Arc<LoginCallbacks>,
     pub(crate) accounts: Arc<UserAccounts>,
-    pub(crate) records: Arc<SessionRecords>,
     pub(crate) directory: Arc<SessionDirectory>,
+    /// The processes that serve published actions, if anything is published.
+    pub(crate) actions: Option<Arc<SessionDirectory>>,
 }
 
 /// The routes of a server. Cancelling `draining` has it take no new requests, cancelling `ending` ends all streams.
@@ -66,31 +67,40 @@ pub(crate) fn routes(
     draining: CancellationToken,
     ending: CancellationToken,
 ) -> (Router, Arc<FrontState>) {
-    let FrontParts { authenticator, approvals, subjects, callbacks, accounts, records, directory } = parts;
-    let mut sessions = LocalSessionManager::default();
-    sessions.session_config.keep_alive = Some(REMEMBERED);
-    let sessions = Arc::new(sessions);
-    let mut mcp = StreamableHttpServerConfig::default()
-        // RequestAdmission looks at both, for all routes.
-        .disable_allowed_hosts()
-        .with_cancellation_token(ending)
-        .with_max_request_body_bytes(config.server.max_request_bytes);
-    mcp.session_store = Some(Arc::<SessionRecords>::clone(&records));
-    let service = StreamableHttpService::new(
-        move || Ok(TeamHandler::new(Arc::clone(&directory))),
-        Arc::clone(&sessions),
-        mcp,
-    );
-    let rates = RateLimits::new(config.users.requests_per_minute);
-    let state = Arc::new(FrontState {
-        admission: RequestAdmission::new(config, authenticator, accounts, records, sessions, rates)
-            .with_subjects(subjects),
-        metrics: FrontMetrics::default(),
-        draining,
-    });
-    let guarded = Router::new()
-        .route(MCP_PATH, any_service(service))
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(&state), admit));
+    let FrontParts { authenticator, approvals, subjects, callbacks, accounts, directory, actions } = parts;
+    let rates = Arc::new(RateLimits::new(config.users.requests_per_minute));
+    let metrics = Arc::new(FrontMetrics::default());
+    let guard = |path: &str, directory: Arc<SessionDirectory>| {
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.keep_alive = Some(REMEMBERED);
+        let sessions = Arc::new(sessions);
+        let mut mcp = StreamableHttpServerConfig::default()
+            // RequestAdmission looks at both, for all routes.
+            .disable_allowed_hosts()
+            .with_cancellation_token(ending.clone())
+            .with_max_request_body_bytes(config.server.max_request_bytes);
+        let records = Arc::clone(directory.records());
+        mcp.session_store = Some(Arc::<SessionRecords>::clone(&records));
+        let service = StreamableHttpService::new(
+            move || Ok(TeamHandler::new(Arc::clone(&directory))),
+            Arc::clone(&sessions),
+            mcp,
+        );
+        let users = (Arc::clone(&authenticator), Arc::clone(&accounts));
+        let state = Arc::new(FrontState {
+            admission: RequestAdmission::new(config, users, records, sessions, Arc::clone(&rates))
+                .with_subjects(subjects.clone()),
+            metrics: Arc::clone(&metrics),
+            draining: draining.clone(),
+        });
+        let layer = axum::middleware::from_fn_with_state(Arc::clone(&state), admit);
+        (Router::new().route(path, any_service(service)).layer(layer), state)
+    };
+    let (guarded, state) = guard(MCP_PATH, directory);
+    let guarded = match actions {
+        Some(actions) => guarded.merge(guard(ACTIONS_PATH, actions).0),
+        None => guarded,
+    };
     let metadata_path = state.admission.authenticator().metadata_path().to_owned();
     let open = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))

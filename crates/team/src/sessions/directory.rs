@@ -27,6 +27,10 @@ pub(crate) struct SessionDirectory {
 }
 
 impl SessionDirectory {
+    pub(crate) fn records(&self) -> &Arc<SessionRecords> {
+        &self.records
+    }
+
     pub(crate) fn new(starter: Arc<SessionStarter>, records: Arc<SessionRecords>) -> Self {
         let (shared, open, calls) = Default::default();
         Self { starter, records, shared, open, calls }

@@ -160,6 +160,7 @@ impl UserAccounts {
         make(&state_dir.join("users"), mode)?;
         make(&state_dir.join("accounts"), 0o700)?;
         make(&state_dir.join("sessions"), 0o700)?;
+        make(&state_dir.join("action-sessions"), 0o700)?;
         make(&state_dir.join("approvals"), mode)?;
         make(&state_dir.join("approvals/decided"), 0o700)?;
         // Users read what is published.
@@ -176,6 +177,11 @@ impl UserAccounts {
     /// The directory for decisions, through which users pass to its socket.
     pub(crate) fn approvals(&self) -> PathBuf {
         self.state_dir.join("approvals")
+    }
+
+    /// The directory for what is known of sessions that call published actions.
+    pub(crate) fn action_sessions(&self) -> PathBuf {
+        self.state_dir.join("action-sessions")
     }
 
     /// The directory for published actions, which all users can read.

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,9 +36,12 @@ pub(crate) struct SessionStarter {
     settings: SessionSettings,
     packages: PackageSettings,
     way: Option<SocketWay>,
+    /// The directory of published actions, if processes serve these instead.
+    published: Option<PathBuf>,
 }
 
 /// The way of a session to the server.
+#[derive(Clone)]
 pub(crate) struct SocketWay {
     pub(crate) socket: PathBuf,
     pub(crate) tokens: Arc<SessionTokens>,
@@ -62,12 +65,17 @@ pub(crate) struct SessionProcess {
 impl SessionStarter {
     /// Starts this program.
     pub(crate) fn new(program: PathBuf, settings: SessionSettings, packages: PackageSettings) -> Self {
-        Self { program, settings, packages, way: None }
+        Self { program, settings, packages, way: None, published: None }
     }
 
     /// Has sessions ask the server by this way.
     pub(crate) fn with_socket(self, way: SocketWay) -> Self {
         Self { way: Some(way), ..self }
+    }
+
+    /// Starts processes that serve the published actions in a directory, in place of sessions.
+    pub(crate) fn with_published(self, directory: PathBuf) -> Self {
+        Self { published: Some(directory), ..self }
     }
 
     /// The time after which a process ends that nobody needs.
@@ -78,18 +86,23 @@ impl SessionStarter {
     /// Starts a process for a session of a user; `wish` says which.
     pub(crate) async fn start(&self, place: &Arc<UserPlace>, mut wish: Value) -> io::Result<SessionProcess> {
         let mut command = self.command(place);
-        if let Some(way) = &self.way {
+        if let Some(directory) = &self.published {
+            command.args(self.action_arguments(place, directory));
+        } else if let Some(way) = &self.way {
             let socket = way.socket.display().to_string();
             let approvals = way.approvals.is_some();
-            let publishers = way.publishers.as_ref().map(
-                |table| json!({"names": table.approver, "includes_user": table.self_approval}),
-            );
+            let publishers = way
+                .publishers
+                .as_ref()
+                .map(|table| json!({"names": table.approver, "includes_user": table.self_approval}));
             wish["server"] = json!({
                 "socket": socket, "callback": way.callback, "approvals": approvals, "publishers": publishers,
             });
             command.env(TOKEN, way.tokens.of(&place.key));
         }
-        command.args(self.arguments(place)).arg("--front").arg(wish.to_string());
+        if self.published.is_none() {
+            command.args(self.arguments(place)).arg("--front").arg(wish.to_string());
+        }
         let mut child = command.spawn()?;
         let (Some(output), Some(input), Some(errors)) =
             (child.stdout.take(), child.stdin.take(), child.stderr.take())
@@ -179,14 +192,32 @@ impl SessionStarter {
         arguments.flags("--checkpoint", true);
         arguments.flags("--long-cells", settings.long_cells);
         arguments.flags("--sandbox", true);
+        settings.install_domains.iter().for_each(|domain| arguments.flag("--sandbox-install-domain", domain));
+        let upstream = self.way.as_ref().and_then(|way| way.upstream.as_ref());
+        settings.mcp_config.iter().chain(upstream).for_each(|file| arguments.flag("--mcp-config", file));
+        self.add_shared(&mut arguments);
+        arguments.0
+    }
+
+    /// The flags of a process that serves published actions.
+    fn action_arguments(&self, place: &UserPlace, directory: &Path) -> Vec<OsString> {
+        let mut arguments = FlagList(vec!["actions".into(), "serve".into()]);
+        arguments.flag("--published", directory);
+        arguments.flag("--workspace", place.workspace());
+        arguments.flag("--state-dir", place.state());
+        arguments.flag("--audit-log", place.audit_log());
+        arguments.flags("--audit-contents", self.settings.audit_contents);
+        self.add_shared(&mut arguments);
+        arguments.0
+    }
+
+    /// The flags about kernels and approval that both have.
+    fn add_shared(&self, arguments: &mut FlagList) {
+        let settings = &self.settings;
         arguments.flag("--sandbox-backend", self.backend());
         FOREIGN.iter().for_each(|place| arguments.flag("--sandbox-hide", place));
         arguments.option("--sandbox-config", settings.sandbox_config.as_ref());
-        settings.install_domains.iter().for_each(|domain| arguments.flag("--sandbox-install-domain", domain));
         arguments.option("--python", settings.python.as_ref());
-        let way = self.way.as_ref();
-        let upstream = way.and_then(|way| way.upstream.as_ref());
-        settings.mcp_config.iter().chain(upstream).for_each(|file| arguments.flag("--mcp-config", file));
         let approval = settings.approval.map(|mode| match mode {
             TeamApproval::Auto => "auto",
             TeamApproval::Ask => "ask",
@@ -195,13 +226,13 @@ impl SessionStarter {
         });
         arguments.option("--approval", approval.as_ref());
         arguments.option("--approval-policy", settings.approval_policy.as_ref());
-        let wait = way.and_then(|way| way.approvals).map(|wait| wait.as_secs().max(1).to_string());
+        let wait =
+            self.way.as_ref().and_then(|way| way.approvals).map(|wait| wait.as_secs().max(1).to_string());
         arguments.option("--approval-timeout", wait.as_ref());
         arguments.option("--limit-memory", settings.limit_memory.as_ref());
         arguments.option("--limit-cpu", settings.limit_cpu.map(|cpu| cpu.to_string()).as_ref());
         arguments.option("--limit-processes", settings.limit_processes.map(|most| most.to_string()).as_ref());
         arguments.option("--limit-disk", settings.limit_disk.as_ref());
-        arguments.0
     }
 }
 

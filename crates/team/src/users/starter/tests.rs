@@ -3,6 +3,23 @@ use std::path::Path;
 use super::*;
 
 #[test]
+fn published_actions_run_in_the_same_sandbox_and_are_logged() {
+    let starter =
+        SessionStarter::new(PathBuf::from("ipybox"), SessionSettings::default(), PackageSettings::default());
+    let place = UserPlace::at(Path::new("/users/a"));
+    let of_actions = starter.action_arguments(&place, Path::new("/actions"));
+    let words: Vec<&str> = of_actions.iter().map(|word| word.to_str().unwrap()).collect();
+    assert_eq!(words[..4], ["actions", "serve", "--published", "/actions"]);
+    assert!(!words.contains(&"--no-sandbox"));
+    let pairs = |list: &[OsString]| -> Vec<[OsString; 2]> {
+        let begin = list.iter().position(|word| word == "--sandbox-backend").unwrap();
+        list[begin..].chunks(2).map(|pair| [pair[0].clone(), pair[1].clone()]).collect()
+    };
+    assert_eq!(pairs(&of_actions), pairs(&starter.arguments(&place)));
+    assert!(words.windows(2).any(|pair| pair == ["--audit-log", "/users/a/audit/log.jsonl"]));
+}
+
+#[test]
 fn a_session_is_kept_saved_logged_and_in_a_sandbox() {
     let starter =
         SessionStarter::new(PathBuf::from("ipybox"), SessionSettings::default(), PackageSettings::default());
