@@ -118,14 +118,7 @@ impl TeamServer {
             SessionStarter::new(program.clone(), config.sessions.clone(), config.packages.clone())
                 .with_socket(way.clone())
         };
-        let actions = match &config.actions {
-            Some(_) => {
-                let records = SessionRecords::open(accounts.action_sessions(), config.users.max_sessions)?;
-                let starter = starter().with_published(accounts.actions());
-                Some(Arc::new(SessionDirectory::new(Arc::new(starter), Arc::new(records))))
-            }
-            None => None,
-        };
+        let actions = published(&config, starter(), &accounts)?;
         let starter = Arc::new(starter());
         starter.check(&accounts.probe()?).await.map_err(ServeError::Sandbox)?;
         let directory = Arc::new(SessionDirectory::new(Arc::clone(&starter), records));
@@ -181,6 +174,20 @@ impl TeamServer {
         }
         Ok(())
     }
+}
+
+/// The processes that serve published actions, if anything is published.
+fn published(
+    config: &TeamConfig,
+    starter: SessionStarter,
+    accounts: &UserAccounts,
+) -> Result<Option<Arc<SessionDirectory>>, ServeError> {
+    if config.actions.is_none() {
+        return Ok(None);
+    }
+    let records = SessionRecords::open(accounts.action_sessions(), config.users.max_sessions)?;
+    let starter = starter.with_published(accounts.actions());
+    Ok(Some(Arc::new(SessionDirectory::new(Arc::new(starter), Arc::new(records)))))
 }
 
 /// The socket at which sessions ask, and their way there.

@@ -49,8 +49,12 @@ pub(crate) enum NotWaiting {
 
 impl QuestionBoard {
     pub(crate) fn new(record: DecisionRecord, actions: Option<TeamActions>) -> Self {
-        let (state, changes) = (Mutex::default(), watch::Sender::new(0));
-        Self { state, changes, record: Arc::new(record), actions: actions.map(Arc::new) }
+        Self {
+            state: Mutex::default(),
+            changes: watch::Sender::new(0),
+            record: Arc::new(record),
+            actions: actions.map(Arc::new),
+        }
     }
 
     /// Changes with the questions.

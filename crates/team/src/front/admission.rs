@@ -50,7 +50,8 @@ pub(crate) struct RequestAdmission {
 impl RequestAdmission {
     pub(crate) fn new(
         config: &TeamConfig,
-        (authenticator, accounts): (Arc<UserAuthenticator>, Arc<UserAccounts>),
+        authenticator: Arc<UserAuthenticator>,
+        accounts: Arc<UserAccounts>,
         records: Arc<SessionRecords>,
         sessions: Arc<LocalSessionManager>,
         rates: Arc<RateLimits>,

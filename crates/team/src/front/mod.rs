@@ -86,9 +86,11 @@ pub(crate) fn routes(
             Arc::clone(&sessions),
             mcp,
         );
-        let users = (Arc::clone(&authenticator), Arc::clone(&accounts));
+        let authenticator = Arc::clone(&authenticator);
+        let accounts = Arc::clone(&accounts);
+        let rates = Arc::clone(&rates);
         let state = Arc::new(FrontState {
-            admission: RequestAdmission::new(config, users, records, sessions, Arc::clone(&rates))
+            admission: RequestAdmission::new(config, authenticator, accounts, records, sessions, rates)
                 .with_subjects(subjects.clone()),
             metrics: Arc::clone(&metrics),
             draining: draining.clone(),
