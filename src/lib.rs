@@ -100,6 +100,8 @@ pub use faces::doctor;
 pub use faces::{json_rpc, lasting};
 pub use ground::env;
 #[doc(hidden)]
+pub use ground::files::FrontServer;
+#[doc(hidden)]
 pub use ground::telemetry;
 pub use ipybox_codegen as codegen;
 

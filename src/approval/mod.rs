@@ -48,7 +48,7 @@ pub(crate) use self::audit::{
 };
 pub use self::audit::{AuditContents, CommandLog, Error as AuditError, SettleAction, SettledFiles};
 pub(crate) use self::decision::{ChosenBy, DenialReason};
-pub(crate) use self::gate::{CallAttempt, CheckedCall, ExpectedResult, Gate, OnPage, Permit};
+pub(crate) use self::gate::{AllowedAction, CallAttempt, CheckedCall, ExpectedResult, Gate, OnPage, Permit};
 pub use self::grant::{GivenGrant, Grant, GrantLife, GrantPattern, OutsideGrant};
 pub(crate) use self::policy::NamedApprovers;
 pub use self::policy::{ApprovalEffect, ApprovalPolicy, PolicyError};

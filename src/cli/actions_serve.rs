@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipybox::telemetry::exporting;
-use ipybox::{ApprovalMode, AuditContents, SandboxSettings, ServeActionsOptions, Settings, serve_actions};
+use ipybox::{
+    ApprovalMode, AuditContents, FrontServer, SandboxSettings, ServeActionsOptions, Settings, serve_actions,
+};
 
 use super::multi_threaded;
 use super::registered_args::PlaceArgs;
@@ -50,6 +52,10 @@ pub(crate) struct ActionsServeArgs {
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) published: Option<PathBuf>,
 
+    /// The server of a team whose user the client is, in JSON
+    #[arg(long, hide = true, value_name = "JSON", value_parser = front, requires = "published")]
+    pub(crate) front: Option<FrontServer>,
+
     /// Python interpreter, or virtual environment, that runs the actions [default: that of the workspace]
     #[arg(long, value_name = "PYTHON")]
     pub(crate) python: Option<PathBuf>,
@@ -77,6 +83,10 @@ pub(crate) struct ActionsServeArgs {
     /// Record code, output and results in the audit log too, beside arguments
     #[arg(long, requires = "audit_log")]
     pub(crate) audit_contents: bool,
+}
+
+fn front(json: &str) -> Result<FrontServer, serde_json::Error> {
+    serde_json::from_str(json)
 }
 
 pub(super) fn run(args: ActionsServeArgs, place: PlaceArgs) -> anyhow::Result<()> {
@@ -115,6 +125,7 @@ pub(super) fn run(args: ActionsServeArgs, place: PlaceArgs) -> anyhow::Result<()
     let mut options = ServeActionsOptions::new(settings);
     options.timeout = args.timeout;
     options.published = args.published;
+    options.front = args.front;
     let runtime = multi_threaded()?;
     let served = runtime.block_on(exporting(Box::pin(serve_actions(options))));
     // A read of a terminal cannot be interrupted; do not wait for it.

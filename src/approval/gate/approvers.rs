@@ -28,6 +28,13 @@ pub(super) struct RuleApprovers {
     pub(super) rule: Option<Arc<str>>,
 }
 
+/// An action that approvers have allowed.
+pub(crate) struct AllowedAction {
+    pub(crate) on_record: OpenCall,
+    /// Why the server has not done its part of it.
+    pub(crate) undone: Option<String>,
+}
+
 impl Gate {
     /// From now on approvers can be asked by this line, for the sessions beside this one and its branches too.
     /// Returns whether there was no line.
@@ -44,7 +51,7 @@ impl Gate {
         action: Action,
         named: NamedApprovers,
         rule: &str,
-    ) -> Result<OpenCall, DenialReason> {
+    ) -> Result<AllowedAction, DenialReason> {
         let (user, context) = self.current();
         let asked = RuleApprovers { named: Arc::new(named), rule: Some(rule.into()) };
         let deciding = async {
@@ -63,9 +70,13 @@ impl Gate {
                 }
             };
             let (outcome, by) = ruling;
+            let undone = match &by {
+                DecidedBy::Approver(decision) => decision.undone.clone(),
+                _ => None,
+            };
             let decision = Decision { outcome, by, waited: begun.elapsed(), consulted };
             let (_, on_record) = question.decided(&decision).await?.into_parts();
-            Ok(on_record)
+            Ok(AllowedAction { on_record, undone })
         };
         context.around(deciding).await
     }
@@ -152,7 +163,8 @@ mod tests {
         tokio::spawn(async move {
             let question = asked.recv().await.unwrap();
             assert_eq!(question.approvers.names, ["group:finance"]);
-            let decision = ApproverDecision { by: "fay".to_owned(), question: "q".to_owned() };
+            let undone = is_allowed.then(|| "the disk is full".to_owned());
+            let decision = ApproverDecision { by: "fay".to_owned(), question: "q".to_owned(), undone };
             question.answer.send(ApproverReply::Decided { is_allowed, decision }).unwrap();
         });
     }

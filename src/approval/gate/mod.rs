@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+pub(crate) use self::approvers::AllowedAction;
 use self::approvers::RuleApprovers;
 pub(crate) use self::attempt::{CallAttempt, CheckedCall};
 pub(crate) use self::expected::ExpectedResult;

@@ -41,4 +41,6 @@ pub(crate) struct ApproverDecision {
     pub(crate) by: String,
     /// The id of the question, by which the server has recorded the decision.
     pub(crate) question: String,
+    /// Why the server has not done its part of what is allowed.
+    pub(crate) undone: Option<String>,
 }

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::literal;
 use super::shelf::ActionShelf;
-use crate::approval::{ApprovalPolicy, Approver, SessionFace};
+use crate::approval::{ApprovalPolicy, Approver, ApproverLine, SessionFace};
 use crate::config::{self, Config, Settings};
-use crate::ground::files::{TemporaryDirectory, inside};
+use crate::ground::files::{FrontSocket, TemporaryDirectory, inside};
 use crate::session::{Cell, CellRequester, Error, Outcome, Session, StartError, ToolOptions};
 use crate::tools::actions::{ActionBundle, SavedAction, WorkspaceActions};
 use crate::tools::recording::RecordedServer;
@@ -64,8 +64,18 @@ pub(crate) struct ActionKernels {
     settings: Settings,
     /// Decides about the calls of their code.
     policy: ApprovalPolicy,
+    front: Option<ActionFront>,
     /// The kernel of the next call.
     next: parking_lot::Mutex<Option<JoinHandle<Result<ActionKernel, KernelActionError>>>>,
+}
+
+/// The server of a team, for whose users the kernels are.
+#[derive(Clone)]
+pub(crate) struct ActionFront {
+    /// Has the users' tokens for other servers, and takes the ends of their logins.
+    pub(crate) socket: FrontSocket,
+    /// The line to approvers whom rules name, if they can be asked.
+    pub(crate) approvers: Option<ApproverLine>,
 }
 
 /// A session in a directory of its own. Close it; dropping it ends the same processes, but does not wait.
@@ -98,7 +108,12 @@ pub(crate) struct ActionRun {
 impl ActionKernels {
     /// For the actions of the workspace in `settings`.
     pub(crate) fn new(settings: Settings, policy: ApprovalPolicy) -> Self {
-        Self { settings, policy, next: parking_lot::Mutex::default() }
+        Self { settings, policy, front: None, next: parking_lot::Mutex::default() }
+    }
+
+    /// The same, for a user of the server of a team.
+    pub(crate) fn with_front(self, front: Option<ActionFront>) -> Self {
+        Self { front, ..self }
     }
 
     /// Opens the first one, whose kernel starts behind.
@@ -145,21 +160,26 @@ impl ActionKernels {
     /// Opens a session, as a future that owns all that it needs.
     fn opening(&self) -> impl Future<Output = Result<ActionKernel, KernelActionError>> + Send + 'static {
         // A large future.
-        Box::pin(ActionKernel::open(self.settings.clone(), self.policy.clone()))
+        Box::pin(ActionKernel::open(self.settings.clone(), self.policy.clone(), self.front.clone()))
     }
 }
 
 impl ActionKernel {
-    async fn open(settings: Settings, policy: ApprovalPolicy) -> Result<Self, KernelActionError> {
+    async fn open(
+        settings: Settings,
+        policy: ApprovalPolicy,
+        front: Option<ActionFront>,
+    ) -> Result<Self, KernelActionError> {
         let directory = TemporaryDirectory::new("ipybox-action-").map_err(KernelActionError::Directory)?;
         let workspace = directory.path().to_owned();
         let of = settings.workspace.clone();
-        let config = Config::new(Settings {
+        let mut config = Config::new(Settings {
             workspace: workspace.clone(),
             state_of: Some(of.clone()),
             servers_of: Some(of.clone()),
             ..settings
         })?;
+        config.front = front.as_ref().map(|front| front.socket.clone());
         let registry = Registry::in_memory(config.connector());
         let living = Registry::in_directory(config.state_dir(), config.connector());
         let tools = ToolOptions {
@@ -170,6 +190,9 @@ impl ActionKernel {
             replay: None,
         };
         let session = Arc::new(Session::open(&config, Some(tools)).await?);
+        if let Some(line) = front.and_then(|front| front.approvers) {
+            session.ask_approvers(line);
+        }
         Ok(Self { session, registry, living, workspace, of, _directory: directory })
     }
 

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 pub use self::export::{ExportActionError, ExportActionOptions, export_action};
 pub use self::kernels::KernelActionError;
-pub(crate) use self::kernels::{ActionCell, ActionKernel, ActionKernels, ActionRun};
+pub(crate) use self::kernels::{ActionCell, ActionFront, ActionKernel, ActionKernels, ActionRun};
 pub(crate) use self::shelf::{ActionShelf, ShelvedAction};
 use crate::ground::text::describe;
 use crate::tools::actions::PublishedAction;

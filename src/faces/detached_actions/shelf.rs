@@ -69,12 +69,20 @@ impl ActionShelf {
                 let hints = found.and_then(|server| server.annotations.get(tool));
                 hints.is_some_and(|hints| hints.read_only == Some(true))
             };
-            let only_reads = called.peek().is_some() && called.all(reads);
-            let state = match &self.place {
-                ShelfPlace::Saved(store) => store.state(&action, &digests, None),
-                ShelfPlace::Published(_) => ActionState::of_published(&action, &digests),
-            };
-            ShelvedAction { state, action, only_reads }
+            let seems_to_read = called.peek().is_some() && called.all(reads);
+            match &self.place {
+                ShelfPlace::Saved(store) => ShelvedAction {
+                    state: store.state(&action, &digests, None),
+                    action,
+                    only_reads: seems_to_read,
+                },
+                // Its publisher has said which tools it calls.
+                ShelfPlace::Published(_) => ShelvedAction {
+                    state: ActionState::of_published(&action, &digests),
+                    action,
+                    only_reads: false,
+                },
+            }
         };
         let all = match &self.place {
             ShelfPlace::Saved(store) => store.all()?,

@@ -2,14 +2,11 @@
 //!
 //! The session connects: the server may be started anew, and never has to look for sessions. What waited then is asked again.
 
-use std::io;
 use std::time::Duration;
 
-use tokio::io::BufReader;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::sync::CancellationToken;
 
-use crate::faces::mcp_server::{ApproverQuestions, ClientStreams, ServedSession};
+use crate::faces::mcp_server::{ClientStreams, ServedSession};
 use crate::ground::files::{ConnectionUse, FrontSocket};
 
 /// The time between two tries to connect.
@@ -27,36 +24,16 @@ impl FacingSession<'_> {
     pub(super) async fn face_server(&self) {
         // There is one such line, and this is it.
         let Some(questions) = self.serving.approver_questions() else { return std::future::pending().await };
-        tokio::join!(self.ask_approvers(questions), self.show_own_page());
-    }
-
-    async fn connect(
-        &self,
-        want: ConnectionUse,
-    ) -> io::Result<ClientStreams<BufReader<OwnedReadHalf>, OwnedWriteHalf>> {
-        let (input, output) = self.socket.connect(want).await?;
-        Ok(ClientStreams { input, output })
-    }
-
-    async fn ask_approvers(&self, mut questions: ApproverQuestions) {
-        loop {
-            // A session that asks nothing needs no connection.
-            questions.wait().await;
-            let asked = match self.connect(ConnectionUse::Approvers).await {
-                Ok(streams) => questions.serve(streams).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = asked {
-                tracing::debug!(%error, "approvers cannot be asked now");
-            }
-            tokio::time::sleep(RETRY).await;
-        }
+        tokio::join!(questions.ask_at(&self.socket), self.show_own_page());
     }
 
     async fn show_own_page(&self) {
         loop {
-            let shown = match self.connect(ConnectionUse::OwnPage).await {
-                Ok(streams) => self.serving.show_questions(streams, self.stop.child_token()).await,
+            let shown = match self.socket.connect(ConnectionUse::OwnPage).await {
+                Ok((input, output)) => {
+                    let streams = ClientStreams { input, output };
+                    self.serving.show_questions(streams, self.stop.child_token()).await
+                }
                 Err(error) => Err(error),
             };
             if let Err(error) = shown {

@@ -1,13 +1,11 @@
 //! A front: a process that serves several clients of one user, each with a session of its own, and finds these again.
 
-use std::path::PathBuf;
-
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::json;
 
 use super::entry::is_session_id;
-use crate::ground::files::{FrontPublishers, FrontSocket};
+use crate::ground::files::{FrontServer, FrontSocket};
 
 /// The method of the notification that names the session.
 const METHOD: &str = "notifications/ipybox/session";
@@ -26,21 +24,6 @@ pub struct FrontWish {
     server: Option<FrontServer>,
 }
 
-/// A front that sessions ask.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FrontServer {
-    /// Its socket.
-    socket: PathBuf,
-    /// Its page to which browsers come back from authorization servers.
-    callback: String,
-    /// Whether people decide there.
-    approvals: bool,
-    /// Those who decide there about what is published for everybody.
-    #[serde(default)]
-    publishers: Option<FrontPublishers>,
-}
-
 impl FrontWish {
     /// The id of the session that the client has had.
     pub(super) fn session(&self) -> Option<&str> {
@@ -54,8 +37,7 @@ impl FrontWish {
 
     /// The socket of the front, for the session with this id and token.
     pub(super) fn socket(&self, session: String, token: &str) -> Option<FrontSocket> {
-        let FrontServer { socket, callback, publishers, .. } = self.server.clone()?;
-        Some(FrontSocket { path: socket, token: token.to_owned(), session, callback, publishers })
+        Some(self.server.as_ref()?.for_session(session, token))
     }
 
     /// Whether people decide at the front's socket.

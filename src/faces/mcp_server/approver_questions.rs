@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::task::Poll;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
@@ -20,9 +21,13 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 use super::streams::ClientStreams;
 use crate::approval::{ApproverDecision, ApproverQuestion, ApproverReply};
 use crate::faces::people::ShownCall;
+use crate::ground::files::{ConnectionUse, FrontSocket};
 
 /// The longest question, in bytes: nobody reads more.
 const QUESTION_BYTES: usize = 512 * 1024;
+
+/// The time between two tries to connect.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// The longest line of the server, in bytes.
 const LINE_BYTES: usize = 64 * 1024;
@@ -71,7 +76,13 @@ struct SentQuestion {
 #[serde(tag = "hear", rename_all = "snake_case")]
 enum ServerMessage {
     /// An approver has decided.
-    Answer { question: String, is_allowed: bool, by: String },
+    Answer {
+        question: String,
+        is_allowed: bool,
+        by: String,
+        #[serde(default)]
+        undone: Option<String>,
+    },
     /// Nobody is asked.
     Refused { question: String, why: String },
 }
@@ -90,8 +101,24 @@ impl ApproverQuestions {
         Self { asked, open: BTreeMap::new() }
     }
 
+    /// Asks at the socket of the server as long as this is polled. Never resolves.
+    pub(crate) async fn ask_at(mut self, socket: &FrontSocket) {
+        loop {
+            // Who asks nothing needs no connection.
+            self.wait().await;
+            let asked = match socket.connect(ConnectionUse::Approvers).await {
+                Ok((input, output)) => self.serve(ClientStreams { input, output }).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = asked {
+                tracing::debug!(%error, "approvers cannot be asked now");
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
     /// Waits until a question waits. Never resolves when the session has ended.
-    pub(crate) async fn wait(&mut self) {
+    async fn wait(&mut self) {
         self.open.retain(|_, open| !open.answer.is_closed());
         while self.open.is_empty() {
             match self.asked.recv().await {
@@ -102,7 +129,7 @@ impl ApproverQuestions {
     }
 
     /// Asks by a connection, until no question waits or the connection ends.
-    pub(crate) async fn serve<R, W>(
+    async fn serve<R, W>(
         &mut self,
         ClientStreams { input, mut output }: ClientStreams<R, W>,
     ) -> io::Result<()>
@@ -169,8 +196,8 @@ impl ApproverQuestions {
     /// Takes what the server says; the id of a question whose answer counts.
     fn take(&mut self, heard: ServerMessage) -> Option<String> {
         let (id, reply) = match heard {
-            ServerMessage::Answer { question, is_allowed, by } => {
-                let decision = ApproverDecision { by, question: question.clone() };
+            ServerMessage::Answer { question, is_allowed, by, undone } => {
+                let decision = ApproverDecision { by, question: question.clone(), undone };
                 (question, ApproverReply::Decided { is_allowed, decision })
             }
             ServerMessage::Refused { question, why } => (question, ApproverReply::Unasked(why)),

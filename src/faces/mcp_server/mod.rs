@@ -47,7 +47,6 @@ mod wait;
 #[cfg(not(feature = "views"))]
 mod without_views;
 
-pub(crate) use self::approver_questions::ApproverQuestions;
 pub(crate) use self::receipt::receipt;
 pub use self::served_actions::{ServeActionsError, ServeActionsOptions, serve_actions};
 pub use self::serving::Error;

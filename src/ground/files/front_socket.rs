@@ -23,6 +23,29 @@ pub(crate) struct FrontSocket {
     pub(crate) publishers: Option<FrontPublishers>,
 }
 
+/// The server of a team, as it describes itself to the processes of its users.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FrontServer {
+    /// Its socket.
+    socket: PathBuf,
+    /// Its page to which browsers come back from authorization servers.
+    callback: String,
+    /// Whether people decide there.
+    pub(crate) approvals: bool,
+    /// Those who decide there about what is published for everybody.
+    #[serde(default)]
+    publishers: Option<FrontPublishers>,
+}
+
+impl FrontServer {
+    /// Its socket, for the session with this id and token.
+    pub(crate) fn for_session(&self, session: String, token: &str) -> FrontSocket {
+        let Self { socket, callback, publishers, .. } = self.clone();
+        FrontSocket { path: socket, token: token.to_owned(), session, callback, publishers }
+    }
+}
+
 /// The approvers of what users publish on the server of a team.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,8 +6,8 @@ use std::io;
 
 use serde_json::json;
 
-use super::{SessionActions, blocking};
-use crate::approval::{Action, DenialReason, NamedApprovers, Target};
+use super::{SessionActions, blocking, record_end};
+use crate::approval::{Action, AllowedAction, DenialReason, NamedApprovers, Target};
 use crate::tools::actions::{ActionBundle, ActionStore, PublishedAction, UnusablePublication};
 
 /// The place of the rule that names the approvers.
@@ -24,6 +24,8 @@ pub(super) enum PublishError {
     Unusable(#[from] UnusablePublication),
     #[error(transparent)]
     Denied(#[from] DenialReason),
+    #[error("publish what was allowed: {0}")]
+    Undone(String),
 }
 
 impl SessionActions {
@@ -50,8 +52,10 @@ impl SessionActions {
         let arguments = blocking(reading).await?.arguments()?;
         let arguments = arguments.iter().map(|(name, value)| (name.as_str(), value.clone()));
         let action = Action::ours("publish_action", arguments, Target::Host);
-        let on_record = self.gate.decide_by_approvers(action, publishers, RULE).await?;
-        on_record.result(|| json!("published"));
-        Ok(())
+        let AllowedAction { on_record, undone } =
+            self.gate.decide_by_approvers(action, publishers, RULE).await?;
+        let published = undone.map_or(Ok(()), |why| Err(PublishError::Undone(why)));
+        record_end(Some(on_record), &published, |()| json!("published"));
+        published
     }
 }

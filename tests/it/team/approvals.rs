@@ -146,6 +146,18 @@ impl PageBrowser {
         }
     }
 
+    /// The rows of two questions, once both wait.
+    pub(super) async fn two_rows(&self) -> [Value; 2] {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Ok(rows) = self.rows().await.try_into() {
+                return rows;
+            }
+            assert!(Instant::now() < deadline, "no two questions wait");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    }
+
     /// Answers; whether the answer was passed on.
     async fn answer(&self, row: &Value, answer: &str) -> bool {
         let body = json!({"questions": [row["id"]], "answer": answer});
@@ -157,8 +169,20 @@ impl PageBrowser {
 
     /// Answers, and waits until the decision is known.
     pub(super) async fn decide(&self, row: &Value, answer: &str) -> String {
-        let mut events = self.events().await;
+        let events = self.events().await;
         assert!(self.answer(row, answer).await);
+        Self::end_of(events, row).await
+    }
+
+    /// Answers what can be decided no more, and waits for the reason.
+    pub(super) async fn refused(&self, row: &Value, answer: &str) -> String {
+        let events = self.events().await;
+        assert!(!self.answer(row, answer).await);
+        Self::end_of(events, row).await
+    }
+
+    /// The end of a question, once it is known.
+    async fn end_of(mut events: PageEvents, row: &Value) -> String {
         loop {
             let event = events.next().await;
             if event["event"] == "decided" && event["id"] == row["id"] {

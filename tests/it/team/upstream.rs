@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use super::actions::{caller, publish};
 use super::approvals::PageBrowser;
 use super::support::{TeamClient, TeamPlace, user_directory};
 use crate::support::{PATIENCE, eventually, test_server, tool};
@@ -153,6 +154,7 @@ fn has_process(text: &str) -> bool {
 async fn users_reach_servers_as_themselves_and_their_tokens_stay_in_the_front() {
     let company = Company::start();
     let place = company.team("", "");
+    place.change("[[upstream]]", "[approvals]\n[actions]\napprover = \"group:finance\"\n[[upstream]]");
     let (server, log) = place.serve_in_and_log(&VARIABLES);
     let mut tokens = Vec::new();
     for name in ["ann", "bob"] {
@@ -178,6 +180,12 @@ async fn users_reach_servers_as_themselves_and_their_tokens_stay_in_the_front() 
         assert!(!has_text(&place.path("state"), secret), "a file has a token");
         assert!(!has_process(secret), "a process has a token where others can read it");
     }
+    // So do the published actions that they call.
+    let code = "def run() -> str:\n    from mcptools.crm import whoami\n    return str(whoami.run())\n";
+    publish(&place, "who", code);
+    let mut calling = caller(&place, &tokens[1]).await;
+    let said = calling.call("tools/call", json!({"name": "who", "arguments": {}})).await;
+    assert!(said.to_string().contains("subject='bob' client='ipybox'"), "{said}");
     server.stop().await;
     let said = log.join().unwrap().join("\n");
     assert!(said.contains("request"), "{said}");

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The server keeps the arguments of the very question that an approver has allowed. It does so in two steps around the decision's
-//! record: after a kill in between, the next start finishes it.
+//! record: after a kill in between, the next start finishes it. Versions are published one at a time, in the order of their decisions.
 
 mod config;
 mod kept;
@@ -14,8 +14,9 @@ mod kept;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -28,6 +29,11 @@ use crate::users::UserAccounts;
 
 /// The largest file of an action, in bytes.
 const FILE_BYTES: u64 = 1024 * 1024;
+/// The reason if an approver's answer is about another question by now.
+const OUTDATED: &str =
+    "the published version has changed while the question waited: publish the action again";
+/// The reason if a version that is allowed is not published.
+const UNDONE: &str = "the server could not put it into its place: its log says why, and it tries again before the next one and at its start";
 
 /// Checks the arguments of a question about an action, of which nothing is trusted: the names of what would be published, or why it
 /// cannot be.
@@ -49,6 +55,23 @@ pub(crate) struct TeamActions {
     kept: KeptActions,
     /// The directory for actions whose decisions are being written.
     waiting: PathBuf,
+    /// The action that is allowed and could not be put into its place. Locked while one is published.
+    undone: Mutex<Option<PublishedFile>>,
+}
+
+/// Why an approver's answer does not count.
+#[derive(Debug)]
+pub(crate) enum PublishFault {
+    /// It was about another question, for this reason.
+    Outdated(String),
+    /// The decision is not written.
+    Unwritten(io::Error),
+}
+
+impl From<io::Error> for PublishFault {
+    fn from(error: io::Error) -> Self {
+        Self::Unwritten(error)
+    }
 }
 
 /// The file of a published version. Those who run it read `time` and `action`.
@@ -77,7 +100,8 @@ impl TeamActions {
         is_allowed: impl Fn(&str, &str) -> bool,
     ) -> io::Result<Self> {
         let kept = KeptActions::in_directory(accounts.actions());
-        let actions = Self { table, check, kept, waiting: accounts.decided_actions() };
+        let waiting = accounts.decided_actions();
+        let actions = Self { table, check, kept, waiting, undone: Mutex::default() };
         actions.finish(is_allowed)?;
         Ok(actions)
     }
@@ -104,24 +128,40 @@ impl TeamActions {
         Ok(Some(format!("it replaces version {version}, which {publisher} has published and {by} allowed")))
     }
 
-    /// Publishes what an approver has allowed, once `write` has written the decision. Blocks.
+    /// Publishes an action that an approver has allowed with this note in view, once `write` has written the decision. Blocks.
     ///
     /// # Errors
     /// The decision is not written, and must not count.
     pub(crate) fn publish(
         &self,
-        file: &PublishedFile,
+        file: PublishedFile,
+        note: Option<&str>,
         write: impl FnOnce() -> io::Result<()>,
-    ) -> io::Result<()> {
-        let waiting = self.waiting.join(format!("{:x}.json", Sha256::digest(&file.question)));
-        replace(&waiting, &serde_json::to_vec(file)?)?;
+    ) -> Result<(), PublishFault> {
+        let mut undone = self.undone.lock();
+        if let Some(earlier) = &*undone {
+            self.put(earlier)?;
+            *undone = None;
+        }
+        // Another version may have been published since it was asked, which the approver does not know of.
+        if self.look_at(&file.action).map_err(PublishFault::Outdated)?.as_deref() != note {
+            return Err(PublishFault::Outdated(OUTDATED.to_owned()));
+        }
+        let waiting = self.waiting_file(&file.question);
+        replace(&waiting, &serde_json::to_vec(&file).map_err(io::Error::from)?)?;
         if let Err(error) = write() {
             // What stays has no decision, and goes at the next start.
             std::fs::remove_file(&waiting).ok();
-            return Err(error);
+            return Err(error.into());
         }
-        self.put_or_log(&waiting, &file.action);
+        *undone = self.put_or_log(file);
         Ok(())
+    }
+
+    /// Why the action that this question has asked about is not published although it is allowed.
+    pub(crate) fn undone(&self, question: &str) -> Option<&'static str> {
+        let undone = self.undone.lock();
+        undone.as_ref().filter(|file| file.question == question).map(|_| UNDONE)
     }
 
     /// Publishes what was decided before, and removes what was not.
@@ -129,27 +169,35 @@ impl TeamActions {
         for entry in std::fs::read_dir(&self.waiting)? {
             let path = entry?.path();
             let file: Option<PublishedFile> = serde_json::from_slice(&read_bounded(&path, FILE_BYTES)?).ok();
-            match file.filter(|file| is_allowed(&file.question, &file.digest)) {
-                Some(file) => self.put_or_log(&path, &file.action),
+            let is_decided = |file: &PublishedFile| {
+                path == self.waiting_file(&file.question) && is_allowed(&file.question, &file.digest)
+            };
+            match file.filter(is_decided) {
+                Some(file) => *self.undone.lock() = self.put_or_log(file),
                 None => std::fs::remove_file(&path)?,
             }
         }
         Ok(())
     }
 
-    /// Publishes it now, or at the next start.
-    fn put_or_log(&self, waiting: &Path, action: &Map<String, Value>) {
-        if let Err(error) = self.put(waiting, action) {
-            tracing::error!(%error, "what an approver has allowed could not be published: the next start of the server tries it again");
-        }
+    /// Publishes it, or returns it.
+    fn put_or_log(&self, file: PublishedFile) -> Option<PublishedFile> {
+        let error = self.put(&file).err()?;
+        tracing::error!(%error, "what an approver has allowed could not be published: it is tried again");
+        Some(file)
     }
 
-    /// Makes a waiting file the newest version of its action.
-    fn put(&self, waiting: &Path, action: &Map<String, Value>) -> io::Result<()> {
-        let CheckedAction { name, .. } = (self.check)(action).map_err(io::Error::other)?;
+    /// Makes its waiting file the newest version of an action.
+    fn put(&self, file: &PublishedFile) -> io::Result<()> {
+        let CheckedAction { name, .. } = (self.check)(&file.action).map_err(io::Error::other)?;
+        let waiting = self.waiting_file(&file.question);
         // All users read it, and none can write it.
-        std::fs::set_permissions(waiting, Permissions::from_mode(0o644))?;
-        self.kept.add(&name, waiting)
+        std::fs::set_permissions(&waiting, Permissions::from_mode(0o644))?;
+        self.kept.add(&name, &waiting)
+    }
+
+    fn waiting_file(&self, question: &str) -> PathBuf {
+        self.waiting.join(format!("{:x}.json", Sha256::digest(question)))
     }
 }
 

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use serde_json::json;
 
 use super::*;
@@ -9,6 +11,9 @@ const SYSTEM: UserSystem = UserSystem {
     remove_groups: |_| {},
     remove_tree: |_| Ok(()),
 };
+
+/// The note about the second version.
+const FIRST: &str = "it replaces version 1, which ann has published and fay allowed";
 
 fn check(action: &Map<String, Value>) -> Result<CheckedAction, String> {
     let word = |key: &str| action[key].as_str().unwrap().to_owned();
@@ -59,8 +64,8 @@ fn each_allowed_version_is_kept_and_readers_can_read_it() {
     let root = tempfile::tempdir().unwrap();
     let actions = open(root.path(), &[]);
     assert_eq!(actions.look_at(&action("sums", "total", "")), Ok(None));
-    actions.publish(&file("a", "one"), || Ok(())).unwrap();
-    actions.publish(&file("b", "two"), || Ok(())).unwrap();
+    actions.publish(file("a", "one"), None, || Ok(())).unwrap();
+    actions.publish(file("b", "two"), Some(FIRST), || Ok(())).unwrap();
     assert_eq!(versions(root.path()), [(1, "one".to_owned()), (2, "two".to_owned())]);
     let note = actions.look_at(&action("sums", "total", "")).unwrap().unwrap();
     assert_eq!(note, "it replaces version 2, which ann has published and fay allowed");
@@ -80,26 +85,63 @@ fn each_allowed_version_is_kept_and_readers_can_read_it() {
 fn nothing_is_published_whose_decision_is_not_written() {
     let root = tempfile::tempdir().unwrap();
     let actions = open(root.path(), &[]);
-    assert!(actions.publish(&file("a", "one"), || Err(io::Error::other("the disk is full"))).is_err());
+    let full = || Err(io::Error::other("the disk is full"));
+    let fault = actions.publish(file("a", "one"), None, full).unwrap_err();
+    assert!(matches!(fault, PublishFault::Unwritten(_)));
     drop(actions);
     open(root.path(), &["a"]);
     assert!(versions(root.path()).is_empty());
 }
 
 #[test]
+fn an_answer_to_an_earlier_question_does_not_replace_a_version_that_nobody_has_named() {
+    let root = tempfile::tempdir().unwrap();
+    let actions = open(root.path(), &[]);
+    actions.publish(file("a", "one"), None, || Ok(())).unwrap();
+    let unwanted = || -> io::Result<()> { panic!("nothing is decided") };
+    for (note, category) in [(None, "sums"), (Some(FIRST), "other")] {
+        let mut other = file("b", "two");
+        other.action = action(category, "total", "two");
+        let fault = actions.publish(other, note, unwanted).unwrap_err();
+        assert!(matches!(fault, PublishFault::Outdated(_)), "{fault:?}");
+    }
+    assert_eq!(versions(root.path()), [(1, "one".to_owned())]);
+}
+
+#[test]
+fn an_allowed_version_that_cannot_be_put_into_its_place_is_said_to_be_undone_and_goes_before_others() {
+    let root = tempfile::tempdir().unwrap();
+    let actions = open(root.path(), &[]);
+    let place = root.path().join("actions/total");
+    // After the server has looked.
+    let obstruct = || std::fs::write(&place, "");
+    actions.publish(file("a", "one"), None, obstruct).unwrap();
+    assert!(actions.undone("a").is_some() && actions.undone("b").is_none());
+    let unwanted = || -> io::Result<()> { panic!("nothing is decided") };
+    let fault = actions.publish(file("b", "two"), None, unwanted).unwrap_err();
+    assert!(matches!(fault, PublishFault::Unwritten(_)) && actions.undone("a").is_some());
+    std::fs::remove_file(&place).unwrap();
+    actions.publish(file("b", "two"), Some(FIRST), || Ok(())).unwrap();
+    assert!(actions.undone("a").is_none());
+    assert_eq!(versions(root.path()), [(1, "one".to_owned()), (2, "two".to_owned())]);
+}
+
+#[test]
 fn a_server_that_was_killed_publishes_what_was_decided_once() {
     let root = tempfile::tempdir().unwrap();
-    drop(open(root.path(), &[]));
+    let actions = open(root.path(), &[]);
     let waiting = root.path().join("approvals/decided");
+    let wait = |file: &PublishedFile| {
+        std::fs::write(actions.waiting_file(&file.question), serde_json::to_vec(file).unwrap()).unwrap();
+    };
     // Killed before the decision was written, and after it; and a file that was not whole.
-    for (name, question) in [("1.json", "undecided"), ("2.json", "decided")] {
-        std::fs::write(waiting.join(name), serde_json::to_vec(&file(question, question)).unwrap()).unwrap();
-    }
-    let other = PublishedFile { digest: "another call".to_owned(), ..file("decided", "never shown") };
-    std::fs::write(waiting.join("3.json"), serde_json::to_vec(&other).unwrap()).unwrap();
+    wait(&file("undecided", "undecided"));
+    wait(&file("decided", "decided"));
+    wait(&PublishedFile { digest: "another call".to_owned(), ..file("other", "never shown") });
+    std::fs::write(waiting.join("5.json"), serde_json::to_vec(&file("decided", "copied")).unwrap()).unwrap();
     std::fs::write(waiting.join(".tmp4"), "{\"question\": \"dec").unwrap();
     for _ in 0..2 {
-        open(root.path(), &["decided"]);
+        open(root.path(), &["decided", "other"]);
         assert_eq!(versions(root.path()), [(1, "decided".to_owned())]);
         assert_eq!(std::fs::read_dir(&waiting).unwrap().count(), 0);
     }

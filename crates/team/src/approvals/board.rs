@@ -9,12 +9,14 @@ use tokio::sync::watch;
 
 use super::question::{AskedApproval, QuestionFor, WaitingQuestion};
 use super::record::{DecisionRecord, RecordedDecision};
-use crate::actions::{PublishedFile, TeamActions};
+use crate::actions::{PublishFault, PublishedFile, TeamActions};
 use crate::login::TeamUser;
 use crate::storage::now;
 
 /// The number of questions that can wait in all sessions of a user.
 const MOST_OF_USER: usize = 256;
+/// The number of those about actions, which are long.
+const MOST_PUBLICATIONS: usize = 16;
 /// The reason if the server publishes nothing.
 const NOTHING_PUBLISHED: &str = "the configuration of the server has no table `[actions]`";
 /// The number of questions whose end is remembered, for pages that have shown them.
@@ -45,6 +47,14 @@ pub(crate) enum NotWaiting {
     Decided(Value),
     /// It is not taken, for this reason.
     Refused(String),
+}
+
+/// The end of a question.
+struct QuestionEnd {
+    /// In words, for pages.
+    how: String,
+    /// For the session.
+    message: Value,
 }
 
 impl QuestionBoard {
@@ -100,7 +110,7 @@ impl QuestionBoard {
         let mut state = self.state.lock();
         if let QuestionFor::Approvers(asked) = &question.is_for {
             if let Some(decision) = self.record.find(&asked.question) {
-                return Err(again(&decision, asked, &question.asker.key));
+                return Err(self.again(&decision, asked, &question.asker.key));
             }
             // The connection by which it was asked before may not be noticed to be gone.
             for old in state.asked_as(&asked.question) {
@@ -110,7 +120,10 @@ impl QuestionBoard {
                 state.end(old.number, "asked again".to_owned());
             }
         }
-        if state.open.values().filter(|other| other.asker.key == question.asker.key).count() >= MOST_OF_USER {
+        let own = || state.open.values().filter(|other| other.asker.key == question.asker.key);
+        let are_too_many = question.is_publication()
+            && own().filter(|other| other.is_publication()).count() >= MOST_PUBLICATIONS;
+        if are_too_many || own().count() >= MOST_OF_USER {
             return Err(NotWaiting::Refused("too many questions wait already".to_owned()));
         }
         state.last += 1;
@@ -163,7 +176,6 @@ impl QuestionBoard {
             }
             state.open.remove(&question.number);
         }
-        let by = format!("{} ({})", user.name, user.identity);
         let decision = RecordedDecision {
             time: now(),
             question: asked.question.clone(),
@@ -174,37 +186,60 @@ impl QuestionBoard {
             rule: asked.rule().to_owned(),
             digest: asked.digest(),
             is_allowed,
-            by: by.clone(),
+            by: format!("{} ({})", user.name, user.identity),
         };
-        let message = answer_of(&decision);
-        let written = self.write(question, asked, decision).await;
+        let written = self.write(question, asked, decision.clone()).await;
+        let counts = written.is_ok();
+        let end = self.end_by(&decision, written);
         let mut told = vec![question.answers.clone()];
         {
             let mut state = self.state.lock();
             state.deciding.remove(&asked.question);
-            match &written {
-                Ok(()) => {
-                    let how = format!("{} by {by}", if is_allowed { "allowed" } else { "denied" });
+            match &end {
+                Some(QuestionEnd { how, .. }) => {
                     for other in state.asked_as(&asked.question) {
                         told.push(other.answers.clone());
                         state.end(other.number, how.clone());
                     }
-                    state.note_end(question.number, how);
+                    state.note_end(question.number, how.clone());
                 }
-                Err(error) => {
-                    tracing::error!(%error, "a decision could not be recorded, and does not count");
-                    state.open.insert(question.number, Arc::clone(question));
-                }
+                None => drop(state.open.insert(question.number, Arc::clone(question))),
             }
         }
         self.changed();
-        if written.is_ok() {
+        if let Some(QuestionEnd { message, .. }) = end {
             for answers in told {
                 // A session that is not there now asks again, and is told.
                 answers.send(message.clone()).await.ok();
             }
         }
-        written.is_ok()
+        counts
+    }
+
+    /// The end that a decision is for its question; `None` if it could not be written, and the question waits on.
+    fn end_by(&self, decision: &RecordedDecision, written: Result<(), PublishFault>) -> Option<QuestionEnd> {
+        match written {
+            Ok(()) => {
+                let undone = self.undone(decision);
+                let word = if decision.is_allowed { "allowed" } else { "denied" };
+                let but = undone.map(|why| format!(", but {why}")).unwrap_or_default();
+                let how = format!("{word} by {}{but}", decision.by);
+                Some(QuestionEnd { how, message: answer_of(decision, undone) })
+            }
+            Err(PublishFault::Outdated(why)) => {
+                let message = refusal_of(&decision.question, &why);
+                Some(QuestionEnd { how: format!("not decided: {why}"), message })
+            }
+            Err(PublishFault::Unwritten(error)) => {
+                tracing::error!(%error, "a decision could not be recorded, and does not count");
+                None
+            }
+        }
+    }
+
+    /// Why the server has not done its part of a decision.
+    fn undone(&self, decision: &RecordedDecision) -> Option<&'static str> {
+        self.actions.as_ref()?.undone(&decision.question)
     }
 
     /// Writes a decision, and publishes the action that it allows.
@@ -213,20 +248,30 @@ impl QuestionBoard {
         question: &WaitingQuestion,
         asked: &AskedApproval,
         decision: RecordedDecision,
-    ) -> std::io::Result<()> {
+    ) -> Result<(), PublishFault> {
         let record = Arc::clone(&self.record);
         let actions = self.actions.clone().filter(|_| asked.is_publication() && decision.is_allowed);
         let action = asked.arguments().and_then(Value::as_object).cloned();
+        let note = asked.note().map(str::to_owned);
         let publisher = format!("{} ({})", question.asker.name, question.asker.identity);
         let writing = move || match (actions, action) {
             (Some(actions), Some(action)) => {
                 let RecordedDecision { time, question, digest, by, .. } = decision.clone();
                 let file = PublishedFile { question, digest, time, publisher, by, action };
-                actions.publish(&file, || record.write(decision))
+                actions.publish(file, note.as_deref(), || record.write(decision))
             }
-            _ => record.write(decision),
+            _ => Ok(record.write(decision)?),
         };
-        tokio::task::spawn_blocking(writing).await.map_err(std::io::Error::other).flatten()
+        tokio::task::spawn_blocking(writing).await.map_err(std::io::Error::other)?
+    }
+
+    /// The answer to a question that is asked again after its decision.
+    fn again(&self, decision: &RecordedDecision, asked: &AskedApproval, key: &str) -> NotWaiting {
+        if decision.user == key && decision.digest == asked.digest() {
+            NotWaiting::Decided(answer_of(decision, self.undone(decision)))
+        } else {
+            NotWaiting::Refused("the id of the question is that of another one".to_owned())
+        }
     }
 
     /// Has all pages look again.
@@ -259,18 +304,14 @@ impl BoardState {
     }
 }
 
-/// The answer to a question that is asked again after its decision.
-fn again(decision: &RecordedDecision, asked: &AskedApproval, key: &str) -> NotWaiting {
-    if decision.user == key && decision.digest == asked.digest() {
-        NotWaiting::Decided(answer_of(decision))
-    } else {
-        NotWaiting::Refused("the id of the question is that of another one".to_owned())
-    }
+fn answer_of(decision: &RecordedDecision, undone: Option<&str>) -> Value {
+    let RecordedDecision { question, is_allowed, by, .. } = decision;
+    json!({"hear": "answer", "question": question, "is_allowed": is_allowed, "by": by, "undone": undone})
 }
 
-fn answer_of(decision: &RecordedDecision) -> Value {
-    let RecordedDecision { question, is_allowed, by, .. } = decision;
-    json!({"hear": "answer", "question": question, "is_allowed": is_allowed, "by": by})
+/// The message for a session if nobody is asked.
+pub(super) fn refusal_of(question: &str, why: &str) -> Value {
+    json!({"hear": "refused", "question": question, "why": why})
 }
 
 /// Questions by the session's ids of them, as long as a connection lasts.

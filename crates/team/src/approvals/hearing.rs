@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
-use super::board::{ConnectionQuestions, NotWaiting, QuestionBoard};
+use super::board::{ConnectionQuestions, NotWaiting, QuestionBoard, refusal_of};
 use super::question::{AskedApproval, QuestionAsker, WaitingQuestion};
 use super::webhook::ApprovalWebhook;
 use crate::login::UserIdentity;
@@ -84,9 +84,7 @@ impl ApprovalHearing {
                             }
                         }
                         Err(NotWaiting::Decided(answer)) => session.tell(answer).await,
-                        Err(NotWaiting::Refused(why)) => {
-                            session.tell(json!({"hear": "refused", "question": id, "why": why})).await;
-                        }
+                        Err(NotWaiting::Refused(why)) => session.tell(refusal_of(&id, &why)).await,
                     }
                 }
                 ApproverMessage::Withdraw { question } => questions.end(&question, "taken back"),

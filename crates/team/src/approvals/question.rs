@@ -108,6 +108,11 @@ impl AskedApproval {
         }
     }
 
+    /// More about it, which those who answer see.
+    pub(crate) fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
     pub(crate) fn left(&self) -> Duration {
         Duration::from_millis(self.left_ms)
     }
@@ -180,6 +185,11 @@ impl WaitingQuestion {
     /// The same, with the server's number of it.
     pub(crate) fn numbered(self, number: u64) -> Self {
         Self { number, ..self }
+    }
+
+    /// Whether it is about an action that is to be published.
+    pub(crate) fn is_publication(&self) -> bool {
+        matches!(&self.is_for, QuestionFor::Approvers(asked) if asked.is_publication())
     }
 
     /// Whether this user may answer it.

@@ -62,6 +62,19 @@ pub(crate) struct SessionProcess {
     pub(crate) words: StartWords,
 }
 
+impl SocketWay {
+    /// As the program reads it.
+    fn as_json(&self) -> Value {
+        let publishers = self.publishers.as_ref();
+        json!({
+            "socket": self.socket.display().to_string(),
+            "callback": self.callback,
+            "approvals": self.approvals.is_some(),
+            "publishers": publishers.map(|table| json!({"names": table.approver, "includes_user": table.self_approval})),
+        })
+    }
+}
+
 impl SessionStarter {
     /// Starts this program.
     pub(crate) fn new(program: PathBuf, settings: SessionSettings, packages: PackageSettings) -> Self {
@@ -86,22 +99,25 @@ impl SessionStarter {
     /// Starts a process for a session of a user; `wish` says which.
     pub(crate) async fn start(&self, place: &Arc<UserPlace>, mut wish: Value) -> io::Result<SessionProcess> {
         let mut command = self.command(place);
-        if let Some(directory) = &self.published {
-            command.args(self.action_arguments(place, directory));
-        } else if let Some(way) = &self.way {
-            let socket = way.socket.display().to_string();
-            let approvals = way.approvals.is_some();
-            let publishers = way
-                .publishers
-                .as_ref()
-                .map(|table| json!({"names": table.approver, "includes_user": table.self_approval}));
-            wish["server"] = json!({
-                "socket": socket, "callback": way.callback, "approvals": approvals, "publishers": publishers,
-            });
+        let server = self.way.as_ref().map(SocketWay::as_json);
+        if let Some(way) = &self.way {
             command.env(TOKEN, way.tokens.of(&place.key));
         }
-        if self.published.is_none() {
-            command.args(self.arguments(place)).arg("--front").arg(wish.to_string());
+        let front = match &self.published {
+            Some(directory) => {
+                command.args(self.action_arguments(place, directory));
+                server
+            }
+            None => {
+                command.args(self.arguments(place));
+                if let Some(server) = server {
+                    wish["server"] = server;
+                }
+                Some(wish)
+            }
+        };
+        if let Some(front) = front {
+            command.arg("--front").arg(front.to_string());
         }
         let mut child = command.spawn()?;
         let (Some(output), Some(input), Some(errors)) =

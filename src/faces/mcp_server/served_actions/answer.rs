@@ -19,7 +19,8 @@ pub(super) fn of(action: &SavedAction, run: ActionRun) -> CallToolResult {
     let has_ended_well = matches!(outcome.end, CellEnding::Finished) && outcome.error.is_none();
     let Some(result) = result.filter(|_| has_ended_well) else {
         let error = outcome.error.as_ref().map(|error| error.last_line()).unwrap_or_default();
-        let mut parts = vec![outcome.words(), reply::middle_cut(&error, ERROR_CHARS)];
+        let mut parts = outcome.notes.clone();
+        parts.extend([outcome.words(), reply::middle_cut(&error, ERROR_CHARS)]);
         if has_ended_well {
             parts.push("The action has ended, and its result cannot be read.".to_owned());
         }

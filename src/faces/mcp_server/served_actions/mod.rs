@@ -18,18 +18,25 @@ use std::time::Duration;
 use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
 use rmcp::transport::stdio_pipes;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::handler::ActionHandler;
 use self::work::ActionServer;
+use super::approver_questions::ApproverQuestions;
 use super::arrivals::ArrivalTransport;
 use super::line_transport::LineTransport;
 use super::sessions::policy;
 use super::stdio::end_on_signals;
-use crate::approval::PolicyError;
+use crate::approval::{APPROVER_QUESTIONS, PolicyError};
 use crate::config::{self, Settings, create_workspace, state_directory};
-use crate::faces::detached_actions::{ActionKernels, ActionShelf, KernelActionError};
+use crate::faces::detached_actions::{ActionFront, ActionKernels, ActionShelf, KernelActionError};
+use crate::ground::env::{IPYBOX_SESSION_TOKEN, Variables};
+use crate::ground::files::FrontServer;
 use crate::session::DEFAULT_TIMEOUT;
+
+/// The name that questions to approvers have in place of a session's id.
+const SESSION: &str = "actions";
 
 /// The options of a server of saved actions.
 #[derive(Debug, Clone)]
@@ -41,12 +48,14 @@ pub struct ServeActionsOptions {
     pub timeout: Duration,
     /// The directory of published actions, which are served in place of those of the workspace.
     pub published: Option<PathBuf>,
+    /// The server of a team, if the client is a user of it.
+    pub front: Option<FrontServer>,
 }
 
 impl ServeActionsOptions {
     /// The defaults, with these settings.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, timeout: DEFAULT_TIMEOUT, published: None }
+        Self { settings, timeout: DEFAULT_TIMEOUT, published: None, front: None }
     }
 }
 
@@ -86,7 +95,7 @@ pub enum ServeActionsError {
 /// # Errors
 /// See [`ServeActionsError`].
 pub async fn serve_actions(options: ServeActionsOptions) -> Result<(), ServeActionsError> {
-    let ServeActionsOptions { mut settings, timeout, published } = options;
+    let ServeActionsOptions { mut settings, timeout, published, front } = options;
     let closed = CancellationToken::new();
     end_on_signals(&closed).map_err(ServeActionsError::Signals)?;
     settings.workspace = create_workspace(&settings.workspace)?;
@@ -104,12 +113,27 @@ pub async fn serve_actions(options: ServeActionsOptions) -> Result<(), ServeActi
         Some(_) => ServeActionsError::Sandbox,
         None => ServeActionsError::Kernels,
     };
-    let kernels = ActionKernels::new(settings, policy);
+    let variables = Variables::load(&settings.workspace);
+    let token = variables.in_process(IPYBOX_SESSION_TOKEN);
+    let socket = front.as_ref().zip(token).map(|(front, token)| front.for_session(SESSION.to_owned(), token));
+    let (line, asked) = mpsc::channel(APPROVER_QUESTIONS);
+    let approvers = front.filter(|front| front.approvals).map(|_| line);
+    let of_team = socket.clone().map(|socket| ActionFront { socket, approvers });
+    let kernels = ActionKernels::new(settings, policy).with_front(of_team);
     kernels.prepare().await.map_err(refusal)?;
     let server = Arc::new(ActionServer::new(shelf, kernels, timeout, closed.clone()));
-    let served = serve(&server, closed).await;
-    server.stop().await;
-    served
+    let serving = async {
+        let served = serve(&server, closed).await;
+        server.stop().await;
+        served
+    };
+    match socket {
+        Some(socket) => tokio::select! {
+            served = serving => served,
+            () = ApproverQuestions::new(asked).ask_at(&socket) => Ok(()),
+        },
+        None => serving.await,
+    }
 }
 
 async fn serve(server: &Arc<ActionServer>, closed: CancellationToken) -> Result<(), ServeActionsError> {
