@@ -100,8 +100,6 @@ pub use faces::doctor;
 pub use faces::{json_rpc, lasting};
 pub use ground::env;
 #[doc(hidden)]
-pub use ground::files::FrontServer;
-#[doc(hidden)]
 pub use ground::telemetry;
 pub use ipybox_codegen as codegen;
 
@@ -127,7 +125,7 @@ pub use config::{
 #[doc(hidden)]
 pub use config::{WorkspacePolicy, state_directory};
 pub use faces::detached_actions::{
-    ExportActionError, ExportActionOptions, KernelActionError, export_action, published_names,
+    ActionTeam, ExportActionError, ExportActionOptions, KernelActionError, export_action, published_names,
 };
 pub use faces::library::{
     Code, CodeExecution, CodeExecutionChunk, CodeExecutionError, CodeExecutionEvent, CodeExecutionResult,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ipybox::telemetry::exporting;
 use ipybox::{
-    ApprovalMode, AuditContents, FrontServer, SandboxSettings, ServeActionsOptions, Settings, serve_actions,
+    ActionTeam, ApprovalMode, AuditContents, SandboxSettings, ServeActionsOptions, Settings, serve_actions,
 };
 
 use super::multi_threaded;
@@ -54,7 +54,7 @@ pub(crate) struct ActionsServeArgs {
 
     /// The server of a team whose user the client is, in JSON
     #[arg(long, hide = true, value_name = "JSON", value_parser = front, requires = "published")]
-    pub(crate) front: Option<FrontServer>,
+    pub(crate) front: Option<ActionTeam>,
 
     /// Python interpreter, or virtual environment, that runs the actions [default: that of the workspace]
     #[arg(long, value_name = "PYTHON")]
@@ -85,7 +85,7 @@ pub(crate) struct ActionsServeArgs {
     pub(crate) audit_contents: bool,
 }
 
-fn front(json: &str) -> Result<FrontServer, serde_json::Error> {
+fn front(json: &str) -> Result<ActionTeam, serde_json::Error> {
     serde_json::from_str(json)
 }
 

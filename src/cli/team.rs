@@ -20,7 +20,7 @@ use super::team_actions::{self, PublishedCommand};
 use super::values::lifetime;
 use super::{multi_threaded, print, print_message, single_threaded};
 
-pub(super) const RESULT: &str = "write the result";
+const RESULT: &str = "write the result";
 
 /// The flags of `ipybox team`.
 #[derive(Debug, clap::Args)]
@@ -305,7 +305,7 @@ fn usage(users: &[TeamAccount], sessions: &[Value]) -> Vec<Value> {
     users.iter().map(of).collect()
 }
 
-pub(super) fn lines(value: &Value) -> anyhow::Result<String> {
+fn lines(value: &Value) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value).context("write JSON")? + "\n")
 }
 

@@ -3,10 +3,12 @@
 use anyhow::Context as _;
 use clap::Subcommand;
 use ipybox_team::{CheckedAction, TeamAction, TeamAdmin};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::team::{RESULT, lines};
 use super::{print, print_message};
+
+const RESULT: &str = "write the result";
 
 /// The commands for published actions.
 #[derive(Debug, Subcommand)]
@@ -35,11 +37,7 @@ pub(super) fn run(admin: &TeamAdmin, command: PublishedCommand, as_json: bool) -
     match command {
         PublishedCommand::List => {
             let actions = admin.actions()?;
-            let text = if as_json {
-                lines(&serde_json::to_value(&actions).context("write JSON")?)?
-            } else {
-                actions.iter().map(line).collect()
-            };
+            let text = if as_json { lines(&actions)? } else { actions.iter().map(line).collect() };
             print(&text, RESULT)
         }
         PublishedCommand::Show { name } => {
@@ -63,6 +61,10 @@ pub(super) fn run(admin: &TeamAdmin, command: PublishedCommand, as_json: bool) -
             }
         }
     }
+}
+
+fn lines(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value).context("write JSON")? + "\n")
 }
 
 fn line(action: &TeamAction) -> String {

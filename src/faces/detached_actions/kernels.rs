@@ -10,11 +10,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::front::ActionFront;
 use super::literal;
 use super::shelf::ActionShelf;
-use crate::approval::{ApprovalPolicy, Approver, ApproverLine, SessionFace};
+use crate::approval::{ApprovalPolicy, Approver, SessionFace};
 use crate::config::{self, Config, Settings};
-use crate::ground::files::{FrontSocket, TemporaryDirectory, inside};
+use crate::ground::files::{TemporaryDirectory, inside};
 use crate::session::{Cell, CellRequester, Error, Outcome, Session, StartError, ToolOptions};
 use crate::tools::actions::{ActionBundle, SavedAction, WorkspaceActions};
 use crate::tools::recording::RecordedServer;
@@ -29,8 +30,9 @@ const RESULT_BYTES: usize = 1024 * 1024;
 /// The number of characters of printed text that are returned.
 const OUTPUT_CHARS: usize = 5_000;
 
-/// The directory for results in a workspace. Code in a sandbox cannot write in `.ipybox`.
-const RESULTS: &str = ".results";
+/// The directory for results in a workspace. Code cannot write in one whose name begins with a dot and that is there before its
+/// sandbox, which may start after the call has come.
+const RESULTS: &str = "results";
 
 /// Why no kernel runs an action.
 #[derive(Debug, thiserror::Error)]
@@ -67,15 +69,6 @@ pub(crate) struct ActionKernels {
     front: Option<ActionFront>,
     /// The kernel of the next call.
     next: parking_lot::Mutex<Option<JoinHandle<Result<ActionKernel, KernelActionError>>>>,
-}
-
-/// The server of a team, for whose users the kernels are.
-#[derive(Clone)]
-pub(crate) struct ActionFront {
-    /// Has the users' tokens for other servers, and takes the ends of their logins.
-    pub(crate) socket: FrontSocket,
-    /// The line to approvers whom rules name, if they can be asked.
-    pub(crate) approvers: Option<ApproverLine>,
 }
 
 /// A session in a directory of its own. Close it; dropping it ends the same processes, but does not wait.

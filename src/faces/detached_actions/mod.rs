@@ -8,6 +8,7 @@
 //! The workspace's own copies, which code can change, are used for neither.
 
 mod export;
+mod front;
 mod kernels;
 mod literal;
 mod parameters;
@@ -17,8 +18,9 @@ mod shelf;
 use serde_json::{Map, Value};
 
 pub use self::export::{ExportActionError, ExportActionOptions, export_action};
+pub use self::front::ActionTeam;
 pub use self::kernels::KernelActionError;
-pub(crate) use self::kernels::{ActionCell, ActionFront, ActionKernel, ActionKernels, ActionRun};
+pub(crate) use self::kernels::{ActionCell, ActionKernel, ActionKernels, ActionRun};
 pub(crate) use self::shelf::{ActionShelf, ShelvedAction};
 use crate::ground::text::describe;
 use crate::tools::actions::PublishedAction;

@@ -26,7 +26,7 @@ pub(crate) struct FrontSocket {
 /// The server of a team, as it describes itself to the processes of its users.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FrontServer {
+pub(crate) struct FrontServer {
     /// Its socket.
     socket: PathBuf,
     /// Its page to which browsers come back from authorization servers.

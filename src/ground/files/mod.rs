@@ -13,8 +13,7 @@ mod state;
 mod temporary;
 
 pub(crate) use self::changed::{ChangedFiles, changed_since, file_time};
-pub use self::front_socket::FrontServer;
-pub(crate) use self::front_socket::{ConnectionUse, FrontSocket};
+pub(crate) use self::front_socket::{ConnectionUse, FrontServer, FrontSocket};
 pub(crate) use self::identity::FileIdentity;
 pub(crate) use self::journal::{Journal, JournalNote};
 pub(crate) use self::private::{check_parents, check_private, create_private_directory, real_path};

@@ -169,20 +169,8 @@ impl PageBrowser {
 
     /// Answers, and waits until the decision is known.
     pub(super) async fn decide(&self, row: &Value, answer: &str) -> String {
-        let events = self.events().await;
+        let mut events = self.events().await;
         assert!(self.answer(row, answer).await);
-        Self::end_of(events, row).await
-    }
-
-    /// Answers what can be decided no more, and waits for the reason.
-    pub(super) async fn refused(&self, row: &Value, answer: &str) -> String {
-        let events = self.events().await;
-        assert!(!self.answer(row, answer).await);
-        Self::end_of(events, row).await
-    }
-
-    /// The end of a question, once it is known.
-    async fn end_of(mut events: PageEvents, row: &Value) -> String {
         loop {
             let event = events.next().await;
             if event["event"] == "decided" && event["id"] == row["id"] {

@@ -153,7 +153,7 @@ fn has_process(text: &str) -> bool {
 #[tokio::test]
 async fn users_reach_servers_as_themselves_and_their_tokens_stay_in_the_front() {
     let company = Company::start();
-    let place = company.team("", "");
+    let place = company.team("tokens_file = \"tokens.json\"", "");
     place.change("[[upstream]]", "[approvals]\n[actions]\napprover = \"group:finance\"\n[[upstream]]");
     let (server, log) = place.serve_in_and_log(&VARIABLES);
     let mut tokens = Vec::new();

@@ -30,13 +30,8 @@ use super::sessions::policy;
 use super::stdio::end_on_signals;
 use crate::approval::{APPROVER_QUESTIONS, PolicyError};
 use crate::config::{self, Settings, create_workspace, state_directory};
-use crate::faces::detached_actions::{ActionFront, ActionKernels, ActionShelf, KernelActionError};
-use crate::ground::env::{IPYBOX_SESSION_TOKEN, Variables};
-use crate::ground::files::FrontServer;
+use crate::faces::detached_actions::{ActionKernels, ActionShelf, ActionTeam, KernelActionError};
 use crate::session::DEFAULT_TIMEOUT;
-
-/// The name that questions to approvers have in place of a session's id.
-const SESSION: &str = "actions";
 
 /// The options of a server of saved actions.
 #[derive(Debug, Clone)]
@@ -49,7 +44,7 @@ pub struct ServeActionsOptions {
     /// The directory of published actions, which are served in place of those of the workspace.
     pub published: Option<PathBuf>,
     /// The server of a team, if the client is a user of it.
-    pub front: Option<FrontServer>,
+    pub front: Option<ActionTeam>,
 }
 
 impl ServeActionsOptions {
@@ -113,13 +108,9 @@ pub async fn serve_actions(options: ServeActionsOptions) -> Result<(), ServeActi
         Some(_) => ServeActionsError::Sandbox,
         None => ServeActionsError::Kernels,
     };
-    let variables = Variables::load(&settings.workspace);
-    let token = variables.in_process(IPYBOX_SESSION_TOKEN);
-    let socket = front.as_ref().zip(token).map(|(front, token)| front.for_session(SESSION.to_owned(), token));
     let (line, asked) = mpsc::channel(APPROVER_QUESTIONS);
-    let approvers = front.filter(|front| front.approvals).map(|_| line);
-    let of_team = socket.clone().map(|socket| ActionFront { socket, approvers });
-    let kernels = ActionKernels::new(settings, policy).with_front(of_team);
+    let front = front.and_then(|team| team.front(&settings.workspace, line));
+    let kernels = ActionKernels::new(settings, policy).with_front(front.clone());
     kernels.prepare().await.map_err(refusal)?;
     let server = Arc::new(ActionServer::new(shelf, kernels, timeout, closed.clone()));
     let serving = async {
@@ -127,10 +118,10 @@ pub async fn serve_actions(options: ServeActionsOptions) -> Result<(), ServeActi
         server.stop().await;
         served
     };
-    match socket {
-        Some(socket) => tokio::select! {
+    match front {
+        Some(front) => tokio::select! {
             served = serving => served,
-            () = ApproverQuestions::new(asked).ask_at(&socket) => Ok(()),
+            () = ApproverQuestions::new(asked).ask_at(&front.socket) => Ok(()),
         },
         None => serving.await,
     }
