@@ -35,7 +35,7 @@ pub(crate) enum ActionsCommand {
     /// Serve them as the tools of an MCP server on stdin and stdout
     ///
     /// Those that can be used. Each call runs the saved code in a sandboxed kernel of its own, in an empty directory.
-    Serve(ActionsServeArgs),
+    Serve(Box<ActionsServeArgs>),
     /// Write one as a script that `uv run` runs without ipybox
     ///
     /// It connects to the action's MCP servers itself. Secrets of their parameters become variables of the environment.
@@ -85,7 +85,7 @@ pub(crate) enum KnownActionsCommand {
 pub(super) fn run(args: ActionsArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         ActionsCommand::Known(command) => manage(command, args.place, args.json),
-        ActionsCommand::Serve(serve) => actions_serve::run(serve, args.place).map(|()| ExitCode::SUCCESS),
+        ActionsCommand::Serve(serve) => actions_serve::run(*serve, args.place).map(|()| ExitCode::SUCCESS),
         ActionsCommand::Export(export) => actions_export::run(export, args.place).map(|()| ExitCode::SUCCESS),
     }
 }
