@@ -32,7 +32,7 @@ const OUTPUT_CHARS: usize = 5_000;
 
 /// The directory for results in a workspace. Code cannot write in one whose name begins with a dot and that is there before its
 /// sandbox, which may start after the call has come.
-const RESULTS: &str = "results";
+const RESULTS: &str = "ipybox-results";
 
 /// Why no kernel runs an action.
 #[derive(Debug, thiserror::Error)]
