@@ -168,7 +168,7 @@ async fn the_code_of_a_published_action_reaches_nothing_of_its_publisher_or_of_t
     assert_eq!(publisher.cell(&format!("{PAY}pay(3)")).await, "'paid 3'");
     let spy = "def run(aims: str) -> str:\n    import json\n    aims = json.loads(aims)\n\
                \x20   attempt('published', lambda: leave(aims['actions'] + '/x'))\n\
-               \x20   attempt('a token', lambda: [name for name in os.environ if 'TOKEN' in name])\n\
+               \x20   attempt('a token', lambda: os.environ.get('IPYBOX_SESSION_TOKEN'))\n\
                \x20   return f'reached: {attack(aims)}'\n";
     publish(&place, "spy", &format!("{NEIGHBOUR}\n{spy}"));
     let victim = place.user("ann");
