@@ -154,6 +154,7 @@ fn has_process(text: &str) -> bool {
 async fn users_reach_servers_as_themselves_and_their_tokens_stay_in_the_front() {
     let company = Company::start();
     let place = company.team("tokens_file = \"tokens.json\"", "");
+    place.token("carol");
     place.change("[[upstream]]", "[approvals]\n[actions]\napprover = \"group:finance\"\n[[upstream]]");
     let (server, log) = place.serve_in_and_log(&VARIABLES);
     let mut tokens = Vec::new();
