@@ -1,5 +1,6 @@
 //! A server from its start to its end.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -61,6 +62,8 @@ pub struct TeamServer {
     config: TeamConfig,
     parts: FrontParts,
     retention: RetentionTask,
+    /// Keeps other servers away from the state.
+    lock: File,
 }
 
 impl TeamServer {
@@ -81,6 +84,7 @@ impl TeamServer {
         let secret = |name: &str| std::env::var(name).ok();
         let authenticator = Arc::new(UserAuthenticator::new(config.login.clone(), client.clone(), secret)?);
         let accounts = Arc::new(UserAccounts::open(&config.server.state_dir, &config.users, system)?);
+        let lock = accounts.lock()?;
         let records = Arc::new(SessionRecords::open(accounts.sessions(), config.users.max_sessions)?);
         let upstream = UpstreamServers::open(&config.upstream, &config.login, client.clone(), secret);
         let upstream = upstream.map_err(LoginSetupError::from)?.map(Arc::new);
@@ -131,7 +135,7 @@ impl TeamServer {
             FrontParts { authenticator, approvals: site, subjects, callbacks, accounts, directory, actions };
         let accounts = Arc::clone(&parts.accounts);
         let retention = RetentionTask { accounts, starter, settings: config.retention };
-        Ok(Self { listener, metrics, socket, config, parts, retention })
+        Ok(Self { listener, metrics, socket, config, parts, retention, lock })
     }
 
     /// The address that it listens on.
@@ -147,7 +151,7 @@ impl TeamServer {
     /// # Errors
     /// The system's signals cannot be heard.
     pub async fn serve(self) -> Result<(), ServeError> {
-        let Self { listener, metrics, socket, config, parts, retention } = self;
+        let Self { listener, metrics, socket, config, parts, retention, lock } = self;
         let draining = CancellationToken::new();
         let ending = CancellationToken::new();
         end_on_signals(&draining)?;
@@ -172,6 +176,7 @@ impl TeamServer {
         for task in metrics.into_iter().chain([socket, serving]) {
             task.await.map_err(std::io::Error::other)?;
         }
+        drop(lock);
         Ok(())
     }
 }

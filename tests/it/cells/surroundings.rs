@@ -171,7 +171,7 @@ async fn the_environment_is_a_plain_one() {
             ("'started' in globals()", "False"),
             ("import os, sys; os.environ.get('UNKNOWN'), os.environ.get('PYTHONSTARTUP')", "(None, None)"),
             ("os.path.isdir(os.path.expanduser('~')), os.environ['PATH'] != ''", "(True, True)"),
-            ("os.environ.get('GLIBC_TUNABLES')", "None"),
+            ("'GLIBC_TUNABLES' in os.environ", "False"),
             (
                 "{encoding.lower() for encoding in (sys.getfilesystemencoding(), sys.stdout.encoding, open(os.devnull).encoding)}",
                 "{'utf-8'}",

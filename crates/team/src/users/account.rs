@@ -1,10 +1,10 @@
 //! The belongings of a user: an entry in the list of accounts, and a directory.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, Permissions};
+use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,6 +48,15 @@ pub enum AccountError {
          hint: make it the server's own: `chmod go-w`, and `chown` to the server's user", path.display()
     )]
     Shared {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Another server keeps its users there.
+    #[error(
+        "keep what belongs to users in `{}`: another server does\n\
+         hint: stop it, or give this one a `server.state_dir` of its own", path.display()
+    )]
+    Taken {
         /// The directory.
         path: PathBuf,
     },
@@ -167,6 +176,20 @@ impl UserAccounts {
         make(&state_dir.join("actions"), if ids.is_some() { 0o755 } else { 0o700 })?;
         let limits = settings.limits();
         Ok(Self { state_dir: state_dir.to_owned(), ids, system, limits, places: Mutex::default() })
+    }
+
+    /// Keeps other servers away from the directory while the file is open.
+    pub(crate) fn lock(&self) -> Result<File, AccountError> {
+        let path = self.state_dir.join("server.lock");
+        // Users cannot open it, and so not lock it.
+        let opened = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
+        let failed = |source| AccountError::Files { path: path.clone(), source };
+        let file = opened.map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => Err(AccountError::Taken { path: self.state_dir.clone() }),
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
     }
 
     /// The directory for what is known of sessions.

@@ -11,8 +11,9 @@ use rustix::fs::statvfs;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The interval of looks at the free space.
+/// The interval of looks at the free space, and the longest one while it does not fall.
 const LOOK: Duration = Duration::from_millis(100);
+const CALM_LOOK: Duration = Duration::from_secs(1);
 /// The files are looked at when so much of the limit, one part of many, has been taken from the free space.
 const PARTS: u64 = 64;
 /// They are looked at so often in any case, unless nothing has changed.
@@ -76,13 +77,17 @@ async fn follow(
     let all: Vec<PathBuf> = places.own.iter().chain(&places.shared).cloned().collect();
     let shared = places.shared.clone();
     let mut free = free_space(&all);
+    let mut last = free;
     let Some(before) = blocking(move || size_of(&shared, &[])).await else { return };
     let mut looked = Instant::now();
-    let mut pause = LOOK;
+    let mut shortest = LOOK;
+    let mut pause = shortest;
     let mut allowed = limit;
     loop {
         tokio::time::sleep(pause).await;
         let now = free_space(&all);
+        pause = if now < last { shortest } else { (pause * 5 / 4).min(CALM_LOOK.max(shortest)) };
+        last = now;
         free = free.max(now);
         let fallen = free - now;
         if fallen == 0 || fallen < limit / PARTS && looked.elapsed() < LONGEST {
@@ -94,7 +99,8 @@ async fn follow(
         let look =
             move || size_of(&places.own, &members()) + size_of(&places.shared, &[]).saturating_sub(before);
         let Some(used) = blocking(look).await else { return };
-        pause = LOOK.max(looked.elapsed() * SHARE);
+        shortest = LOOK.max(looked.elapsed() * SHARE);
+        pause = shortest;
         // What is there may be more than the limit: a new kernel can remove it, but not add to it.
         let is_over = used > allowed;
         allowed = if used > limit { used + limit / PARTS } else { limit };

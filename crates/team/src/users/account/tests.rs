@@ -35,6 +35,17 @@ fn limits_that_nothing_holds_are_refused() {
 }
 
 #[test]
+fn two_servers_do_not_keep_their_users_in_one_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || UserAccounts::open(directory.path(), &settings(8), no_groups()).unwrap();
+    let first = open().lock().unwrap();
+    let error = open().lock().unwrap_err();
+    assert!(error.to_string().contains("another server does\nhint: stop it"), "{error}");
+    drop(first);
+    open().lock().unwrap();
+}
+
+#[test]
 fn each_user_has_a_place_that_is_found_again() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state");
