@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use syn::visit::{self, Visit};
 
@@ -23,18 +24,33 @@ const ASKING_COMMENTS: usize = 30;
 /// The words that leave the subject of a sentence open.
 const ASKING_WORDS: [&str; 4] = ["What", "Who", "Where", "How"];
 
-/// The files of the product.
-fn product() -> impl Iterator<Item = (PathBuf, String)> {
-    ["src", "crates"].into_iter().flat_map(super::sources).filter(|(path, _)| !is_for_tests(path))
+/// A file of the product.
+struct ProductFile {
+    path: PathBuf,
+    text: String,
+    /// The types that other files can name.
+    types: Vec<String>,
+    hard: HardStatements,
 }
+
+/// All of them, each parsed once.
+static PRODUCT: LazyLock<Vec<ProductFile>> = LazyLock::new(|| {
+    let sources = ["src", "crates"].into_iter().flat_map(super::sources);
+    let product = sources.filter(|(path, _)| !is_for_tests(path));
+    product
+        .map(|(path, text)| {
+            let file = syn::parse_file(&text).unwrap();
+            ProductFile { path, text, hard: hard_statements(&file), types: visible_types(file) }
+        })
+        .collect()
+});
 
 fn is_for_tests(path: &Path) -> bool {
     path.with_extension("").iter().any(|part| part == "tests")
 }
 
-/// The types of a file that other files can name.
-fn visible_types(text: &str) -> Vec<String> {
-    let types = syn::parse_file(text).unwrap().items.into_iter().filter_map(|item| match item {
+fn visible_types(file: syn::File) -> Vec<String> {
+    let types = file.items.into_iter().filter_map(|item| match item {
         syn::Item::Enum(item) => Some((item.vis, item.ident)),
         syn::Item::Struct(item) => Some((item.vis, item.ident)),
         syn::Item::Trait(item) => Some((item.vis, item.ident)),
@@ -47,14 +63,14 @@ fn visible_types(text: &str) -> Vec<String> {
 
 #[test]
 fn a_type_that_other_files_name_has_a_name_of_its_own() {
-    let mut places: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
-    for (path, text) in product() {
-        for name in visible_types(&text) {
-            places.entry(name).or_default().insert(path.clone());
+    let mut places: BTreeMap<&str, BTreeSet<&Path>> = BTreeMap::new();
+    for file in PRODUCT.iter() {
+        for name in &file.types {
+            places.entry(name).or_default().insert(&file.path);
         }
     }
     assert!(places.len() > 500, "{} types", places.len());
-    places.retain(|name, paths| paths.len() > 1 && !SHARED_NAMES.contains(&name.as_str()));
+    places.retain(|name, paths| paths.len() > 1 && !SHARED_NAMES.contains(name));
     assert!(places.is_empty(), "{places:#?}");
 }
 
@@ -74,7 +90,7 @@ fn is_asking(before: &str, line: &str) -> bool {
 #[test]
 fn comments_begin_with_their_subject() {
     let mut asking = Vec::new();
-    for (path, text) in product() {
+    for ProductFile { path, text, .. } in PRODUCT.iter() {
         let before = std::iter::once("").chain(text.lines());
         let lines = before.zip(text.lines()).filter(|(before, line)| is_asking(before, line));
         asking.extend(lines.map(|(_, line)| format!("{}: {}", path.display(), line.trim())));
@@ -96,10 +112,10 @@ fn check_at_most(found: &[String], most: usize) {
 #[test]
 fn a_type_that_other_files_name_says_more_than_one_word() {
     let mut found = Vec::new();
-    for (path, text) in product() {
-        let names = visible_types(&text).into_iter().filter(|name| is_one_word(name));
+    for file in PRODUCT.iter() {
+        let names = file.types.iter().filter(|name| is_one_word(name));
         let names = names.filter(|name| !SHARED_NAMES.contains(&name.as_str()));
-        found.extend(names.map(|name| format!("{}: {name}", path.display())));
+        found.extend(names.map(|name| format!("{}: {name}", file.path.display())));
     }
     check_at_most(&found, ONE_WORD_TYPES);
 }
@@ -144,31 +160,37 @@ fn is_boolean(pattern: &syn::Pat) -> bool {
     matches!(pattern, syn::Pat::Lit(literal) if matches!(literal.lit, syn::Lit::Bool(_)))
 }
 
-fn hard_statements(text: &str) -> HardStatements {
+fn hard_statements(file: &syn::File) -> HardStatements {
     let mut found = HardStatements::default();
-    found.visit_file(&syn::parse_file(text).unwrap());
+    found.visit_file(file);
     found
 }
 
+fn hard_statements_of(text: &str) -> HardStatements {
+    hard_statements(&syn::parse_file(text).unwrap())
+}
+
 /// The places in the product with such statements.
-fn places_of(statements: impl Fn(HardStatements) -> Vec<usize>) -> Vec<String> {
-    let mut found = Vec::new();
-    for (path, text) in product() {
-        let lines = statements(hard_statements(&text));
-        found.extend(lines.iter().map(|line| format!("{}:{line}", path.display())));
-    }
-    found
+fn places_of(statements: impl Fn(&HardStatements) -> &[usize]) -> Vec<String> {
+    let places = |file: &'static ProductFile| {
+        statements(&file.hard)
+            .iter()
+            .map(|line| format!("{}:{line}", file.path.display()))
+            .collect::<Vec<_>>()
+    };
+    PRODUCT.iter().flat_map(places).collect()
 }
 
 #[test]
 fn a_variable_gets_its_value_in_a_statement_of_its_own() {
-    assert_eq!(hard_statements("fn f() {\n let (a, b) = (1, 2);\n let (c, d) = f(); }").tuple_lets, [2]);
-    check_at_most(&places_of(|found| found.tuple_lets), TUPLE_LETS);
+    let text = "fn f() {\n let (a, b) = (1, 2);\n let (c, d) = f(); }";
+    assert_eq!(hard_statements_of(text).tuple_lets, [2]);
+    check_at_most(&places_of(|found| &found.tuple_lets), TUPLE_LETS);
 }
 
 #[test]
 fn a_boolean_is_asked_by_if() {
     let text = "fn f() {\n match g() { true => 1, false => 2 };\n match h() { Some(true) => 1, _ => 2 } }";
-    assert_eq!(hard_statements(text).boolean_matches, [2]);
-    check_at_most(&places_of(|found| found.boolean_matches), 0);
+    assert_eq!(hard_statements_of(text).boolean_matches, [2]);
+    check_at_most(&places_of(|found| &found.boolean_matches), 0);
 }
