@@ -11,7 +11,7 @@ use rustix::fs::statvfs;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The interval of looks at the free space, and the longest one while it does not fall.
+/// The interval of looks at the free space, and the longest one while it falls slowly.
 const LOOK: Duration = Duration::from_millis(100);
 const CALM_LOOK: Duration = Duration::from_secs(1);
 /// The files are looked at when so much of the limit, one part of many, has been taken from the free space.
@@ -86,10 +86,11 @@ async fn follow(
     loop {
         tokio::time::sleep(pause).await;
         let now = free_space(&all);
-        pause = if now < last { shortest } else { (pause * 5 / 4).min(CALM_LOOK.max(shortest)) };
+        let sunk = last.saturating_sub(now);
         last = now;
         free = free.max(now);
         let fallen = free - now;
+        pause = next_pause(pause, sunk, (limit / PARTS).saturating_sub(fallen)).max(shortest);
         if fallen == 0 || fallen < limit / PARTS && looked.elapsed() < LONGEST {
             continue;
         }
@@ -109,6 +110,13 @@ async fn follow(
             state.overruns += u64::from(is_over);
         });
     }
+}
+
+/// The time until the next look at the free space, which sank by `sunk` in the `pause` before: no longer than it takes to sink by `left`
+/// at this speed, nor much longer than before.
+fn next_pause(pause: Duration, sunk: u64, left: u64) -> Duration {
+    let growth = if sunk == 0 { 1.25 } else { (left as f64 / sunk as f64).min(1.25) };
+    pause.mul_f64(growth).clamp(LOOK, CALM_LOOK)
 }
 
 /// The result of work that blocks; `None` if it has panicked, or the program ends.
@@ -204,6 +212,18 @@ mod tests {
         assert!(size_of(&directories, &[std::process::id()]) >= 2 * MIB);
         drop(file);
         assert!(size_of(&directories, &[std::process::id()]) < MIB);
+    }
+
+    #[test]
+    fn looks_are_rare_while_little_is_written() {
+        let mut pause = LOOK;
+        for _ in 0..20 {
+            pause = next_pause(pause, MIB, 1024 * MIB);
+        }
+        assert_eq!(pause, CALM_LOOK);
+        assert_eq!(next_pause(pause, 100 * MIB, 20 * MIB), CALM_LOOK / 5);
+        assert_eq!(next_pause(pause, 1024 * MIB, 0), LOOK);
+        assert_eq!(next_pause(LOOK, 0, u64::MAX), LOOK * 5 / 4);
     }
 
     #[tokio::test]
