@@ -166,7 +166,7 @@ impl Hub {
         }
     }
 
-    /// What the Hub says of a server; null if it does not run.
+    /// The Hub's model of a server; null if it does not run.
     pub(crate) async fn server(&self, user: &str, server: &str) -> Value {
         let (status, body) = self.ask("GET", &format!("users/{user}"), &Value::Null).await;
         assert_eq!(status, 200, "{body}");

@@ -14,7 +14,7 @@ use super::HubError;
 /// The words of a Hub for a server that does not run. Older ones say them with the status 503.
 const NO_SERVER: &str = "JupyterHub server no longer running";
 
-/// Which server of a Hub it is.
+/// The choice of one server among those of a Hub.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HubServerName {
     /// The named server; `None` for the user's default one.

@@ -63,7 +63,7 @@ pub(crate) enum HubError {
         hub: String,
         server: String,
         seconds: u64,
-        /// What answers in its place.
+        /// The answer that comes in its place.
         answer: String,
     },
     /// The Hub names a server elsewhere, where its token would go.

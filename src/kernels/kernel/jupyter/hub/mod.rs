@@ -194,7 +194,7 @@ impl Error {
         }
     }
 
-    /// What answers, without the request that it answers.
+    /// The answer alone, without the request.
     fn in_short(&self) -> String {
         match self {
             Self::NotJupyter { status, .. } => format!("it answers {status}"),
