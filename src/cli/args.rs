@@ -10,6 +10,8 @@ use super::changes::ChangesArgs;
 use super::import::ImportArgs;
 use super::notebook::NotebookArgs;
 use super::play::PlayArgs;
+#[cfg(target_os = "linux")]
+use super::pod::PodArgs;
 use super::registered_args::{LoginArgs, LogoutArgs, ServersArgs};
 use super::replay::ReplayArgs;
 use super::sandbox_policy::SandboxPolicyArgs;
@@ -52,6 +54,12 @@ pub(crate) enum Command {
     /// Become a program, locked in as code in a sandbox is
     #[command(hide = true)]
     SandboxExec(SandboxExecArgs),
+    /// Run kernels for a session on another machine, in a container for instance
+    ///
+    /// The first session that connects has it for itself, and everything ends with that. It gets no credentials. Who may connect is
+    /// up to the network around it.
+    #[cfg(target_os = "linux")]
+    Pod(PodArgs),
     /// Run the tools of MCP servers for code in other processes
     ///
     /// Prints one line of JSON when it listens: the address, and the tokens that it has made. Set

@@ -19,6 +19,8 @@ mod login;
 mod memory;
 mod notebook;
 mod play;
+#[cfg(target_os = "linux")]
+mod pod;
 mod registered_args;
 mod replay;
 mod reply_args;
@@ -87,6 +89,8 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Sessions(args)) => sessions::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::SessionKeeper(args)) => sessions::keep(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Search(args)) => search::run(args).map(|()| ExitCode::SUCCESS),
+        #[cfg(target_os = "linux")]
+        Some(Command::Pod(args)) => Ok(pod::run(args)),
         Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Audit(args)) => audit::run(args),
         Some(Command::Changes(args)) => changes::run(args),

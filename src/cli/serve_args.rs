@@ -100,6 +100,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, help_heading = REMOTE, value_name = "JSON", value_parser = object, requires = "kernel_hub_url")]
     pub(crate) kernel_hub_options: Option<serde_json::Map<String, serde_json::Value>>,
 
+    /// Run the kernel in the pod at this URL, where `ipybox pod` waits for a session
+    #[arg(
+        long,
+        help_heading = REMOTE,
+        value_name = "URL",
+        group = "kernel_server",
+        conflicts_with_all = ["sandbox", "python"]
+    )]
+    pub(crate) kernel_pod_url: Option<String>,
+
     /// Environment variable that holds the server's token; a value with a blank is the whole Authorization header
     #[arg(long, help_heading = REMOTE, value_name = "VAR", requires = "kernel_gateway_url")]
     pub(crate) kernel_gateway_token_env: Option<String>,
@@ -342,8 +352,10 @@ impl From<ServeArgs> for Settings {
         });
         settings.ignore_client_sandbox = args.ignore_client_sandbox;
         let hub = args.kernel_hub_url.is_some();
-        settings.remote = args.kernel_hub_url.or(args.kernel_gateway_url).map(|url| {
+        let is_pod = args.kernel_pod_url.is_some();
+        settings.remote = args.kernel_hub_url.or(args.kernel_gateway_url).or(args.kernel_pod_url).map(|url| {
             let mut remote = RemoteSettings::new(url);
+            remote.is_pod = is_pod;
             remote.hub = hub.then(|| RemoteHub {
                 server: args.kernel_hub_server,
                 user: args.kernel_hub_user,

@@ -127,7 +127,7 @@ impl Config {
     pub(crate) fn record_exposed(&self) -> Result<(), Error> {
         match &self.site {
             KernelSite::Sandboxed { exposed, .. } => exposures::record(&self.state_dir, exposed),
-            KernelSite::Local | KernelSite::Remote(_) => Ok(()),
+            KernelSite::Local | KernelSite::Remote(_) | KernelSite::Pod(_) => Ok(()),
         }
     }
 
@@ -140,7 +140,7 @@ impl Config {
             KernelSite::Sandboxed { exposed, .. } => {
                 exposures::record(&self.state_dir, &exposed.outside(&self.workspace))
             }
-            KernelSite::Local | KernelSite::Remote(_) => Ok(()),
+            KernelSite::Local | KernelSite::Remote(_) | KernelSite::Pod(_) => Ok(()),
         }
     }
 

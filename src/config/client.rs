@@ -19,7 +19,7 @@ impl Config {
     ) -> Result<Self, Error> {
         let mut config = self.clone();
         match &self.site {
-            KernelSite::Remote(_) => return Err(Error::ClientBeyond),
+            KernelSite::Remote(_) | KernelSite::Pod(_) => return Err(Error::ClientBeyond),
             KernelSite::Local => {
                 let policy = SandboxPolicy::of_client(newest, &self.workspace, &self.home);
                 config.confine_by(

@@ -33,7 +33,7 @@ pub use self::consent::WorkspacePolicy;
 pub use self::error::Error;
 pub(crate) use self::exposures::recorded;
 pub(crate) use self::recording::{RecordingPlace, is_of_locale};
-pub(crate) use self::remote::RemoteServer;
+pub(crate) use self::remote::{PodServer, RemoteServer};
 use self::secret_places::SecretPlaces;
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, ChangesMode, Images, KernelSettings, NotebookSettings,
@@ -67,6 +67,8 @@ pub(crate) enum KernelSite {
     },
     /// On a Jupyter server.
     Remote(RemoteServer),
+    /// In a pod.
+    Pod(PodServer),
 }
 
 /// The place of the notebook of a session.
@@ -180,7 +182,7 @@ impl Config {
             Some(_) if settings.kernel.python.is_some() => {
                 return Err(Error::NotRemote { what: "a Python interpreter" });
             }
-            Some(_) if settings.kernel.checkpoint => {
+            Some(remote) if settings.kernel.checkpoint && !remote.is_pod => {
                 return Err(Error::NotRemote { what: "a checkpoint of variables" });
             }
             Some(_) if settings.limits != SessionLimits::default() => {
@@ -192,6 +194,7 @@ impl Config {
             None if settings.branch_files && settings.sandbox.is_some() => {
                 return Err(Error::BranchFilesInSandbox);
             }
+            Some(remote) if remote.is_pod => KernelSite::Pod(PodServer::new(&remote, &variables)?),
             Some(remote) => KernelSite::Remote(RemoteServer::new(remote, &variables)?),
             None => KernelSite::Local,
         };
@@ -333,7 +336,7 @@ impl Config {
         let mut variables = match &self.site {
             KernelSite::Local => self.variables.for_kernel(),
             KernelSite::Sandboxed { .. } => self.variables.for_confined_kernel(),
-            KernelSite::Remote(_) => self.variables.meant_for_kernel(),
+            KernelSite::Remote(_) | KernelSite::Pod(_) => self.variables.meant_for_kernel(),
         };
         variables.extend(self.kernel.env.clone());
         variables.extend(self.seed_and_clock());
@@ -352,7 +355,7 @@ impl Config {
     /// with a Jupyter server, whose kernels send calls over their own connection.
     pub(crate) fn tool_server_address(&self) -> Option<(&str, u16)> {
         let ToolServerSettings { host, port, .. } = &self.tool_server;
-        matches!(self.site, KernelSite::Local).then_some((host.as_str(), port.unwrap_or(0)))
+        matches!(self.site, KernelSite::Local | KernelSite::Pod(_)).then_some((host.as_str(), port.unwrap_or(0)))
     }
 
     /// The directory of the audit log, which a sandbox hides as a whole: a file that is hidden alone can be read once it has

@@ -38,6 +38,24 @@ impl RemoteServer {
     }
 }
 
+/// The pod that runs the kernels.
+#[derive(Debug, Clone)]
+pub(crate) struct PodServer {
+    pub(crate) server: Arc<JupyterServer>,
+}
+
+impl PodServer {
+    pub(super) fn new(settings: &RemoteSettings, variables: &Variables) -> Result<Self, Error> {
+        let server = || {
+            let headers = headers(settings, variables)?;
+            let redactor = variables.redactor().clone();
+            JupyterServer::new(JupyterAccess::new(&settings.url, headers, settings.ca.clone(), redactor)?)
+        };
+        let server = server().map_err(|error: AccessError| Error::Remote(error.into()))?;
+        Ok(Self { server: Arc::new(server) })
+    }
+}
+
 impl RemoteHeader {
     /// Its value; `None` if it is in a variable that is not set.
     pub(crate) fn text<'a>(&'a self, variables: &'a Variables) -> Option<&'a str> {

@@ -186,6 +186,8 @@ pub struct RemoteSettings {
     pub headers: Vec<RemoteHeader>,
     /// Whether `url` is that of a JupyterHub, and the server is one of its users'. Default: no.
     pub hub: Option<RemoteHub>,
+    /// Whether `url` is that of `ipybox pod`, which runs kernels like those of this machine. Default: no.
+    pub is_pod: bool,
 }
 
 /// The server of a JupyterHub's user, which is started if it does not run.
@@ -235,6 +237,7 @@ impl RemoteSettings {
             ca: None,
             headers: Vec::new(),
             hub: None,
+            is_pod: false,
         }
     }
 }

@@ -26,7 +26,7 @@ impl Config {
         config.branch_files = false;
         config.seed = Some(seed);
         // A remote kernel stays with its Jupyter server, and has its directory there.
-        if !matches!(self.site, KernelSite::Remote(_)) {
+        if !matches!(self.site, KernelSite::Remote(_) | KernelSite::Pod(_)) {
             config.site = KernelSite::Local;
         }
         if let Some(settings) = &self.sandbox {

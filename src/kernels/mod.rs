@@ -5,4 +5,5 @@ pub(crate) mod checkpoint;
 pub(crate) mod environment;
 pub(crate) mod kernel;
 pub(crate) mod output;
+pub(crate) mod pod;
 pub(crate) mod sandbox;

@@ -96,6 +96,7 @@ pub(super) fn site_name(site: &KernelSite) -> &'static str {
         KernelSite::Local => "local",
         KernelSite::Sandboxed { .. } => "sandboxed",
         KernelSite::Remote(_) => "remote",
+        KernelSite::Pod(_) => "pod",
     }
 }
 

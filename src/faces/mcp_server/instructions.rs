@@ -25,7 +25,7 @@ const LISTED_HOSTS: usize = 8;
 pub(super) fn of(session: &Session, site: &KernelSite) -> String {
     let sandbox = match site {
         KernelSite::Sandboxed { confinement, .. } => sandboxed(&confinement.policy.allowed_domains()),
-        KernelSite::Local | KernelSite::Remote(_) => String::new(),
+        KernelSite::Local | KernelSite::Remote(_) | KernelSite::Pod(_) => String::new(),
     };
     INSTRUCTIONS.to_owned() + &sandbox + &registered(&session.servers()) + &offered(&session.offered())
 }

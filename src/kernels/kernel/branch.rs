@@ -13,8 +13,6 @@ use super::branch_error::{BranchError, RenewOrigin};
 #[cfg(target_os = "linux")]
 use super::fork::ForkRequest;
 #[cfg(target_os = "linux")]
-use super::holder::AdoptedKernel;
-#[cfg(target_os = "linux")]
 use super::own::OwnKernel;
 use super::{Error, Kernel, KernelEvent};
 use crate::kernels::sandbox::BranchInside;
@@ -98,8 +96,7 @@ impl OwnKernel {
         let mut fork = request.send(self, others).await?;
         let notes = std::mem::take(&mut fork.notes);
         let origin = fork.origin;
-        let holder = |leader| AdoptedKernel { leader, report: None, _inside: inside };
-        let branch = fork.welcomed(holder, self.limits(), self.held()).await?;
+        let branch = fork.welcomed(None, inside, self.limits(), self.held()).await?;
         Ok(RunningBranch { kernel: Kernel::Own(Box::new(branch)), notes, origin })
     }
 }

@@ -18,7 +18,9 @@ use tokio::net::unix::pipe;
 use tokio::time::{Instant, timeout_at};
 
 use super::branch_error::{BranchError, RenewOrigin};
+use super::end_report::EndReport;
 use super::endpoints::KernelEndpoints;
+use super::frames::framed;
 use super::holder::{AdoptedKernel, KernelHolder};
 use super::message::BranchReply;
 use super::output::new_mark;
@@ -26,6 +28,8 @@ use super::own::OwnKernel;
 use super::{Error, KernelEvent, KernelLimits, KernelMessage, MessageContent};
 use crate::ground::process::{AdoptedLeader, HeldLimits};
 use crate::ground::text::visible::line;
+use crate::kernels::pod::PodControl;
+use crate::kernels::sandbox::BranchInside;
 
 /// The number of reasons and notes that are taken, and the length that one may have, in bytes.
 const SENTENCES: usize = 20;
@@ -48,7 +52,7 @@ pub(super) struct ForkRequest {
 
 /// A fork that has been greeted.
 pub(super) struct KernelFork {
-    pub(super) leader: AdoptedLeader,
+    process: ForkProcess,
     /// The differences between it and its origin.
     pub(super) notes: Vec<String>,
     /// The process of the origin, if it was to be shown.
@@ -57,6 +61,21 @@ pub(super) struct KernelFork {
     pipe: pipe::Receiver,
     mark: String,
     deadline: Instant,
+}
+
+/// The process of a fork.
+enum ForkProcess {
+    Here(AdoptedLeader),
+    /// The pod has greeted it.
+    InPod(PodControl),
+}
+
+/// Our ends of a fork's connection.
+struct ForkEnds {
+    socket: UnixStream,
+    pipe: pipe::Receiver,
+    /// The control of the fork, if it is in a pod.
+    in_pod: Option<PodControl>,
 }
 
 impl ForkRequest {
@@ -71,7 +90,7 @@ impl ForkRequest {
         let mark = new_mark();
         self.content["mark"] = json!(mark);
         let asked = timeout_at(deadline, self.ask(origin, &id)).await;
-        let (mut socket, pipe) = asked.map_err(|_| BranchError::Unanswered)?.map_err(BranchError::Kernel)?;
+        let mut ends = asked.map_err(|_| BranchError::Unanswered)?.map_err(BranchError::Kernel)?;
         // The origin has it.
         drop(self.report);
         let replied = timeout_at(deadline, reply(origin, &id, others)).await;
@@ -82,41 +101,66 @@ impl ForkRequest {
             origin.request("renewed", &id, &json!({ "token": token })).map_err(BranchError::Kernel)?;
         }
         let notes = notes?;
-        let greeting = async {
-            let origin = if self.shows_origin { Some(sender(&socket).await?) } else { None };
-            io::Result::Ok((origin, greet(&mut socket).await?))
-        };
-        let greeted = timeout_at(deadline, greeting).await;
-        let (origin, leader) =
+        let greeted = timeout_at(deadline, ends.greet(self.shows_origin)).await;
+        let (process, origin) =
             greeted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| {
                 tracing::debug!(%error, "a fork is not what it should be");
                 BranchError::Unanswered
             })?;
-        let origin = origin.map(|origin| origin.as_raw_nonzero().get().unsigned_abs());
-        Ok(KernelFork { leader: leader.guarded(), notes, origin, socket, pipe, mark, deadline })
+        let ForkEnds { socket, pipe, .. } = ends;
+        Ok(KernelFork { process, notes, origin, socket, pipe, mark, deadline })
     }
 
     /// Sends it, and returns our ends of the fork's connection.
-    async fn ask(&self, origin: &mut OwnKernel, id: &str) -> Result<(UnixStream, pipe::Receiver), Error> {
+    async fn ask(&self, origin: &mut OwnKernel, id: &str) -> Result<ForkEnds, Error> {
         let KernelEndpoints { socket, pipe, their_socket, their_pipe } =
             KernelEndpoints::open().map_err(Error::Files)?;
+        if let Some(control) = origin.in_pod() {
+            let message = framed(self.kind, id, &self.content)?;
+            let fork = control.fork(&message, self.shows_origin, their_socket, their_pipe);
+            return Ok(ForkEnds { socket, pipe, in_pod: Some(fork.map_err(Error::Files)?) });
+        }
         sockopt::set_socket_passcred(&socket, true).map_err(|error| Error::Files(error.into()))?;
         let mut descriptors = vec![their_socket.as_fd(), their_pipe.as_fd()];
         descriptors.extend(self.report.as_ref().map(OwnedFd::as_fd));
         origin.request_with(self.kind, id, &self.content, &descriptors).await?;
-        Ok((socket, pipe))
+        Ok(ForkEnds { socket, pipe, in_pod: None })
+    }
+}
+
+impl ForkEnds {
+    /// Waits until it is known which process the fork is, and the one that it is a fork of, if that is shown.
+    async fn greet(&mut self, shows_origin: bool) -> io::Result<(ForkProcess, Option<u32>)> {
+        if let Some(mut control) = self.in_pod.take() {
+            if !control.forked().await {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            let origin = control.origin();
+            return Ok((ForkProcess::InPod(control), origin));
+        }
+        let origin = if shows_origin { Some(sender(&self.socket).await?) } else { None };
+        let leader = greet(&mut self.socket).await?.guarded();
+        let origin = origin.map(|origin| origin.as_raw_nonzero().get().unsigned_abs());
+        Ok((ForkProcess::Here(leader), origin))
     }
 }
 
 impl KernelFork {
-    /// The host's side of the kernel that the fork is, once it is ready.
+    /// The host's side of the kernel that the fork is, once it is ready. Its parent may report its end, and it may have a place
+    /// `inside` a sandbox.
     pub(super) async fn welcomed(
         self,
-        holder: impl FnOnce(AdoptedLeader) -> AdoptedKernel,
+        report: Option<EndReport>,
+        inside: Option<BranchInside>,
         limits: KernelLimits,
         held: Arc<HeldLimits>,
     ) -> Result<OwnKernel, BranchError> {
-        let holder = KernelHolder::Adopted(Box::new(holder(self.leader)));
+        let holder = match self.process {
+            ForkProcess::Here(leader) => {
+                KernelHolder::Adopted(Box::new(AdoptedKernel { leader, report, _inside: inside }))
+            }
+            ForkProcess::InPod(control) => KernelHolder::Pod(Box::new(control)),
+        };
         let mut kernel = OwnKernel::new(holder, limits, held, &self.mark, self.socket, self.pipe);
         let welcomed = timeout_at(self.deadline, kernel.welcomed()).await;
         welcomed.map_err(|_| BranchError::Unanswered)?.map_err(BranchError::Kernel)?;
@@ -148,7 +192,7 @@ async fn reply(
 
 /// Finds out which process is at the other end. It says so twice: that it is still there the second time proves that the
 /// process we have taken in between is the one that has spoken, and none that has got its id since.
-async fn greet(socket: &mut UnixStream) -> io::Result<AdoptedLeader> {
+pub(super) async fn greet(socket: &mut UnixStream) -> io::Result<AdoptedLeader> {
     let speaker = sender(socket).await?;
     let leader = AdoptedLeader::open(speaker)?;
     socket.write_all(b"1").await?;
@@ -160,7 +204,7 @@ async fn greet(socket: &mut UnixStream) -> io::Result<AdoptedLeader> {
 }
 
 /// The process that has sent the next byte.
-async fn sender(socket: &UnixStream) -> io::Result<Pid> {
+pub(super) async fn sender(socket: &UnixStream) -> io::Result<Pid> {
     let receive = || {
         let mut byte = [0];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];

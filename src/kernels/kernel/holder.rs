@@ -14,6 +14,7 @@ use super::launch::KernelProcess;
 use crate::ground::process::AdoptedLeader;
 #[cfg(target_os = "linux")]
 use crate::kernels::sandbox::BranchInside;
+use crate::kernels::pod::{PodControl, PodNews};
 use crate::kernels::sandbox::{KernelControl, KernelNews};
 
 /// The time that a process may take to end after its connection has closed. A core dump takes a while.
@@ -26,6 +27,7 @@ pub(super) enum KernelHolder {
     /// A fork of a kernel or of a template.
     #[cfg(target_os = "linux")]
     Adopted(Box<AdoptedKernel>),
+    Pod(Box<PodControl>),
 }
 
 /// A kernel that is no child of ours.
@@ -44,6 +46,11 @@ pub(super) enum HolderNews {
     Signalled,
     /// It has ended.
     Ended(DeathManner),
+}
+
+/// The manner of an end in a pod, from its exit status if that is known.
+fn manner_in_pod(status: Option<ExitStatus>) -> DeathManner {
+    status.map_or(DeathManner::Unknown, DeathManner::Process)
 }
 
 impl KernelHolder {
@@ -68,6 +75,11 @@ impl KernelHolder {
                     Some(report) => report.manner().await,
                 }))
             }
+            Self::Pod(control) => Ok(match control.news().await {
+                PodNews::Signalled => HolderNews::Signalled,
+                PodNews::Ended(status) => HolderNews::Ended(manner_in_pod(status)),
+                PodNews::Lost(why) => HolderNews::Ended(DeathManner::Remote(why)),
+            }),
         }
     }
 
@@ -84,6 +96,11 @@ impl KernelHolder {
                 Some(report) => report.manner_now(),
                 None => Some(DeathManner::Unknown),
             }),
+            Self::Pod(control) => Ok(control.has_ended().and_then(|news| match news {
+                PodNews::Signalled => None,
+                PodNews::Ended(status) => Some(manner_in_pod(status)),
+                PodNews::Lost(why) => Some(DeathManner::Remote(why)),
+            })),
         }
     }
 
@@ -92,6 +109,7 @@ impl KernelHolder {
         match self {
             #[cfg(target_os = "linux")]
             Self::Adopted(kernel) => Some(kernel.leader.process()),
+            Self::Pod(control) => control.process(),
             Self::Us(_) | Self::Sandbox(_) => None,
         }
     }
@@ -115,7 +133,7 @@ impl KernelHolder {
 
     /// Whether a signal has been delivered when it has been sent, so that the kernel handles it before it reads more.
     pub(super) fn signals_at_once(&self) -> bool {
-        !matches!(self, Self::Sandbox(_))
+        !matches!(self, Self::Sandbox(_) | Self::Pod(_))
     }
 
     /// Waits for the end after the connection has closed, and brings it about if it takes too long.
@@ -142,6 +160,7 @@ impl KernelHolder {
             Self::Sandbox(control) => control.signal(signal),
             #[cfg(target_os = "linux")]
             Self::Adopted(kernel) => kernel.leader.signal(signal),
+            Self::Pod(control) => control.signal(signal),
         }
     }
 
@@ -152,6 +171,7 @@ impl KernelHolder {
             Self::Sandbox(control) => return control.kill().await,
             #[cfg(target_os = "linux")]
             Self::Adopted(kernel) => kernel.leader.kill().await,
+            Self::Pod(control) => control.kill().await,
         }
         true
     }

@@ -26,6 +26,8 @@ mod frames;
 mod gateway;
 mod holder;
 mod inquiry;
+#[cfg(target_os = "linux")]
+mod inside_pod;
 mod insight;
 pub(crate) mod jupyter;
 mod launch;
@@ -52,6 +54,10 @@ pub(crate) use self::fold::{
 };
 pub use self::gateway::{exec as sandbox_exec, run as sandbox_gateway};
 pub(crate) use self::inquiry::CodeInquiry;
+#[cfg(target_os = "linux")]
+pub(crate) use self::inside_pod::{PodAnnouncement, run as run_pod};
+#[cfg(target_os = "linux")]
+pub use self::inside_pod::PodSettings;
 pub(crate) use self::insight::CodeInsight;
 pub(crate) use self::launch::{KernelLaunch, ShellCommands};
 pub(crate) use self::limits::KernelLimits;
@@ -70,6 +76,7 @@ pub(crate) use crate::ground::process::{
 
 use self::own::OwnKernel;
 use self::remote::RemoteKernel;
+use crate::kernels::pod::{PodLink, PodMeter};
 use crate::kernels::sandbox::Sandbox;
 
 /// The modules for every kernel; [`launch`] and [`remote`] have further ones.
@@ -172,18 +179,29 @@ pub(crate) enum KernelEvent {
     Died(KernelDeath),
 }
 
+/// Where a kernel of our own starts.
+#[derive(Clone, Copy)]
+pub(crate) enum KernelGround<'a> {
+    /// Beside us.
+    Beside,
+    /// In a sandbox.
+    Sandbox(&'a Sandbox),
+    /// In a pod.
+    Pod(&'a PodLink),
+}
+
 /// A running kernel. Dropping it kills it and all that it started.
 pub(crate) enum Kernel {
-    /// Beside us or in a sandbox.
+    /// Beside us, in a sandbox or in a pod.
     Own(Box<OwnKernel>),
     /// A kernel that a Jupyter server runs.
     Remote(Box<RemoteKernel>),
 }
 
 impl Kernel {
-    /// Starts a kernel beside us, or in a `sandbox`, and waits until it runs code.
-    pub(crate) async fn start(launch: &KernelLaunch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
-        Ok(Self::Own(Box::new(OwnKernel::start(launch, sandbox).await?)))
+    /// Starts a kernel of our own on its `ground`, and waits until it runs code.
+    pub(crate) async fn start(launch: &KernelLaunch, ground: KernelGround<'_>) -> Result<Self, Error> {
+        Ok(Self::Own(Box::new(OwnKernel::start(launch, ground).await?)))
     }
 
     /// Has a Jupyter server start a kernel, or restart the earlier one.
@@ -274,6 +292,15 @@ impl Kernel {
         match self {
             Self::Own(kernel) => kernel.process(),
             Self::Remote(_) => None,
+        }
+    }
+
+    /// Measures the memory of its forks, if it is in a pod.
+    pub(crate) fn meter_in_pod(&self) -> Option<PodMeter> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Own(kernel) => kernel.in_pod().map(|control| control.meter()),
+            _ => None,
         }
     }
 

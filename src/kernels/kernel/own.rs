@@ -26,10 +26,10 @@ use super::holder::{HolderNews, KernelHolder};
 use super::launch::{HUGE_PAGES, KernelProcess};
 use super::message::{KernelMessage, MessageContent, ShownOutput};
 use super::output::{OutputParser, OutputPiece, new_mark};
-use super::{Error, ExecuteRequest, KernelDeath, KernelEvent, KernelLaunch, KernelLimits};
+use super::{Error, ExecuteRequest, KernelDeath, KernelEvent, KernelGround, KernelLaunch, KernelLimits};
 use crate::ground::budget::JsonScan;
 use crate::ground::process::HeldLimits;
-use crate::kernels::sandbox::Sandbox;
+use crate::kernels::pod::PodControl;
 
 /// The bytes of messages that are kept whose positions have not been read yet, before the last of them. The kernel sends a
 /// message and its position at once, so there are few.
@@ -94,10 +94,10 @@ struct UnplacedMessage {
 }
 
 impl OwnKernel {
-    /// Starts a kernel beside us, or in a `sandbox`, and waits until it runs code.
-    pub(super) async fn start(launch: &KernelLaunch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
+    /// Starts a kernel on its `ground`, and waits until it runs code.
+    pub(super) async fn start(launch: &KernelLaunch, ground: KernelGround<'_>) -> Result<Self, Error> {
         let starting = async {
-            let mut kernel = Self::open(launch, sandbox)?;
+            let mut kernel = Self::open(launch, ground)?;
             kernel.welcomed().await?;
             Ok(kernel)
         };
@@ -117,17 +117,21 @@ impl OwnKernel {
         }
     }
 
-    fn open(launch: &KernelLaunch, sandbox: Option<&Sandbox>) -> Result<Self, Error> {
+    fn open(launch: &KernelLaunch, ground: KernelGround<'_>) -> Result<Self, Error> {
         let KernelEndpoints { socket, pipe, their_socket, their_pipe } =
             KernelEndpoints::open().map_err(Error::Files)?;
-        let holder = match sandbox {
-            None => KernelHolder::Us(
+        let holder = match ground {
+            KernelGround::Beside => KernelHolder::Us(
                 KernelProcess::start(&launch.program, &launch.held.entrance(), their_socket, their_pipe)
                     .map_err(|source| Error::Spawn { python: launch.program.python.clone(), source })?,
             ),
-            Some(sandbox) => {
+            KernelGround::Sandbox(sandbox) => {
                 let started = sandbox.start_kernel(launch.program.clone(), their_socket, their_pipe);
                 KernelHolder::Sandbox(started.map_err(|error| Error::Connection(Box::new(error)))?)
+            }
+            KernelGround::Pod(pod) => {
+                let started = pod.start_kernel(launch.program.environment.clone(), their_socket, their_pipe);
+                KernelHolder::Pod(Box::new(started.map_err(|error| Error::Connection(Box::new(error)))?))
             }
         };
         let mark = new_mark();
@@ -140,7 +144,8 @@ impl OwnKernel {
                 "private_directory": launch.program.private_directory,
                 "limits": launch.limits.or(launch.default_limits),
                 "shell_commands": launch.shell_commands,
-                "is_sandboxed": sandbox.is_some(),
+                "is_sandboxed": matches!(ground, KernelGround::Sandbox(_)),
+                "is_in_pod": matches!(ground, KernelGround::Pod(_)),
                 "has_checkpoints": launch.has_checkpoints,
                 "tunables": HUGE_PAGES,
             }),
@@ -240,6 +245,15 @@ impl OwnKernel {
     /// Its process, if it is a branch.
     pub(super) fn process(&self) -> Option<u32> {
         self.holder.branch_process()
+    }
+
+    /// Its control, if it is in a pod.
+    #[cfg(target_os = "linux")]
+    pub(super) fn in_pod(&self) -> Option<&PodControl> {
+        match &self.holder {
+            KernelHolder::Pod(control) => Some(control),
+            _ => None,
+        }
     }
 
     /// Sends a request of which the first byte carries descriptors.

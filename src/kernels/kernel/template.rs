@@ -14,8 +14,6 @@ use super::branch_error::{BranchError, RenewOrigin};
 use super::end_report::EndReport;
 #[cfg(target_os = "linux")]
 use super::fork::ForkRequest;
-#[cfg(target_os = "linux")]
-use super::holder::AdoptedKernel;
 use super::launch::{IPYTHON_FILES, IPYTHONDIR, KernelLaunch};
 use super::own::OwnKernel;
 use super::{Error, Kernel};
@@ -62,8 +60,7 @@ impl TemplateProcess {
         };
         // It has nothing to say before its first cell.
         let fork = request.send(kernel, &mut Vec::new()).await?;
-        let holder = |leader| AdoptedKernel { leader, report: None, _inside: None };
-        let process = fork.welcomed(holder, kernel.limits(), kernel.held()).await?;
+        let process = fork.welcomed(None, None, kernel.limits(), kernel.held()).await?;
         Ok(Self { process, launch })
     }
 
@@ -91,8 +88,8 @@ impl TemplateProcess {
             ForkRequest { kind: "kernel", content, report, renew_origin: None, timeout, shows_origin: false };
         let fork = request.send(&mut self.process, &mut Vec::new()).await?;
         let report = EndReport::read_from(reports).map_err(files)?;
-        let holder = |leader| AdoptedKernel { leader, report: Some(report), _inside: None };
-        let kernel = fork.welcomed(holder, launch.limits, std::sync::Arc::clone(&launch.held)).await?;
+        let held = std::sync::Arc::clone(&launch.held);
+        let kernel = fork.welcomed(Some(report), None, launch.limits, held).await?;
         Ok(Kernel::Own(Box::new(kernel)))
     }
 

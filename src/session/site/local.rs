@@ -21,7 +21,7 @@ use crate::ground::files::remove_tree;
 use crate::kernels::changes::COPIES;
 use crate::kernels::environment;
 use crate::kernels::kernel::{
-    DiskPlaces, HeldLimits, Kernel, KernelLaunch, KernelLimits, RenewOrigin, ShellCommands,
+    DiskPlaces, HeldLimits, Kernel, KernelGround, KernelLaunch, KernelLimits, RenewOrigin, ShellCommands,
 };
 use crate::kernels::sandbox::{ClientPermissions, KernelProgram, TopLevel};
 use crate::tools::tool_server;
@@ -160,7 +160,7 @@ impl LocalKernels {
                 let place = KernelPlace::new(config, Some(sandboxed.map_err(Error::Files)?), &directory);
                 self.unconfined = Some(std::mem::replace(&mut self.place, place));
             }
-            (KernelSite::Local | KernelSite::Remote(_), _) => {
+            (KernelSite::Local | KernelSite::Remote(_) | KernelSite::Pod(_), _) => {
                 if let Some(place) = self.unconfined.take() {
                     self.place = place;
                 }
@@ -250,7 +250,7 @@ impl LocalKernels {
             }
             self.started = Some((begun, launch.clone()));
         }
-        Ok(Kernel::start(launch, None).await?)
+        Ok(Kernel::start(launch, KernelGround::Beside).await?)
     }
 
     /// Whether a template can be forked from the newest kernel, if that has run no code.

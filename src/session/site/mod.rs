@@ -1,4 +1,4 @@
-//! The place of a session's kernels: on this machine, in a sandbox on it, or where a Jupyter server runs them.
+//! The place of a session's kernels: on this machine, in a sandbox on it, in a pod, or where a Jupyter server runs them.
 //!
 //! [`config::Site`](crate::config::KernelSite) decides it; [`open()`] makes the starter of kernels and the installer
 //! of packages for it.
@@ -7,18 +7,22 @@ mod copied;
 mod installer;
 mod local;
 mod modules;
+mod pod;
 mod remote;
 mod sandboxed;
 mod template;
 mod uploads;
+mod workspace_files;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use self::installer::{SiteInstallError, SiteInstaller};
 use self::local::LocalKernels;
+use self::pod::PodKernels;
 use self::sandboxed::SandboxedSite;
 pub(crate) use self::template::{SharedTemplate, TemplateOfOthers};
+pub(crate) use self::workspace_files::router as workspace_files;
 use crate::config::{Config, KernelSite};
 use crate::ground::files::TemporaryDirectory;
 use crate::kernels::changes::CopyError;
@@ -27,12 +31,14 @@ pub(crate) use crate::kernels::changes::{AppliedChanges, ChangedCopies, FileChan
 /// The reading of an installer's output, also of one that a remote kernel has run.
 pub(super) use crate::kernels::environment::{explained, summarised};
 use crate::kernels::kernel::{
-    self, Kernel, KernelEvent, LimitsError, RemoteLaunch, RunningBranch, SessionLimits,
+    self, BranchOrder, BranchTools, Kernel, KernelEvent, LimitsError, RemoteLaunch, RunningBranch, SessionLimits,
 };
 /// The limits of a session, also where the session itself shows them.
 pub(crate) use crate::kernels::kernel::{ByteSize, HeldLimits, LimitUse};
 /// The memory that states take.
 pub(crate) use crate::kernels::kernel::{memory_of_forks, most_memory_of_forks};
+use crate::kernels::pod::{PodError, PodMeter};
+use crate::kernels::sandbox::BranchInside;
 use crate::kernels::{environment, sandbox};
 use crate::tools::tool_server::ToolEndpoint;
 
@@ -48,10 +54,11 @@ pub(crate) enum Error {
     /// The sandbox does not start. Nothing runs without it instead.
     #[error(transparent)]
     Sandbox(#[from] sandbox::Error),
+    /// There is no pod for it.
+    #[error(transparent)]
+    Pod(#[from] PodError),
     /// The kernel's Python is on another machine.
-    #[error(
-        "name the kernel's Python: it is where the Jupyter server runs the kernel; `sys.executable` in a cell shows it"
-    )]
+    #[error("name the kernel's Python: it is on another machine; `sys.executable` in a cell shows it")]
     RemotePython,
     /// The directories that a kernel needs cannot be made.
     #[error("make the directories that the kernel needs")]
@@ -94,6 +101,24 @@ pub(crate) struct SleepingKernel {
 }
 
 impl SleepingKernel {
+    /// Has a kernel fork; the fork sleeps. What the kernel has said meanwhile is added to `said`.
+    async fn of(
+        kernel: &mut Kernel,
+        inside: Option<BranchInside>,
+        family: &Arc<()>,
+        said: &mut Vec<KernelSaid>,
+    ) -> Result<Self, BranchFailure> {
+        let order = BranchOrder { tools: None, inside, sleeps: true, moves: Vec::new() };
+        let (branched, mut events) = kernel.branch(order).await;
+        said.append(&mut events);
+        Ok(Self { branched: branched?, family: Arc::clone(family) })
+    }
+
+    /// Measures the memory of it and its like, if they are in a pod.
+    pub(crate) fn meter_in_pod(&self) -> Option<PodMeter> {
+        self.branched.kernel.meter_in_pod()
+    }
+
     /// Its process.
     pub(crate) fn process(&self) -> Option<u32> {
         self.branched.kernel.branch_process()
@@ -116,6 +141,27 @@ impl SleepingKernel {
     }
 }
 
+/// Has a state take the place of its origin. Code of that has no tools from then on.
+async fn awaken(state: SleepingKernel, tool_server: Option<&ToolEndpoint>) -> Result<Kernel, kernel::Error> {
+    let mut kernel = state.branched.kernel;
+    kernel.awaken().await?;
+    if let Some(endpoint) = tool_server.filter(|endpoint| endpoint.address().is_some()) {
+        kernel.renew_token(&endpoint.renew_token())?;
+    }
+    Ok(kernel)
+}
+
+/// The tools of a branch whose tool server is at this address, if its code has any.
+fn tools_of_branch(
+    origin: Option<&Arc<ToolEndpoint>>,
+    branch: Option<&Arc<ToolEndpoint>>,
+    address: Option<String>,
+) -> Option<BranchTools> {
+    let origin = Arc::clone(origin?);
+    let renew_origin = Box::new(move || origin.renew_token());
+    Some(BranchTools { address: address?, token: branch?.renew_token(), renew_origin })
+}
+
 /// An event that came from a kernel meanwhile.
 pub(crate) type KernelSaid = Result<KernelEvent, kernel::Error>;
 
@@ -125,6 +171,8 @@ pub(crate) enum SiteKernels {
     Local(Box<LocalKernels>),
     /// On a Jupyter server.
     Remote(Box<RemoteLaunch>),
+    /// In a pod.
+    Pod(Box<PodKernels>),
 }
 
 /// An open site.
@@ -163,16 +211,21 @@ pub(crate) fn open(
         let kernels = SiteKernels::Remote(Box::new(remote));
         return Ok(OpenSite { kernels, installer, directory: None, limits: Arc::default() });
     }
+    if let KernelSite::Pod(server) = &config.site {
+        let kernels = SiteKernels::Pod(Box::new(PodKernels::new(config, server, tool_server.cloned())));
+        let installer = SiteInstaller::Remote { workspace: config.workspace.clone() };
+        return Ok(OpenSite { kernels, installer, directory: None, limits: Arc::default() });
+    }
 
     let private = TemporaryDirectory::from(kernel::private_directory()?);
     let directory = private.path();
     let defaults = match &config.site {
-        KernelSite::Local | KernelSite::Remote(_) => SessionLimits::default(),
+        KernelSite::Local | KernelSite::Remote(_) | KernelSite::Pod(_) => SessionLimits::default(),
         KernelSite::Sandboxed { .. } => SessionLimits::of_sandbox(directory),
     };
     let limits = Arc::new(HeldLimits::hold(config.limits, defaults)?);
     let sandboxed = match &config.site {
-        KernelSite::Local | KernelSite::Remote(_) => None,
+        KernelSite::Local | KernelSite::Remote(_) | KernelSite::Pod(_) => None,
         KernelSite::Sandboxed { confinement, .. } => {
             Some(SandboxedSite::new(config, confinement, directory, Arc::clone(&limits))?)
         }
@@ -194,6 +247,7 @@ impl SiteKernels {
                 tracing::info!(server = remote.server.name(), "the kernel is ready");
                 Ok(kernel)
             }
+            Self::Pod(pod) => pod.start_kernel(report).await,
         }
     }
 
@@ -201,7 +255,7 @@ impl SiteKernels {
     /// have been stopped because it was idle, is not.
     pub(crate) fn come_early(&self) -> bool {
         match self {
-            Self::Local(_) => true,
+            Self::Local(_) | Self::Pod(_) => true,
             Self::Remote(remote) => !remote.server.is_of_hub(),
         }
     }
@@ -218,6 +272,10 @@ impl SiteKernels {
             Self::Local(local) => {
                 let (branched, site) = local.branch(kernel, tool_server, said).await?;
                 Ok((branched, Self::Local(Box::new(site))))
+            }
+            Self::Pod(pod) => {
+                let (branched, site) = pod.branch(kernel, tool_server, said).await?;
+                Ok((branched, Self::Pod(Box::new(site))))
             }
             Self::Remote(_) => Err(kernel::BranchError::Remote.into()),
         }
@@ -243,6 +301,7 @@ impl SiteKernels {
     ) -> Result<SleepingKernel, BranchFailure> {
         match self {
             Self::Local(local) => local.keep_state(kernel, said).await,
+            Self::Pod(pod) => pod.keep_state(kernel, said).await,
             Self::Remote(_) => Err(kernel::BranchError::Remote.into()),
         }
     }
@@ -251,6 +310,7 @@ impl SiteKernels {
     pub(crate) async fn awaken(&self, state: SleepingKernel) -> Result<Kernel, Error> {
         match self {
             Self::Local(local) => Ok(local.awaken(state).await?),
+            Self::Pod(pod) => Ok(pod.awaken(state).await?),
             Self::Remote(_) => Ok(state.branched.kernel),
         }
     }
@@ -259,7 +319,7 @@ impl SiteKernels {
     pub(crate) fn copy_of_workspace(&self) -> Option<PathBuf> {
         match self {
             Self::Local(local) => local.copy_of_workspace(),
-            Self::Remote(_) => None,
+            Self::Remote(_) | Self::Pod(_) => None,
         }
     }
 
@@ -267,7 +327,7 @@ impl SiteKernels {
     pub(crate) fn are_limits_filled(&self) -> bool {
         match self {
             Self::Local(local) => local.are_limits_filled(),
-            Self::Remote(_) => false,
+            Self::Remote(_) | Self::Pod(_) => false,
         }
     }
 
@@ -275,7 +335,7 @@ impl SiteKernels {
     pub(crate) fn replaced(&self) -> Option<&Path> {
         match self {
             Self::Local(local) => local.replaced(),
-            Self::Remote(_) => None,
+            Self::Remote(_) | Self::Pod(_) => None,
         }
     }
 
@@ -283,7 +343,7 @@ impl SiteKernels {
     pub(crate) fn top_level(&self) -> Option<sandbox::TopLevel> {
         match self {
             Self::Local(local) => local.top_level(),
-            Self::Remote(_) => None,
+            Self::Remote(_) | Self::Pod(_) => None,
         }
     }
 
@@ -291,7 +351,7 @@ impl SiteKernels {
     pub(crate) async fn take_notes(&mut self) -> Vec<String> {
         match self {
             Self::Local(local) => local.take_notes().await,
-            Self::Remote(_) => Vec::new(),
+            Self::Remote(_) | Self::Pod(_) => Vec::new(),
         }
     }
 
@@ -299,7 +359,7 @@ impl SiteKernels {
     pub(crate) fn memory_limit(&self) -> Option<u64> {
         match self {
             Self::Local(local) => local.memory_limit(),
-            Self::Remote(_) => None,
+            Self::Remote(_) | Self::Pod(_) => None,
         }
     }
 
@@ -307,7 +367,7 @@ impl SiteKernels {
     pub(crate) fn clients(&self) -> &[Arc<sandbox::ClientPermissions>] {
         match self {
             Self::Local(local) => local.clients(),
-            Self::Remote(_) => &[],
+            Self::Remote(_) | Self::Pod(_) => &[],
         }
     }
 
@@ -319,7 +379,7 @@ impl SiteKernels {
                 local.move_to(config).await?;
                 Ok(Some(SiteInstaller::Local(Box::new(local.installer()))))
             }
-            Self::Remote(_) => Ok(None),
+            Self::Remote(_) | Self::Pod(_) => Ok(None),
         }
     }
 
@@ -327,7 +387,7 @@ impl SiteKernels {
     pub(crate) async fn forget(&self) {
         match self {
             Self::Local(local) => local.forget().await,
-            Self::Remote(_) => {}
+            Self::Remote(_) | Self::Pod(_) => {}
         }
     }
 
@@ -344,7 +404,7 @@ impl SiteKernels {
     /// Kills a kernel that another one replaces at once; a Jupyter server restarts it instead.
     pub(crate) async fn replace(&mut self, kernel: Kernel) {
         match self {
-            Self::Local(_) => self.kill(kernel).await,
+            Self::Local(_) | Self::Pod(_) => self.kill(kernel).await,
             Self::Remote(remote) => remote.keep_for_restart(kernel).await,
         }
     }
@@ -366,6 +426,12 @@ impl SiteKernels {
             Self::Remote(remote) => {
                 drop(kernel);
                 remote.end().await;
+            }
+            Self::Pod(pod) => {
+                if let Some(kernel) = kernel {
+                    kernel.kill().await;
+                }
+                pod.end().await;
             }
         }
     }

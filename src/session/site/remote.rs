@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use serde_json::json;
 use tokio_util::task::TaskTracker;
 
-use super::{modules, uploads};
+use super::workspace_files;
 use crate::config::{Config, RemoteServer};
 use crate::kernels::kernel::{CallHandler, RemoteLaunch};
 use crate::tools::tool_server::ToolEndpoint;
@@ -48,15 +47,7 @@ impl CallHandler for CallAnswerer {
         Box::pin(async move {
             match (path.as_str(), tool_server) {
                 ("/files" | "/source" | "/upload", _) => {
-                    let reading = tokio::task::spawn_blocking(move || match path.as_str() {
-                        "/upload" => uploads::answer(&workspace, &body),
-                        _ => modules::answer(&workspace, &path, &body),
-                    });
-                    let answer = reading.await.unwrap_or_else(|error| Err(error.to_string()));
-                    let answer = match answer {
-                        Ok(result) => json!({ "result": result }),
-                        Err(message) => json!({ "error": { "kind": "tool", "message": message } }),
-                    };
+                    let answer = workspace_files::answer(workspace, path, body).await;
                     (200, answer.to_string().into())
                 }
                 (_, Some(tool_server)) => tool_server.answer(&path, body).await,

@@ -11,7 +11,7 @@ use super::copied::CopiedSession;
 use crate::config::Config;
 use crate::ground::env;
 use crate::kernels::environment::Environment;
-use crate::kernels::kernel::{HeldLimits, Kernel, KernelLaunch};
+use crate::kernels::kernel::{HeldLimits, Kernel, KernelGround, KernelLaunch};
 use crate::kernels::sandbox::{
     self, BranchInside, ClientPermissions, Confinement, HostService, PolicyPaths, Sandbox, SandboxPlan,
     TopLevel,
@@ -202,7 +202,7 @@ impl SandboxedSite {
     /// Starts a kernel in the sandbox, which must be [`ready`](Self::ready).
     pub(super) async fn start_kernel(&mut self, launch: &KernelLaunch) -> Result<Kernel, Error> {
         let sandbox = self.running.as_deref().ok_or(sandbox::Error::Gone)?;
-        let kernel = Kernel::start(launch, Some(sandbox)).await;
+        let kernel = Kernel::start(launch, KernelGround::Sandbox(sandbox)).await;
         if kernel.is_err() {
             // The failed start may have left processes behind.
             self.end().await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{PastCell, UndoHistory};
+use crate::kernels::pod::PodMeter;
 use crate::session::site::{ByteSize, SleepingKernel, memory_of_forks, most_memory_of_forks};
 
 /// The number of states that are kept. Each takes some 4 MB, and a process.
@@ -168,11 +169,17 @@ impl UndoHistory {
     /// The reason why there are too many states, if there are.
     async fn excess(&self, states: Vec<u32>, origin: Option<u32>) -> Option<String> {
         let budget = self.budget;
-        let measuring = tokio::task::spawn_blocking(move || {
-            let most = most_memory_of_forks(&states);
-            if most <= budget { Some(most) } else { memory_of_forks(&states, origin) }
-        });
-        match measuring.await.ok().flatten() {
+        let measured = match self.meter_in_pod() {
+            Some(meter) => meter.memory_of_forks(states, origin).await,
+            None => {
+                let measuring = tokio::task::spawn_blocking(move || {
+                    let most = most_memory_of_forks(&states);
+                    if most <= budget { Some(most) } else { memory_of_forks(&states, origin) }
+                });
+                measuring.await.ok().flatten()
+            }
+        };
+        match measured {
             None => Some("its memory could not be measured".to_owned()),
             Some(bytes) if bytes > budget => {
                 let taken = ByteSize(bytes);
@@ -191,6 +198,13 @@ impl UndoHistory {
         let states: Vec<&SleepingKernel> = all.filter_map(StateBefore::state).collect();
         let origin = states.last().and_then(|state| state.origin());
         (states.iter().filter_map(|state| state.process()).collect(), origin)
+    }
+
+    /// Measures states in a pod.
+    fn meter_in_pod(&self) -> Option<PodMeter> {
+        let past = self.past.lock();
+        let all = past.cells.iter().map(|cell| &cell.before).chain([&past.now]);
+        all.filter_map(StateBefore::state).find_map(SleepingKernel::meter_in_pod)
     }
 
     fn take_oldest(&self, why: String) -> Option<SleepingKernel> {

@@ -52,6 +52,12 @@ impl ToolEndpoint {
         Self { listener: Mutex::default(), router, calls: routes, keys, checkpoint }
     }
 
+    /// The same with further routes for code.
+    pub(crate) fn with_routes(self, further: Router) -> Self {
+        let router = access::guarded(further.clone(), Arc::clone(&self.keys), TokenRole::Caller);
+        Self { router: self.router.merge(router), calls: self.calls.merge(further), ..self }
+    }
+
     /// Starts to listen on `host`, which must be a loopback address, and on `port`, or a free one if it is 0.
     pub(crate) async fn listen(&self, host: &str, port: u16) -> Result<(), Error> {
         let listener = ToolListener::start(host, port, self.router.clone(), CancellationToken::new()).await?;

@@ -9,6 +9,8 @@ mod kernels;
 mod lost_connections;
 mod network_fixture;
 mod other_subjects;
+#[cfg(target_os = "linux")]
+mod pods;
 mod server_fixture;
 mod session;
 mod sites;

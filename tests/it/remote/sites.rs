@@ -27,6 +27,10 @@ macro_rules! at_each_site {
         mod jupyter_hub {
             $(#[test] fn $name() { super::with_kernels(super::Setting::Hub, super::$suite::$name) })*
         }
+        #[cfg(target_os = "linux")]
+        mod pod {
+            $(#[test] fn $name() { super::with_kernels(super::Setting::Pod, super::$suite::$name) })*
+        }
     };
 }
 

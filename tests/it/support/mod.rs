@@ -12,6 +12,8 @@ pub(crate) mod hub;
 pub(crate) mod jupyter;
 #[cfg(target_os = "linux")]
 pub(crate) mod namespace;
+#[cfg(target_os = "linux")]
+pub(crate) mod pod;
 mod ports;
 mod programs;
 pub(crate) mod relay;
@@ -51,6 +53,9 @@ pub(crate) enum Setting {
     /// On a user's server at a JupyterHub.
     #[cfg(target_os = "linux")]
     Hub,
+    /// In a pod.
+    #[cfg(target_os = "linux")]
+    Pod,
     /// The same as `Remote` by way of a network that takes 50 ms in each direction.
     Distant(Server),
 }
@@ -169,6 +174,14 @@ impl Place {
                 let hub = hub::Hub::shared().await;
                 let token = hub.token_of_running_server().await;
                 self.start_at_hub(launcher, hub, token, flags, variables)
+            }
+            #[cfg(target_os = "linux")]
+            Setting::Pod => {
+                let pod = pod::Pod::start(&[]).await;
+                let ipybox = self.start_in_pod(launcher, &pod.url(), flags, variables);
+                // The session takes it, and it ends with that.
+                std::mem::forget(pod);
+                ipybox
             }
             Setting::Distant(server) => {
                 let jupyter = Jupyter::shared(server).await;

@@ -65,7 +65,7 @@ async fn messages(python: &Path, steps: &[Step], place: &Path) -> Vec<KernelMess
         has_checkpoints: false,
         held: Arc::default(),
     };
-    let mut kernel = Kernel::start(&launch, None).await.unwrap();
+    let mut kernel = Kernel::start(&launch, crate::kernels::kernel::KernelGround::Beside).await.unwrap();
     let mut names = BTreeMap::new();
     let mut messages = Vec::new();
     for step in steps {

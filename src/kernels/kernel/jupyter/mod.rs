@@ -25,12 +25,14 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
 use tokio_tungstenite::tungstenite::http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest as _, protocol::WebSocketConfig};
+use url::Url;
 
-use self::dial::{DuplexStream, JupyterDialer};
+use self::dial::JupyterDialer;
 use self::hub::HubClient;
 
 pub(crate) use self::access::JupyterAccess;
 pub(crate) use self::access_error::AccessError;
+pub(crate) use self::dial::DuplexStream;
 pub(crate) use self::error::Error;
 pub(crate) use self::headers::{JupyterHeaders, header_name};
 pub(crate) use self::hub::{HubError, HubServer, HubServerName, KernelServer};
@@ -114,6 +116,24 @@ impl JupyterServer {
     ) -> Result<WebSocketStream<Box<dyn DuplexStream>>, Error> {
         let mut url = self.access.url(&["api", "kernels", kernel.as_str(), "channels"]);
         url.query_pairs_mut().append_pair("session_id", session);
+        self.open_socket(url, subprotocol, config, "open the channels of a kernel").await
+    }
+
+    /// Opens a WebSocket to the server itself, where it is no Jupyter server.
+    pub(crate) async fn root_socket(
+        &self,
+        config: WebSocketConfig,
+    ) -> Result<WebSocketStream<Box<dyn DuplexStream>>, Error> {
+        self.open_socket(self.access.url(&[]), None, config, "open a connection to the pod").await
+    }
+
+    async fn open_socket(
+        &self,
+        mut url: Url,
+        subprotocol: Option<&'static str>,
+        config: WebSocketConfig,
+        purpose: &'static str,
+    ) -> Result<WebSocketStream<Box<dyn DuplexStream>>, Error> {
         let stream = self.dialer.dial(&url).await.map_err(|reason| self.unreachable(reason))?;
         let is_secure = url.scheme() == "https";
         // Both are special schemes of the URL standard, so one can replace the other.
@@ -131,7 +151,7 @@ impl JupyterServer {
             )) => Error::NoSubprotocol,
             tungstenite::Error::Http(response) => {
                 let body = response.body().as_deref().unwrap_or_default();
-                self.refusal("open the channels of a kernel", response.status(), body)
+                self.refusal(purpose, response.status(), body)
             }
             error => self.unreachable(error.to_string()),
         })

@@ -56,6 +56,11 @@ const MODULES: [(&str, &str); 6] = python_modules![
     "ipybox_streams",
 ];
 
+/// The modules of kernels that have none of the workspace's files.
+#[cfg(target_os = "linux")]
+pub(super) const MODULES_WITHOUT_WORKSPACE: [(&str, &str); 2] =
+    python_modules!["ipybox_imports", "ipybox_packages"];
+
 /// The settings for starting remote kernels, one at a time.
 pub(crate) struct RemoteLaunch {
     pub(crate) server: KernelServer,

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{KernelPlace, LocalKernels};
-use crate::kernels::kernel::{self, BranchOrder, BranchTools, Kernel, PlaceMove, RunningBranch};
+use crate::kernels::kernel::{self, BranchOrder, Kernel, PlaceMove, RunningBranch};
 use crate::session::site::copied::CopiedSession;
 use crate::session::site::sandboxed::SandboxedSite;
-use crate::session::site::{BranchFailure, Error, KernelSaid, SleepingKernel};
+use crate::session::site::{BranchFailure, Error, KernelSaid, SleepingKernel, awaken, tools_of_branch};
 use crate::tools::tool_server::ToolEndpoint;
 
 /// The beginning of the name of the private directory of a branch with files of its own.
@@ -28,7 +28,8 @@ impl LocalKernels {
                 (Some(sandboxed), Some(inside))
             }
         };
-        let tools = self.tools_of_branch(tool_server.as_ref());
+        let address = tool_server.as_ref().and_then(|branch| Some(branch.address()?.to_string()));
+        let tools = tools_of_branch(self.tool_server.as_ref(), tool_server.as_ref(), address);
         let mut site = self.for_branch(self.place.for_branch(sandboxed), tool_server).await?;
         let moves = site.moves_from(self);
         let (branched, mut events) = kernel.branch(BranchOrder { tools, inside, sleeps: false, moves }).await;
@@ -95,15 +96,6 @@ impl LocalKernels {
         ]
     }
 
-    /// The tools of a branch with this tool server, if its code has any.
-    fn tools_of_branch(&self, tool_server: Option<&Arc<ToolEndpoint>>) -> Option<BranchTools> {
-        let branch = tool_server?;
-        let origin = Arc::clone(self.tool_server.as_ref()?);
-        let address = branch.address()?.to_string();
-        let renew_origin = Box::new(move || origin.renew_token());
-        Some(BranchTools { address, token: branch.renew_token(), renew_origin })
-    }
-
     /// Keeps the state of a kernel: a fork of it, which sleeps.
     pub(in crate::session::site) async fn keep_state(
         &self,
@@ -111,10 +103,7 @@ impl LocalKernels {
         said: &mut Vec<KernelSaid>,
     ) -> Result<SleepingKernel, BranchFailure> {
         let inside = self.place.sandboxed.as_ref().map(SandboxedSite::for_state).transpose()?;
-        let order = BranchOrder { tools: None, inside, sleeps: true, moves: Vec::new() };
-        let (branched, mut events) = kernel.branch(order).await;
-        said.append(&mut events);
-        Ok(SleepingKernel { branched: branched?, family: Arc::clone(&self.family) })
+        SleepingKernel::of(kernel, inside, &self.family, said).await
     }
 
     /// Has a state take the place of its origin. Code of that has no tools from then on.
@@ -122,11 +111,6 @@ impl LocalKernels {
         &self,
         state: SleepingKernel,
     ) -> Result<Kernel, kernel::Error> {
-        let mut kernel = state.branched.kernel;
-        kernel.awaken().await?;
-        if let Some(endpoint) = self.tool_server.as_ref().filter(|endpoint| endpoint.address().is_some()) {
-            kernel.renew_token(&endpoint.renew_token())?;
-        }
-        Ok(kernel)
+        awaken(state, self.tool_server.as_deref()).await
     }
 }

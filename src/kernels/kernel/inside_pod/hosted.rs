@@ -1,0 +1,264 @@
+//! The kernels of a pod: started, signalled and watched as the session asks.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::unix::process::ExitStatusExt as _;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use rustix::process::Signal;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::super::death::DeathManner;
+use super::super::endpoints::KernelEndpoints;
+use super::super::holder::{HolderNews, KernelHolder};
+use super::super::launch::KernelProcess;
+use super::pumps::{KernelPumps, PumpedEndpoints};
+use super::{first_process, modules_directory};
+use crate::ground::process::memory_of_forks;
+use crate::ground::text::describe;
+use crate::kernels::pod::{
+    PodAbout, PodNotice, PodRequest, PodStream, StreamHeader, StreamOpener, frames_of, next_message,
+    read_header, send_message,
+};
+use crate::kernels::sandbox::KernelProgram;
+
+/// The longest request, in bytes: it has the variables of a kernel.
+const REQUEST_BYTES: usize = 16 * 1024 * 1024;
+const PYTHONPATH: &str = "PYTHONPATH";
+
+/// The kernels of a pod.
+pub(super) struct HostedKernels {
+    about: PodAbout,
+    opener: StreamOpener,
+    notices: mpsc::UnboundedSender<PodNotice>,
+    outgoing: Mutex<Option<mpsc::UnboundedReceiver<PodNotice>>>,
+    kernels: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Signal>>>,
+}
+
+impl HostedKernels {
+    pub(super) fn new(about: PodAbout, opener: StreamOpener) -> Arc<Self> {
+        let (notices, outgoing) = mpsc::unbounded_channel();
+        notices.send(PodNotice::About(about.clone())).ok();
+        let outgoing = Mutex::new(Some(outgoing));
+        Arc::new(Self { about, opener, notices, outgoing, kernels: Mutex::default() })
+    }
+
+    /// Obeys the session until it leaves.
+    pub(super) async fn serve(self: Arc<Self>, mut inbound: mpsc::Receiver<yamux::Stream>) -> io::Result<()> {
+        let gone = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let (StreamHeader::Control, control) = read_header(inbound.recv().await.ok_or_else(gone)?).await?
+        else {
+            return Err(io::Error::other("the session does not speak as it should"));
+        };
+        let outgoing = self.outgoing.lock().take();
+        let (Some(mut outgoing), (mut sink, mut requests)) =
+            (outgoing, frames_of(control, REQUEST_BYTES).split())
+        else {
+            return Err(gone());
+        };
+        let saying = async {
+            while let Some(notice) = outgoing.recv().await {
+                send_message(&mut sink, &notice).await?;
+            }
+            Ok(())
+        };
+        let hearing = async {
+            while let Some(request) = next_message(&mut requests).await? {
+                match request {
+                    PodRequest::Leave => return Ok(()),
+                    request => self.obey(request),
+                }
+            }
+            Ok(())
+        };
+        tokio::select! {
+            said = saying => said,
+            heard = hearing => heard,
+        }
+    }
+
+    pub(super) fn notify(&self, notice: PodNotice) {
+        // Fails only if the session has left.
+        self.notices.send(notice).ok();
+    }
+
+    pub(super) async fn open_stream(&self, header: StreamHeader) -> io::Result<PodStream> {
+        self.opener.open(&header).await
+    }
+
+    fn obey(self: &Arc<Self>, request: PodRequest) {
+        match request {
+            PodRequest::Start { kernel, environment } => self.start(kernel, environment),
+            PodRequest::Signal { kernel, signal } => {
+                if let (Some(signals), Some(signal)) =
+                    (self.kernels.lock().get(&kernel), Signal::from_named_raw(signal))
+                {
+                    // The kernel is gone: there is nothing to signal.
+                    signals.send(signal).ok();
+                }
+            }
+            PodRequest::Listen { listener } => {
+                let host = Arc::clone(self);
+                tokio::spawn(async move {
+                    if let Err(error) = host.listen(listener).await {
+                        tracing::error!(%error, "cannot listen for tool calls");
+                    }
+                });
+            }
+            PodRequest::Measure { question, forks, origin } => {
+                let host = Arc::clone(self);
+                tokio::task::spawn_blocking(move || {
+                    let bytes = memory_of_forks(&forks, origin);
+                    host.notify(PodNotice::Measured { question, bytes });
+                });
+            }
+            PodRequest::Leave => {}
+        }
+    }
+
+    fn start(self: &Arc<Self>, kernel: u64, environment: BTreeMap<String, String>) {
+        let host = Arc::clone(self);
+        let signals = self.add(kernel);
+        tokio::spawn(async move {
+            if let Err(why) = host.run_new(kernel, environment, signals).await {
+                host.kernels.lock().remove(&kernel);
+                host.notify(PodNotice::NotStarted { kernel, why });
+            }
+        });
+    }
+
+    /// Counts a kernel, whose signals come from now on.
+    pub(super) fn add(&self, kernel: u64) -> mpsc::UnboundedReceiver<Signal> {
+        let (sender, signals) = mpsc::unbounded_channel();
+        self.kernels.lock().insert(kernel, sender);
+        signals
+    }
+
+    pub(super) fn forget(&self, kernel: u64) {
+        self.kernels.lock().remove(&kernel);
+    }
+
+    async fn run_new(
+        self: &Arc<Self>,
+        kernel: u64,
+        environment: BTreeMap<String, String>,
+        signals: mpsc::UnboundedReceiver<Signal>,
+    ) -> Result<(), String> {
+        let program = KernelProgram {
+            python: self.about.python.clone(),
+            working_directory: self.about.workspace.clone(),
+            environment: self.environment(environment),
+            private_directory: self.about.private_directory.clone(),
+        };
+        let failed = |error: &dyn std::error::Error| describe(error).to_string();
+        let KernelEndpoints { socket, pipe, their_socket, their_pipe } =
+            KernelEndpoints::open().map_err(|error| failed(&error))?;
+        let process =
+            KernelProcess::start(&program, &[], their_socket, their_pipe).map_err(|error| failed(&error))?;
+        let endpoints = PumpedEndpoints { socket, pipe };
+        self.run(kernel, KernelHolder::Us(process), endpoints, signals).await;
+        Ok(())
+    }
+
+    /// The variables of the container, with those of the session.
+    fn environment(&self, wanted: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut environment: BTreeMap<String, String> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        environment.extend(wanted);
+        let modules = modules_directory(&self.about.private_directory).display().to_string();
+        let users = environment.get(PYTHONPATH).filter(|path| !path.is_empty());
+        let path = users.map_or_else(|| modules.clone(), |users| format!("{modules}:{users}"));
+        environment.insert(PYTHONPATH.to_owned(), path);
+        environment
+    }
+
+    /// The same as [`run`](Self::run): forks of a kernel run in its tasks, so that its type would contain itself.
+    pub(super) fn run_boxed(
+        self: Arc<Self>,
+        kernel: u64,
+        holder: KernelHolder,
+        endpoints: PumpedEndpoints,
+        signals: mpsc::UnboundedReceiver<Signal>,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(async move { self.run(kernel, holder, endpoints, signals).await })
+    }
+
+    /// Watches a kernel until it has ended, and all that it has written has been sent.
+    async fn run(
+        self: &Arc<Self>,
+        kernel: u64,
+        mut holder: KernelHolder,
+        endpoints: PumpedEndpoints,
+        mut signals: mpsc::UnboundedReceiver<Signal>,
+    ) {
+        let ended = CancellationToken::new();
+        let pumps = KernelPumps { host: Arc::clone(self), kernel, ended: ended.clone() };
+        let pumping = tokio::spawn(pumps.carry(endpoints));
+        let manner = loop {
+            tokio::select! {
+                Some(signal) = signals.recv() => {
+                    holder.signal(signal);
+                    self.notify(PodNotice::Signalled { kernel });
+                }
+                news = holder.news() => match news {
+                    Ok(HolderNews::Ended(manner)) => break manner,
+                    Ok(HolderNews::Signalled) => {}
+                    Err(error) => {
+                        tracing::error!(error = %describe(&error), "could not wait for a kernel");
+                        break DeathManner::Unknown;
+                    }
+                },
+            }
+        };
+        // What it started goes with it.
+        holder.signal(Signal::KILL);
+        drop(holder);
+        ended.cancel();
+        if let Err(error) = pumping.await {
+            tracing::error!(%error, "the task that sends a kernel's output has failed");
+        }
+        let is_last = {
+            let mut kernels = self.kernels.lock();
+            kernels.remove(&kernel);
+            kernels.is_empty()
+        };
+        if is_last {
+            first_process::kill_leftovers();
+        }
+        let wait_status = match manner {
+            DeathManner::Process(status) => Some(status.into_raw()),
+            DeathManner::Remote(_) | DeathManner::Unknown => None,
+        };
+        self.notify(PodNotice::Ended { kernel, wait_status });
+    }
+
+    /// Takes connections of code that calls tools, and passes each on in a stream.
+    async fn listen(self: Arc<Self>, listener: u64) -> io::Result<()> {
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = socket.local_addr()?.port();
+        self.notify(PodNotice::Listening { listener, port });
+        loop {
+            let (connection, _) = socket.accept().await?;
+            let host = Arc::clone(&self);
+            tokio::spawn(async move {
+                if let Err(error) = host.pass_on(listener, connection).await {
+                    tracing::debug!(%error, "a connection to the tool server has ended");
+                }
+            });
+        }
+    }
+
+    async fn pass_on(&self, listener: u64, mut connection: TcpStream) -> io::Result<()> {
+        connection.set_nodelay(true)?;
+        let mut stream = self.open_stream(StreamHeader::Tools { listener }).await?;
+        tokio::io::copy_bidirectional(&mut connection, &mut stream).await?;
+        Ok(())
+    }
+}

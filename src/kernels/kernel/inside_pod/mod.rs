@@ -1,0 +1,168 @@
+//! `ipybox pod`: runs kernels for one session on another machine, which takes it by connecting.
+//!
+//! ```text
+//! arrivals: who connects ─ the key ─→ carrier ⇄ streams ⇄ host of kernels ⇄ sockets and pipes ⇄ kernels
+//! ```
+//!
+//! It has no credentials and decides nothing. When the session has left, or has not come back for long, everything ends. As the
+//! first process of a container it has a child do all this, and waits for the processes that code leaves behind.
+
+mod arrivals;
+mod first_process;
+mod forking;
+mod hosted;
+mod pumps;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::process::Command;
+
+use self::arrivals::Arrivals;
+use self::hosted::HostedKernels;
+use super::directory::private_directory;
+use super::remote::MODULES_WITHOUT_WORKSPACE;
+use crate::ground::text::describe;
+use crate::kernels::pod::{LinkCarrier, PodAbout, StreamSide, open_streams};
+
+/// Prints the version of Python, if it has what kernels need.
+const PROBE: &str = "import sys, IPython; print(*sys.version_info[:2])";
+
+/// The settings of `ipybox pod`.
+#[derive(Debug, Clone)]
+pub struct PodSettings {
+    /// The address to listen on.
+    pub listen: SocketAddr,
+    /// The working directory of kernels, which is made if there is none.
+    pub workspace: PathBuf,
+    /// The Python that runs kernels, which has IPython.
+    pub python: PathBuf,
+    /// Files in PEM with the certificates and the private key for TLS. Without them nothing is encrypted.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// The time that the session may be away before everything ends.
+    pub lease: Duration,
+}
+
+/// Why a pod cannot work.
+#[derive(Debug, thiserror::Error)]
+enum PodHostError {
+    #[error("prepare the directories of kernels")]
+    Files(#[source] io::Error),
+    #[error("listen on {address}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("use the interpreter `{}`: {why}\nhint: install IPython for it, or name another one by `--python`", python.display())]
+    Python { python: PathBuf, why: String },
+    #[error("use the certificates in `{}`: {why}", file.display())]
+    Certificate { file: PathBuf, why: String },
+    #[error("print the address")]
+    Announce(#[source] io::Error),
+    #[error("serve the session: {0}")]
+    Link(String),
+}
+
+/// Called with the address when a session can come.
+pub(crate) type PodAnnouncement = Box<dyn FnOnce(SocketAddr) -> io::Result<()> + Send>;
+
+/// Runs a pod to its end. `runtime` are the Python modules that generated code imports, by name.
+pub(crate) fn run(
+    settings: PodSettings,
+    runtime: &'static [(&'static str, &'static str)],
+    announce: PodAnnouncement,
+) -> ExitCode {
+    if rustix::process::getpid().is_init() {
+        return first_process::run();
+    }
+    let done = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(PodHostError::Files)
+        .and_then(|tokio| tokio.block_on(serve(settings, runtime, announce)));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("failed to {}", describe(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(
+    settings: PodSettings,
+    runtime: &'static [(&'static str, &'static str)],
+    announce: PodAnnouncement,
+) -> Result<(), PodHostError> {
+    let directory = private_directory().map_err(PodHostError::Files)?;
+    std::fs::create_dir_all(&settings.workspace).map_err(PodHostError::Files)?;
+    let workspace = settings.workspace.canonicalize().map_err(PodHostError::Files)?;
+    write_modules(directory.path(), runtime).map_err(PodHostError::Files)?;
+    let python_version = probe(&settings.python, &workspace).await?;
+    let about = PodAbout {
+        python: settings.python.clone(),
+        python_version,
+        workspace,
+        private_directory: directory.path().to_owned(),
+    };
+    let address = settings.listen;
+    let listener =
+        TcpListener::bind(address).await.map_err(|source| PodHostError::Listen { address, source })?;
+    let address = listener.local_addr().map_err(|source| PodHostError::Listen { address, source })?;
+    let mut arrivals = Arrivals::listen(listener, settings.tls)?;
+    announce(address).map_err(PodHostError::Announce)?;
+    tracing::info!(%address, "waits for a session");
+    let (mut carrier, bytes) = LinkCarrier::new();
+    let (opener, inbound) = open_streams(bytes, StreamSide::Pod);
+    let kernels = HostedKernels::new(about, opener);
+    tokio::select! {
+        why = arrivals.carry(&mut carrier, settings.lease) => {
+            tracing::info!(why, "ends");
+            Ok(())
+        }
+        served = Arc::clone(&kernels).serve(inbound) => match served {
+            Ok(()) => {
+                tracing::info!("the session has left");
+                Ok(())
+            }
+            Err(error) => Err(PodHostError::Link(error.to_string())),
+        },
+    }
+}
+
+/// The directory of the modules that code imports, for `PYTHONPATH`.
+fn modules_directory(private_directory: &Path) -> PathBuf {
+    private_directory.join("runtime")
+}
+
+fn write_modules(
+    private_directory: &Path,
+    runtime: &'static [(&'static str, &'static str)],
+) -> io::Result<()> {
+    let directory = modules_directory(private_directory);
+    std::fs::create_dir_all(&directory)?;
+    for (name, text) in runtime.iter().chain(&MODULES_WITHOUT_WORKSPACE) {
+        std::fs::write(directory.join(format!("{name}.py")), text)?;
+    }
+    Ok(())
+}
+
+/// The version of an interpreter that can run kernels.
+async fn probe(python: &Path, directory: &Path) -> Result<(u32, u32), PodHostError> {
+    let failed = |why: String| PodHostError::Python { python: python.to_owned(), why };
+    let mut command = Command::new(python);
+    command.args(["-I", "-c", PROBE]).current_dir(directory).stdin(Stdio::null()).kill_on_drop(true);
+    let output = command.output().await.map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(said.trim().lines().last().unwrap_or("it ends with an error").to_owned()));
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    let version = said.trim().split_once(' ');
+    version
+        .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
+        .ok_or_else(|| failed(format!("it does not say its version but `{}`", said.trim())))
+}

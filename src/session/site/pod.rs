@@ -1,0 +1,184 @@
+//! Kernels in a pod, which the session takes with its first kernel: they are of our own, without the workspace's files.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+
+use super::{BranchFailure, Error, KernelSaid, SleepingKernel, awaken, tools_of_branch};
+use crate::config::{Config, PodServer};
+use crate::ground::env;
+use crate::ground::text::describe;
+use crate::kernels::kernel::jupyter::{DuplexStream, JupyterServer};
+use crate::kernels::kernel::{
+    self, BranchOrder, HeldLimits, Kernel, KernelGround, KernelLaunch, KernelLimits, RunningBranch,
+    ShellCommands,
+};
+use crate::kernels::pod::{PodDialer, PodError, PodLink};
+use crate::kernels::sandbox::KernelProgram;
+use crate::tools::tool_server::ToolEndpoint;
+
+/// Starts kernels in a pod.
+pub(crate) struct PodKernels {
+    server: PodServer,
+    /// The pod, once it is taken; shared with branches.
+    link: Option<Arc<PodLink>>,
+    /// The port in the pod that stands for the tool server.
+    tools_port: Option<u16>,
+    variables: BTreeMap<String, String>,
+    limits: KernelLimits,
+    shell_commands: ShellCommands,
+    timeout: Duration,
+    tool_server: Option<Arc<ToolEndpoint>>,
+    /// Held by all whose kernels are in the pod.
+    family: Arc<()>,
+}
+
+/// Opens WebSockets to a pod at an address.
+struct AddressDialer(Arc<JupyterServer>);
+
+impl PodDialer for AddressDialer {
+    type Stream = Box<dyn DuplexStream>;
+
+    fn dial(
+        &self,
+        config: WebSocketConfig,
+    ) -> BoxFuture<'_, Result<WebSocketStream<Box<dyn DuplexStream>>, String>> {
+        Box::pin(async move {
+            self.0.root_socket(config).await.map_err(|error| describe(&error).to_string())
+        })
+    }
+}
+
+impl PodKernels {
+    pub(super) fn new(config: &Config, server: &PodServer, tool_server: Option<Arc<ToolEndpoint>>) -> Self {
+        Self {
+            server: server.clone(),
+            link: None,
+            tools_port: None,
+            variables: config.kernel_variables(),
+            limits: config.kernel.limits(),
+            shell_commands: config.shell_commands,
+            timeout: config.kernel.init_timeout,
+            tool_server,
+            family: Arc::default(),
+        }
+    }
+
+    /// Starts a kernel in the pod, which is taken if there is none.
+    pub(super) async fn start_kernel(
+        &mut self,
+        report: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<Kernel, Error> {
+        let link = self.link(report).await?;
+        report("starting the IPython kernel in the pod");
+        let about = link.about();
+        let mut environment = self.variables.clone();
+        if let (Some(endpoint), Some(port)) = (&self.tool_server, self.tools_port) {
+            environment.insert(env::IPYBOX_TOOL_SERVER.to_owned(), format!("127.0.0.1:{port}"));
+            environment.insert(env::IPYBOX_TOOL_SERVER_TOKEN.to_owned(), endpoint.renew_token());
+        }
+        let checkpoint = self.tool_server.as_ref().and_then(|tool_server| tool_server.checkpoint().cloned());
+        let launch = KernelLaunch {
+            program: KernelProgram {
+                python: about.python.clone(),
+                working_directory: about.workspace.clone(),
+                environment,
+                private_directory: about.private_directory.clone(),
+            },
+            limits: self.limits,
+            default_limits: KernelLimits::default(),
+            shell_commands: self.shell_commands,
+            timeout: self.timeout,
+            has_checkpoints: checkpoint.is_some(),
+            held: Arc::new(HeldLimits::default()),
+        };
+        let kernel = Kernel::start(&launch, KernelGround::Pod(&link)).await?;
+        if let Some(checkpoint) = checkpoint {
+            let (major, minor) = about.python_version;
+            checkpoint.kernel_started(major, minor);
+        }
+        tracing::info!(pod = self.server.server.name(), "the kernel is ready");
+        Ok(kernel)
+    }
+
+    /// The pod, taken anew if the earlier one is lost.
+    async fn link(&mut self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<Arc<PodLink>, Error> {
+        if let Some(link) = self.link.as_ref().filter(|link| link.end().is_none()) {
+            return Ok(Arc::clone(link));
+        }
+        report("connecting to the pod");
+        let taking = PodLink::take(AddressDialer(Arc::clone(&self.server.server)));
+        let unreachable = |_| {
+            let seconds = self.timeout.as_secs_f64();
+            PodError::Unreachable(format!("it does not answer within {seconds} seconds"))
+        };
+        let link =
+            tokio::time::timeout(self.timeout, taking).await.map_err(unreachable).and_then(|link| link)?;
+        let link = Arc::new(link);
+        self.tools_port = listen_for(&link, self.tool_server.as_deref()).await?;
+        self.link = Some(Arc::clone(&link));
+        Ok(link)
+    }
+
+    /// Has a kernel of the pod fork, and returns the branch with a site for it and for the kernels after it.
+    pub(super) async fn branch(
+        &self,
+        kernel: &mut Kernel,
+        tool_server: Option<Arc<ToolEndpoint>>,
+        said: &mut Vec<KernelSaid>,
+    ) -> Result<(RunningBranch, Self), BranchFailure> {
+        let gone = || Error::from(PodError::Gone("it has been left".to_owned()));
+        let link = self.link.as_ref().ok_or_else(gone)?;
+        let tools_port = listen_for(link, tool_server.as_deref()).await?;
+        let address = tools_port.map(|port| format!("127.0.0.1:{port}"));
+        let tools = tools_of_branch(self.tool_server.as_ref(), tool_server.as_ref(), address);
+        let order = BranchOrder { tools, inside: None, sleeps: false, moves: Vec::new() };
+        let (branched, mut events) = kernel.branch(order).await;
+        said.append(&mut events);
+        let site = Self {
+            server: self.server.clone(),
+            link: Some(Arc::clone(link)),
+            tools_port,
+            variables: self.variables.clone(),
+            limits: self.limits,
+            shell_commands: self.shell_commands,
+            timeout: self.timeout,
+            tool_server,
+            family: Arc::clone(&self.family),
+        };
+        Ok((branched?, site))
+    }
+
+    /// Keeps the state of a kernel: a fork of it, which sleeps.
+    pub(super) async fn keep_state(
+        &self,
+        kernel: &mut Kernel,
+        said: &mut Vec<KernelSaid>,
+    ) -> Result<SleepingKernel, BranchFailure> {
+        SleepingKernel::of(kernel, None, &self.family, said).await
+    }
+
+    /// Has a state take the place of its origin. Code of that has no tools from then on.
+    pub(super) async fn awaken(&self, state: SleepingKernel) -> Result<Kernel, kernel::Error> {
+        awaken(state, self.tool_server.as_deref()).await
+    }
+
+    /// Leaves the pod, unless branches are in it. It ends then.
+    pub(super) async fn end(&mut self) {
+        if let Some(link) = self.link.take().and_then(Arc::into_inner) {
+            link.leave().await;
+        }
+    }
+}
+
+/// Has the pod listen for calls of tools, if code has any. Returns its port.
+async fn listen_for(link: &PodLink, tool_server: Option<&ToolEndpoint>) -> Result<Option<u16>, Error> {
+    match tool_server.and_then(ToolEndpoint::address) {
+        Some(address) => Ok(Some(link.listen_for(address).await?)),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,121 @@
+//! Kernels in a pod: like those of this machine in all that they can, without anything of it.
+
+use serde_json::json;
+
+use crate::support::pod::{Pod, url_by};
+use crate::support::relay::Relay;
+use crate::support::{Ipybox, Place, eventually, probe};
+
+async fn start(place: &Place, url: &str, flags: &[&str]) -> Ipybox {
+    let mut ipybox = place.start_in_pod(&[], url, flags, &[]);
+    ipybox.initialize().await;
+    ipybox
+}
+
+#[tokio::test]
+async fn a_session_takes_a_pod_and_it_ends_with_it() {
+    let place = Place::new();
+    let mut pod = Pod::start(&[]).await;
+    let mut ipybox = start(&place, &pod.url(), &[]).await;
+    let code = "import os, sys\nx = [1]\nprint(os.getcwd() == os.path.realpath('.'), os.getppid() > 1, len(x))";
+    assert_eq!(ipybox.cell(code).await.ok(), "True True 1");
+    std::fs::write(place.workspace().join("secret.txt"), "secret").unwrap();
+    assert_eq!(ipybox.cell("os.path.exists('secret.txt')").await.ok(), "False");
+    let other = Place::new();
+    let mut second = start(&other, &pod.url(), &[]).await;
+    let refusal = second.cell("1").await.error();
+    assert!(refusal.contains("taken by another session"), "{refusal}");
+    second.stop().await;
+    ipybox.stop().await;
+    assert!(pod.child.wait().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn tools_are_called_from_a_pod_and_its_processes() {
+    let place = Place::new();
+    let pod = Pod::start(&[]).await;
+    let mut ipybox = start(&place, &pod.url(), &[]).await;
+    ipybox.register("probe", probe()).await.ok();
+    let code = "from mcptools.probe import add\n\
+                import concurrent.futures as futures\n\
+                with futures.ThreadPoolExecutor(8) as pool:\n    \
+                    totals = list(pool.map(lambda n: add.run(a=n, b=1).total, range(40)))\n\
+                sum(totals)";
+    assert_eq!(ipybox.cell(code).await.ok(), "820");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn cells_are_undone_and_sessions_copied_in_a_pod() {
+    let place = Place::new();
+    let pod = Pod::start(&[]).await;
+    let mut ipybox = start(&place, &pod.url(), &[]).await;
+    ipybox.register("probe", probe()).await.ok();
+    ipybox.cell("from mcptools.probe import add\ndata = list(range(1000))").await.ok();
+    ipybox.cell("data = None").await.ok();
+    let undone = ipybox.call("reset", json!({"cells": 1})).await.ok();
+    assert!(undone.contains("data = None"), "{undone}");
+    assert_eq!(ipybox.cell("len(data) + add.run(a=1, b=2).total").await.ok(), "1003");
+    let copy = ipybox.call("execute_ipython_cell", json!({"code": "data.append(1)\nlen(data) + add.run(a=1, b=2).total", "session": "copy"}));
+    let copy = copy.await.ok();
+    assert!(copy.contains("1004"), "{copy}");
+    assert_eq!(ipybox.cell("len(data) + add.run(a=2, b=2).total").await.ok(), "1004");
+    ipybox.call("reset", json!({})).await.ok();
+    assert!(ipybox.cell("data").await.error().contains("NameError"));
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_costs_nothing() {
+    let place = Place::new();
+    let pod = Pod::start(&[]).await;
+    let relay = Relay::start(pod.address()).await;
+    let mut ipybox = start(&place, &url_by(relay.address()), &[]).await;
+    ipybox.register("probe", probe()).await.ok();
+    ipybox.cell("from mcptools.probe import add, slow\nimport time").await.ok();
+    for _ in 0..3 {
+        let code = "for number in range(40):\n    print(number, flush=True)\n    time.sleep(0.02)\nslow.run(seconds=1)\nadd.run(a=1, b=2).total";
+        let params = json!({
+            "name": "execute_ipython_cell", "arguments": {"code": code}, "_meta": {"progressToken": 1},
+        });
+        let cell = ipybox.request("tools/call", params).await;
+        eventually("it is heard", || ipybox.progress().iter().any(|message| message.contains("\n7"))).await;
+        relay.reset();
+        let numbers: Vec<String> = (0..40).map(|number| number.to_string()).collect();
+        assert_eq!(cell.answer().await.ok(), format!("{}\n3", numbers.join("\n")));
+    }
+    ipybox.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_that_is_gone_costs_the_running_cell_alone() {
+    let place = Place::new();
+    let pod = Pod::start(&[]).await;
+    let address = pod.address();
+    let mut ipybox = start(&place, &pod.url(), &["--checkpoint"]).await;
+    ipybox.cell("kept = 41").await.ok();
+    let cell = ipybox.start_cell("import time\ntime.sleep(600)").await;
+    drop(pod);
+    let lost = cell.answer().await.error();
+    assert!(lost.contains("pod"), "{lost}");
+    let again = Pod::start(&["--listen", &address.to_string()]).await;
+    let restored = ipybox.cell("restore()\nkept + 1").await.ok();
+    assert!(restored.contains("42"), "{restored}");
+    ipybox.stop().await;
+    drop(again);
+}
+
+#[tokio::test]
+async fn what_code_leaves_behind_ends_with_its_kernel() {
+    let place = Place::new();
+    let pod = Pod::start(&[]).await;
+    let mut ipybox = start(&place, &pod.url(), &[]).await;
+    let code = "import os, subprocess\n\
+                subprocess.Popen(['sleep', '6000'], start_new_session=True)\n\
+                'sleep' in subprocess.run(['ps', '-e'], capture_output=True, text=True).stdout";
+    assert_eq!(ipybox.cell(code).await.ok(), "True");
+    ipybox.call("reset", json!({})).await.ok();
+    let code = "import subprocess\n'sleep' in subprocess.run(['ps', '-e'], capture_output=True, text=True).stdout";
+    assert_eq!(ipybox.cell(code).await.ok(), "False");
+    ipybox.stop().await;
+}
