@@ -135,7 +135,7 @@ impl KernelWorker {
                     None => return,
                 },
                 event = next_event(&mut self.kernel) => self.take_event(event).await,
-                () = due(self.tools.as_ref()) => self.save_variables(),
+                () = due(self.tools.as_ref()), if self.kernel.is_some() => self.save_variables(),
                 () = Self::until(self.template_due) => self.make_template().await,
             }
         }
@@ -486,8 +486,8 @@ impl KernelWorker {
             self.kernels.kill(kernel).await;
         }
         self.history.kernel_lost(self.audience.last_number());
-        if self.kernels.are_limits_filled() {
-            // Only without them all that the kernel has left is removed before the next one starts.
+        if self.kernels.are_limits_filled() || self.kernels.are_lost() {
+            // Only without them all that the kernel has left is removed before the next one starts. A lost pod has none.
             undo::end_all(self.history.forget()).await;
         }
     }

@@ -52,13 +52,13 @@ pub(crate) trait PodDialer: Send + Sync + 'static {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PodError {
     /// It cannot be reached.
-    #[error("connect to the pod: {0}")]
+    #[error("{0}\nhint: does `ipybox pod` run there, and are host and port right?")]
     Unreachable(String),
     /// It refuses, or it is not what it should be.
-    #[error("use the pod: {0}")]
+    #[error("{0}")]
     Refused(String),
     /// The connection has ended.
-    #[error("use the pod: it is gone ({0})")]
+    #[error("it is gone: {0}")]
     Gone(String),
     /// Our ends of a kernel's socket and pipe fail.
     #[error("prepare a kernel in the pod")]
@@ -383,13 +383,13 @@ impl<D: PodDialer> Carrying<D> {
                 () = self.stop.cancelled() => CarryEnd::Finished,
             };
             match end {
-                CarryEnd::Finished => return "it was left".to_owned(),
-                CarryEnd::Impossible(why) => return why,
+                CarryEnd::Finished => return "the pod was left".to_owned(),
+                CarryEnd::Impossible(why) => return format!("the connection to the pod is damaged: {why}"),
                 CarryEnd::Broken(why) => {
                     tracing::debug!(why, "the connection to a pod is broken");
                     let again = tokio::select! {
                         again = self.reconnect(why) => again,
-                        () = self.stop.cancelled() => return "it was left".to_owned(),
+                        () = self.stop.cancelled() => return "the pod was left".to_owned(),
                     };
                     match again {
                         Ok((new, received)) => (socket, received_there) = (new, received),
@@ -419,6 +419,6 @@ impl<D: PodDialer> Carrying<D> {
                 Err(_) => break,
             }
         }
-        Err(format!("it could not be reached again for {} seconds: {why}", PATIENCE.as_secs()))
+        Err(format!("the pod could not be reached again for {} seconds: {why}", PATIENCE.as_secs()))
     }
 }

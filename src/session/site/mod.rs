@@ -55,8 +55,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Sandbox(#[from] sandbox::Error),
     /// There is no pod for it.
-    #[error(transparent)]
-    Pod(#[from] PodError),
+    #[error("use the pod at `{pod}`")]
+    Pod { pod: String, source: PodError },
     /// The kernel's Python is on another machine.
     #[error("name the kernel's Python: it is on another machine; `sys.executable` in a cell shows it")]
     RemotePython,
@@ -328,6 +328,14 @@ impl SiteKernels {
         match self {
             Self::Local(local) => local.are_limits_filled(),
             Self::Remote(_) | Self::Pod(_) => false,
+        }
+    }
+
+    /// Whether the pod is lost that they were in, and their states with it.
+    pub(crate) fn are_lost(&self) -> bool {
+        match self {
+            Self::Pod(pod) => pod.is_lost(),
+            Self::Local(_) | Self::Remote(_) => false,
         }
     }
 

@@ -12,7 +12,7 @@ use super::{BranchFailure, Error, KernelSaid, SleepingKernel, awaken, tools_of_b
 use crate::config::{Config, PodServer};
 use crate::ground::env;
 use crate::ground::text::describe;
-use crate::kernels::kernel::jupyter::{DuplexStream, JupyterServer};
+use crate::kernels::kernel::jupyter::{self, DuplexStream, JupyterServer};
 use crate::kernels::kernel::{
     self, BranchOrder, HeldLimits, Kernel, KernelGround, KernelLaunch, KernelLimits, RunningBranch,
     ShellCommands,
@@ -48,7 +48,10 @@ impl PodDialer for AddressDialer {
         config: WebSocketConfig,
     ) -> BoxFuture<'_, Result<WebSocketStream<Box<dyn DuplexStream>>, String>> {
         Box::pin(async move {
-            self.0.root_socket(config).await.map_err(|error| describe(&error).to_string())
+            self.0.root_socket(config).await.map_err(|error| match error {
+                jupyter::Error::Unreachable { reason, .. } => reason,
+                error => describe(&error).to_string(),
+            })
         })
     }
 }
@@ -105,6 +108,11 @@ impl PodKernels {
         Ok(kernel)
     }
 
+    /// Whether the connection to the pod has ended.
+    pub(super) fn is_lost(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.end().is_some())
+    }
+
     /// The pod, taken anew if the earlier one is lost.
     async fn link(&mut self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<Arc<PodLink>, Error> {
         if let Some(link) = self.link.as_ref().filter(|link| link.end().is_none()) {
@@ -116,10 +124,14 @@ impl PodKernels {
             let seconds = self.timeout.as_secs_f64();
             PodError::Unreachable(format!("it does not answer within {seconds} seconds"))
         };
-        let link =
-            tokio::time::timeout(self.timeout, taking).await.map_err(unreachable).and_then(|link| link)?;
+        let taken = tokio::time::timeout(self.timeout, taking).await.map_err(unreachable);
+        let link = taken.and_then(|link| link).map_err(|error| Error::Pod {
+            pod: self.server.server.name().to_owned(),
+            source: error,
+        })?;
         let link = Arc::new(link);
-        self.tools_port = listen_for(&link, self.tool_server.as_deref()).await?;
+        let listening = listen_for(&link, self.tool_server.as_deref()).await;
+        self.tools_port = listening.map_err(|source| Error::Pod { pod: self.server.server.name().to_owned(), source })?;
         self.link = Some(Arc::clone(&link));
         Ok(link)
     }
@@ -131,9 +143,10 @@ impl PodKernels {
         tool_server: Option<Arc<ToolEndpoint>>,
         said: &mut Vec<KernelSaid>,
     ) -> Result<(RunningBranch, Self), BranchFailure> {
-        let gone = || Error::from(PodError::Gone("it has been left".to_owned()));
+        let failed = |source| Error::Pod { pod: self.server.server.name().to_owned(), source };
+        let gone = || failed(PodError::Gone("it has been left".to_owned()));
         let link = self.link.as_ref().ok_or_else(gone)?;
-        let tools_port = listen_for(link, tool_server.as_deref()).await?;
+        let tools_port = listen_for(link, tool_server.as_deref()).await.map_err(failed)?;
         let address = tools_port.map(|port| format!("127.0.0.1:{port}"));
         let tools = tools_of_branch(self.tool_server.as_ref(), tool_server.as_ref(), address);
         let order = BranchOrder { tools, inside: None, sleeps: false, moves: Vec::new() };
@@ -176,7 +189,7 @@ impl PodKernels {
 }
 
 /// Has the pod listen for calls of tools, if code has any. Returns its port.
-async fn listen_for(link: &PodLink, tool_server: Option<&ToolEndpoint>) -> Result<Option<u16>, Error> {
+async fn listen_for(link: &PodLink, tool_server: Option<&ToolEndpoint>) -> Result<Option<u16>, PodError> {
     match tool_server.and_then(ToolEndpoint::address) {
         Some(address) => Ok(Some(link.listen_for(address).await?)),
         None => Ok(None),

@@ -1,5 +1,7 @@
 //! Kernels in a pod: like those of this machine in all that they can, without anything of it.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::support::pod::{Pod, url_by};
@@ -10,6 +12,13 @@ async fn start(place: &Place, url: &str, flags: &[&str]) -> Ipybox {
     let mut ipybox = place.start_in_pod(&[], url, flags, &[]);
     ipybox.initialize().await;
     ipybox
+}
+
+/// The processor time of a process so far, in hundredths of a second.
+fn processor_ticks(id: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
 #[tokio::test]
@@ -94,11 +103,17 @@ async fn a_pod_that_is_gone_costs_the_running_cell_alone() {
     let address = pod.address();
     let mut ipybox = start(&place, &pod.url(), &["--checkpoint"]).await;
     ipybox.cell("kept = 41").await.ok();
+    eventually("it is saved", || place.everything_in_states().contains("\"name\": \"kept\"")).await;
     let cell = ipybox.start_cell("import time\ntime.sleep(600)").await;
     drop(pod);
     let lost = cell.answer().await.error();
-    assert!(lost.contains("pod"), "{lost}");
-    let again = Pod::start(&["--listen", &address.to_string()]).await;
+    assert!(lost.contains("the pod could not be reached again"), "{lost}");
+    assert!(!lost.contains("reset("), "its states are lost too: {lost}");
+    let before = processor_ticks(ipybox.id());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let spent = processor_ticks(ipybox.id()) - before;
+    assert!(spent < 100, "a session without a kernel waits; it took {spent} ticks in 2 seconds");
+    let again = Pod::start_at(&address.to_string(), &[]).await;
     let restored = ipybox.cell("restore()\nkept + 1").await.ok();
     assert!(restored.contains("42"), "{restored}");
     ipybox.stop().await;

@@ -19,12 +19,17 @@ pub(crate) struct Pod {
 impl Pod {
     /// Starts one with these flags beside those for its places.
     pub(crate) async fn start(flags: &[&str]) -> Self {
+        Self::start_at("127.0.0.1:0", flags).await
+    }
+
+    /// The same at an address.
+    pub(crate) async fn start_at(address: &str, flags: &[&str]) -> Self {
         let home = tempfile::Builder::new().prefix("pod-").tempdir().unwrap();
         let mut command = Command::new("unshare");
         command
             .args(["--pid", "--mount-proc", "--fork", "--kill-child"])
             .arg(env!("CARGO_BIN_EXE_ipybox"))
-            .args(["pod", "--listen", "127.0.0.1:0", "--python"])
+            .args(["pod", "--listen", address, "--python"])
             .arg(kernel_python())
             .arg("--workspace")
             .arg(home.path().join("work"))
