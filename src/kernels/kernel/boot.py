@@ -30,7 +30,7 @@ def main():
     share_huge_pages(settings["tunables"])
     if settings["is_sandboxed"]:
         import ipybox_sandbox
-    if settings["is_in_pod"]:
+    if not settings["has_workspace"]:
         import ipybox_imports
         import ipybox_runtime
     import ipybox_files
@@ -81,11 +81,11 @@ def main():
         ipybox_checkpoint.prepare(kernel.shell, host)
         kernel.save_variables = ipybox_checkpoint.save
     ipybox_input.refuse_input()
-    if settings["is_in_pod"]:
+    if settings["has_workspace"]:
+        ipybox_files.install()
+    else:
         ipybox_imports.install(ipybox_runtime.ask_host)
         ipybox_files.install(ipybox_runtime.ask_host)
-    else:
-        ipybox_files.install()
     ipybox_shell.be_no_terminal()
     # As in an interactive Python, but behind its library, of which no more is imported at the start than is needed: a
     # file of the workspace would hide what IPython and generated code import later.

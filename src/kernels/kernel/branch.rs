@@ -13,6 +13,8 @@ use super::branch_error::{BranchError, RenewOrigin};
 #[cfg(target_os = "linux")]
 use super::fork::ForkRequest;
 #[cfg(target_os = "linux")]
+use super::output::new_mark;
+#[cfg(target_os = "linux")]
 use super::own::OwnKernel;
 use super::{Error, Kernel, KernelEvent};
 use crate::kernels::sandbox::BranchInside;
@@ -87,6 +89,7 @@ impl OwnKernel {
         let (address, token) = tools.as_ref().map(|tools| (&tools.address, &tools.token)).unzip();
         let request = ForkRequest {
             kind: "branch",
+            mark: new_mark(),
             content: json!({ "address": address, "token": token, "sleeps": sleeps, "moves": moves }),
             report: None,
             renew_origin: tools.map(|tools| tools.renew_origin),

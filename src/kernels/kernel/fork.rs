@@ -23,7 +23,6 @@ use super::endpoints::KernelEndpoints;
 use super::frames::framed;
 use super::holder::{AdoptedKernel, KernelHolder};
 use super::message::BranchReply;
-use super::output::new_mark;
 use super::own::OwnKernel;
 use super::{Error, KernelEvent, KernelLimits, KernelMessage, MessageContent};
 use crate::ground::process::{AdoptedLeader, HeldLimits};
@@ -38,8 +37,10 @@ const SENTENCE_BYTES: usize = 400;
 /// A request to fork.
 pub(super) struct ForkRequest {
     pub(super) kind: &'static str,
-    /// An object; the mark of the fork's output is added.
+    /// An object; the mark is added.
     pub(super) content: Value,
+    /// The mark of the fork's output.
+    pub(super) mark: String,
     /// The pipe by which its parent reports its end, if that does.
     pub(super) report: Option<OwnedFd>,
     /// The tokens of the origin, which the fork knows.
@@ -70,6 +71,24 @@ enum ForkProcess {
     InPod(PodControl),
 }
 
+impl ForkProcess {
+    fn holder(self, report: Option<EndReport>, inside: Option<BranchInside>) -> KernelHolder {
+        match self {
+            Self::Here(leader) => {
+                KernelHolder::Adopted(Box::new(AdoptedKernel { leader, report, _inside: inside }))
+            }
+            Self::InPod(control) => KernelHolder::Pod(Box::new(control)),
+        }
+    }
+}
+
+/// A fork that somebody else converses with.
+pub(super) struct SilentFork {
+    pub(super) holder: KernelHolder,
+    pub(super) socket: UnixStream,
+    pub(super) pipe: pipe::Receiver,
+}
+
 /// Our ends of a fork's connection.
 struct ForkEnds {
     socket: UnixStream,
@@ -87,8 +106,7 @@ impl ForkRequest {
     ) -> Result<KernelFork, BranchError> {
         let deadline = Instant::now() + self.timeout;
         let id = uuid::Uuid::new_v4().simple().to_string();
-        let mark = new_mark();
-        self.content["mark"] = json!(mark);
+        self.content["mark"] = json!(self.mark);
         let asked = timeout_at(deadline, self.ask(origin, &id)).await;
         let mut ends = asked.map_err(|_| BranchError::Unanswered)?.map_err(BranchError::Kernel)?;
         // The origin has it.
@@ -108,7 +126,7 @@ impl ForkRequest {
                 BranchError::Unanswered
             })?;
         let ForkEnds { socket, pipe, .. } = ends;
-        Ok(KernelFork { process, notes, origin, socket, pipe, mark, deadline })
+        Ok(KernelFork { process, notes, origin, socket, pipe, mark: self.mark, deadline })
     }
 
     /// Sends it, and returns our ends of the fork's connection.
@@ -146,6 +164,12 @@ impl ForkEnds {
 }
 
 impl KernelFork {
+    /// Leaves the conversation to somebody else.
+    pub(super) fn left_alone(self, report: EndReport) -> SilentFork {
+        let Self { process, socket, pipe, .. } = self;
+        SilentFork { holder: process.holder(Some(report), None), socket, pipe }
+    }
+
     /// The host's side of the kernel that the fork is, once it is ready. Its parent may report its end, and it may have a place
     /// `inside` a sandbox.
     pub(super) async fn welcomed(
@@ -155,14 +179,10 @@ impl KernelFork {
         limits: KernelLimits,
         held: Arc<HeldLimits>,
     ) -> Result<OwnKernel, BranchError> {
-        let holder = match self.process {
-            ForkProcess::Here(leader) => {
-                KernelHolder::Adopted(Box::new(AdoptedKernel { leader, report, _inside: inside }))
-            }
-            ForkProcess::InPod(control) => KernelHolder::Pod(Box::new(control)),
-        };
-        let mut kernel = OwnKernel::new(holder, limits, held, &self.mark, self.socket, self.pipe);
-        let welcomed = timeout_at(self.deadline, kernel.welcomed()).await;
+        let Self { process, socket, pipe, mark, deadline, .. } = self;
+        let holder = process.holder(report, inside);
+        let mut kernel = OwnKernel::new(holder, limits, held, &mark, socket, pipe);
+        let welcomed = timeout_at(deadline, kernel.welcomed()).await;
         welcomed.map_err(|_| BranchError::Unanswered)?.map_err(BranchError::Kernel)?;
         Ok(kernel)
     }

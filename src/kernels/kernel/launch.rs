@@ -30,7 +30,7 @@ pub(super) const IPYTHON_FILES: &str = "ipython";
 
 /// The settings of the GNU C library, which others ignore: a fork of 1 GB in huge pages takes 1 instead of 50 ms.
 const TUNABLES: &str = "GLIBC_TUNABLES";
-pub(super) const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1";
+const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1";
 
 /// The settings for starting a kernel.
 #[derive(Debug, Clone)]
@@ -47,6 +47,8 @@ pub(crate) struct KernelLaunch {
     pub(crate) shell_commands: ShellCommands,
     /// Whether its variables are saved.
     pub(crate) has_checkpoints: bool,
+    /// Whether it has the files of the workspace.
+    pub(crate) has_workspace: bool,
     /// The limits of the session that it is the kernel of. In a sandbox they hold around the sandbox.
     pub(crate) held: Arc<HeldLimits>,
 }
@@ -62,6 +64,52 @@ pub(crate) enum ShellCommands {
     Approved,
     /// IPython's shell commands need approval, and nothing else starts programs.
     OnlyEscape,
+}
+
+/// The first message to a kernel.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct KernelConfiguration {
+    /// The mark of its output.
+    pub(crate) mark: String,
+    private_directory: PathBuf,
+    limits: KernelLimits,
+    shell_commands: ShellCommands,
+    is_sandboxed: bool,
+    has_workspace: bool,
+    has_checkpoints: bool,
+    tunables: String,
+}
+
+impl KernelLaunch {
+    /// The first message to the kernel, which is to mark its output.
+    pub(super) fn configuration(&self, mark: String, is_sandboxed: bool) -> KernelConfiguration {
+        KernelConfiguration {
+            mark,
+            private_directory: self.program.private_directory.clone(),
+            limits: self.limits.or(self.default_limits),
+            shell_commands: self.shell_commands,
+            is_sandboxed,
+            has_workspace: self.has_workspace,
+            has_checkpoints: self.has_checkpoints,
+            tunables: HUGE_PAGES.to_owned(),
+        }
+    }
+}
+
+impl KernelConfiguration {
+    /// The start of such a kernel without a sandbox.
+    pub(super) fn launch(&self, program: KernelProgram, timeout: Duration) -> KernelLaunch {
+        KernelLaunch {
+            program,
+            limits: self.limits,
+            default_limits: KernelLimits::default(),
+            timeout,
+            shell_commands: self.shell_commands,
+            has_checkpoints: self.has_checkpoints,
+            has_workspace: self.has_workspace,
+            held: Arc::default(),
+        }
+    }
 }
 
 /// The process of a kernel. Dropping it kills the process and all that it started.

@@ -55,7 +55,7 @@ pub(crate) use self::fold::{
 pub use self::gateway::{exec as sandbox_exec, run as sandbox_gateway};
 pub(crate) use self::inquiry::CodeInquiry;
 #[cfg(target_os = "linux")]
-pub(crate) use self::inside_pod::{PodAnnouncement, run as run_pod};
+pub(crate) use self::inside_pod::run as run_pod;
 #[cfg(target_os = "linux")]
 pub use self::inside_pod::PodSettings;
 pub(crate) use self::insight::CodeInsight;

@@ -23,7 +23,7 @@ use super::death::DeathManner;
 use super::endpoints::{KernelEndpoints, READ_BYTES, passed_on, read_rest};
 use super::frames::{FrameLease, FrameReader, KernelFrame, framed};
 use super::holder::{HolderNews, KernelHolder};
-use super::launch::{HUGE_PAGES, KernelProcess};
+use super::launch::KernelProcess;
 use super::message::{KernelMessage, MessageContent, ShownOutput};
 use super::output::{OutputParser, OutputPiece, new_mark};
 use super::{Error, ExecuteRequest, KernelDeath, KernelEvent, KernelGround, KernelLaunch, KernelLimits};
@@ -120,6 +120,7 @@ impl OwnKernel {
     fn open(launch: &KernelLaunch, ground: KernelGround<'_>) -> Result<Self, Error> {
         let KernelEndpoints { socket, pipe, their_socket, their_pipe } =
             KernelEndpoints::open().map_err(Error::Files)?;
+        let configuration = launch.configuration(new_mark(), matches!(ground, KernelGround::Sandbox(_)));
         let holder = match ground {
             KernelGround::Beside => KernelHolder::Us(
                 KernelProcess::start(&launch.program, &launch.held.entrance(), their_socket, their_pipe)
@@ -130,26 +131,18 @@ impl OwnKernel {
                 KernelHolder::Sandbox(started.map_err(|error| Error::Connection(Box::new(error)))?)
             }
             KernelGround::Pod(pod) => {
-                let started = pod.start_kernel(launch.program.environment.clone(), their_socket, their_pipe);
+                // The pod sends it on.
+                let configuration = serde_json::to_value(&configuration).map_err(Error::Message)?;
+                let environment = launch.program.environment.clone();
+                let started = pod.start_kernel(environment, configuration, their_socket, their_pipe);
                 KernelHolder::Pod(Box::new(started.map_err(|error| Error::Connection(Box::new(error)))?))
             }
         };
-        let mark = new_mark();
-        let mut kernel = Self::new(holder, launch.limits, Arc::clone(&launch.held), &mark, socket, pipe);
-        kernel.request(
-            "configure",
-            "",
-            &json!({
-                "mark": mark,
-                "private_directory": launch.program.private_directory,
-                "limits": launch.limits.or(launch.default_limits),
-                "shell_commands": launch.shell_commands,
-                "is_sandboxed": matches!(ground, KernelGround::Sandbox(_)),
-                "is_in_pod": matches!(ground, KernelGround::Pod(_)),
-                "has_checkpoints": launch.has_checkpoints,
-                "tunables": HUGE_PAGES,
-            }),
-        )?;
+        let held = Arc::clone(&launch.held);
+        let mut kernel = Self::new(holder, launch.limits, held, &configuration.mark, socket, pipe);
+        if !matches!(ground, KernelGround::Pod(_)) {
+            kernel.request("configure", "", &json!(configuration))?;
+        }
         Ok(kernel)
     }
 

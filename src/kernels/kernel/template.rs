@@ -13,8 +13,9 @@ use super::branch_error::{BranchError, RenewOrigin};
 #[cfg(target_os = "linux")]
 use super::end_report::EndReport;
 #[cfg(target_os = "linux")]
-use super::fork::ForkRequest;
+use super::fork::{ForkRequest, KernelFork};
 use super::launch::{IPYTHON_FILES, IPYTHONDIR, KernelLaunch};
+use super::output::new_mark;
 use super::own::OwnKernel;
 use super::{Error, Kernel};
 use crate::ground::env::{IPYBOX_TOOL_SERVER, IPYBOX_TOOL_SERVER_TOKEN};
@@ -53,6 +54,7 @@ impl TemplateProcess {
         let request = ForkRequest {
             kind: "template",
             content,
+            mark: new_mark(),
             report: None,
             renew_origin,
             timeout,
@@ -71,6 +73,19 @@ impl TemplateProcess {
     /// template may be gone.
     #[cfg(target_os = "linux")]
     pub(crate) async fn start_kernel(&mut self, launch: &KernelLaunch) -> Result<Kernel, BranchError> {
+        let TemplateFork { fork, report } = self.fork(launch, new_mark()).await?;
+        let held = std::sync::Arc::clone(&launch.held);
+        let kernel = fork.welcomed(Some(report), None, launch.limits, held).await?;
+        Ok(Kernel::Own(Box::new(kernel)))
+    }
+
+    /// Has it fork a kernel that marks its output with `mark`.
+    #[cfg(target_os = "linux")]
+    pub(super) async fn fork(
+        &mut self,
+        launch: &KernelLaunch,
+        mark: String,
+    ) -> Result<TemplateFork, BranchError> {
         let variables = self.changed_variables(launch).ok_or(BranchError::OtherConditions)?;
         let KernelProgram { environment, private_directory, working_directory, .. } = &launch.program;
         let content = json!({
@@ -84,13 +99,24 @@ impl TemplateProcess {
         let (reports, report) = std::io::pipe().map_err(files)?;
         let report = Some(report.into());
         let timeout = FORK_TIMEOUT;
-        let request =
-            ForkRequest { kind: "kernel", content, report, renew_origin: None, timeout, shows_origin: false };
+        let request = ForkRequest {
+            kind: "kernel",
+            content,
+            mark,
+            report,
+            renew_origin: None,
+            timeout,
+            shows_origin: false,
+        };
         let fork = request.send(&mut self.process, &mut Vec::new()).await?;
         let report = EndReport::read_from(reports).map_err(files)?;
-        let held = std::sync::Arc::clone(&launch.held);
-        let kernel = fork.welcomed(Some(report), None, launch.limits, held).await?;
-        Ok(Kernel::Own(Box::new(kernel)))
+        Ok(TemplateFork { fork, report })
+    }
+
+    /// Its process.
+    #[cfg(target_os = "linux")]
+    pub(super) fn process(&self) -> Option<u32> {
+        self.process.process()
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -117,7 +143,8 @@ impl TemplateProcess {
             && mine.program.working_directory == theirs.program.working_directory
             && (mine.limits, mine.default_limits) == (theirs.limits, theirs.default_limits)
             && mine.shell_commands == theirs.shell_commands
-            && mine.has_checkpoints == theirs.has_checkpoints;
+            && mine.has_checkpoints == theirs.has_checkpoints
+            && mine.has_workspace == theirs.has_workspace;
         let mine = own_of_each(&mine.program);
         let mut theirs = own_of_each(&theirs.program);
         if !is_same || mine.shared != theirs.shared || mine.paths != theirs.paths {
@@ -132,6 +159,13 @@ impl TemplateProcess {
     pub(crate) async fn end(self) {
         self.process.kill().await;
     }
+}
+
+/// A kernel that a template has forked, and the report of its end.
+#[cfg(target_os = "linux")]
+pub(super) struct TemplateFork {
+    pub(super) fork: KernelFork,
+    pub(super) report: EndReport,
 }
 
 /// The variables of a kernel.

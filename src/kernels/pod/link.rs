@@ -154,15 +154,16 @@ impl PodLink {
         self.shared.end()
     }
 
-    /// Has a kernel started, with these as its socket and its output.
+    /// Has a kernel started, with these as its socket and its output, and this as its first message.
     pub(crate) fn start_kernel(
         &self,
         environment: BTreeMap<String, String>,
+        configuration: serde_json::Value,
         socket: OwnedFd,
         output: OwnedFd,
     ) -> Result<PodControl, PodError> {
         let control = self.shared.add_kernel(socket, output)?;
-        self.shared.request(PodRequest::Start { kernel: control.kernel, environment });
+        self.shared.request(PodRequest::Start { kernel: control.kernel, environment, configuration });
         Ok(control)
     }
 

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PodRequest {
-    /// Start a kernel with these variables.
-    Start { kernel: u64, environment: BTreeMap<String, String> },
+    /// Start a kernel with these variables, whose first message is the configuration.
+    Start { kernel: u64, environment: BTreeMap<String, String>, configuration: serde_json::Value },
     /// Send a signal to a kernel and all that it started.
     Signal { kernel: u64, signal: i32 },
     /// Listen for tool calls, whose connections come as streams.

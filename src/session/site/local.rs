@@ -226,6 +226,7 @@ impl LocalKernels {
             shell_commands: self.shell_commands,
             timeout: self.init_timeout,
             has_checkpoints: checkpoint.is_some(),
+            has_workspace: true,
             held: Arc::clone(&self.held),
         };
         let kernel = self.start(&launch).await?;

@@ -96,7 +96,9 @@ impl PodKernels {
             default_limits: KernelLimits::default(),
             shell_commands: self.shell_commands,
             timeout: self.timeout,
-            has_checkpoints: checkpoint.is_some(),
+            // A template of the pod has them, whether they are asked for or not.
+            has_checkpoints: self.tool_server.is_some(),
+            has_workspace: false,
             held: Arc::new(HeldLimits::default()),
         };
         let kernel = Kernel::start(&launch, KernelGround::Pod(&link)).await?;

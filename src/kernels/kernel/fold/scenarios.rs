@@ -62,6 +62,7 @@ async fn messages(python: &Path, steps: &[Step], place: &Path) -> Vec<KernelMess
         default_limits: KernelLimits::default(),
         timeout: Duration::from_secs(600),
         shell_commands: ShellCommands::Free,
+        has_workspace: true,
         has_checkpoints: false,
         held: Arc::default(),
     };

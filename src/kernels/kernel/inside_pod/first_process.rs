@@ -41,14 +41,14 @@ async fn attend() -> std::io::Result<ExitCode> {
     }
 }
 
-/// Kills the processes of the container that are neither the first one nor ours: what kernels have left. Does nothing
-/// anywhere else.
-pub(super) fn kill_leftovers() {
+/// Kills the processes of the container that are neither the first one nor ours, nor the one to be spared: what kernels have
+/// left. Does nothing anywhere else.
+pub(super) fn kill_leftovers(spared: Option<u32>) {
     if !is_child_of_first() {
         return;
     }
     for _ in 0..ROUNDS {
-        let left = leftovers();
+        let left = leftovers(spared);
         if left.is_empty() {
             return;
         }
@@ -65,10 +65,11 @@ fn is_child_of_first() -> bool {
     rustix::process::getppid().is_some_and(Pid::is_init) && same("/proc/1/exe", "/proc/self/exe") == Some(true)
 }
 
-fn leftovers() -> Vec<Pid> {
+fn leftovers(spared: Option<u32>) -> Vec<Pid> {
     let own = rustix::process::getpid();
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let ids = ids.filter(|id: &i32| Some(id.unsigned_abs()) != spared);
     let others = ids.filter_map(Pid::from_raw).filter(|process| *process != own && !process.is_init());
     others.filter(|process| is_left(*process, own)).collect()
 }

@@ -5,20 +5,26 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rustix::process::Signal;
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::super::death::DeathManner;
 use super::super::endpoints::KernelEndpoints;
+use super::super::fork::SilentFork;
+use super::super::frames::framed;
 use super::super::holder::{HolderNews, KernelHolder};
-use super::super::launch::KernelProcess;
+use super::super::launch::{KernelConfiguration, KernelProcess};
 use super::pumps::{KernelPumps, PumpedEndpoints};
+use super::warm::WarmTemplate;
 use super::{first_process, modules_directory};
 use crate::ground::process::memory_of_forks;
 use crate::ground::text::describe;
@@ -31,22 +37,43 @@ use crate::kernels::sandbox::KernelProgram;
 /// The longest request, in bytes: it has the variables of a kernel.
 const REQUEST_BYTES: usize = 16 * 1024 * 1024;
 const PYTHONPATH: &str = "PYTHONPATH";
+/// The session's own time for a start is shorter.
+const START_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The kernels of a pod.
 pub(super) struct HostedKernels {
     about: PodAbout,
+    warm: WarmTemplate,
     opener: StreamOpener,
     notices: mpsc::UnboundedSender<PodNotice>,
     outgoing: Mutex<Option<mpsc::UnboundedReceiver<PodNotice>>>,
     kernels: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Signal>>>,
 }
 
+/// The process of a kernel, with the variables of the container and those of the session.
+pub(super) fn program(about: &PodAbout, wanted: BTreeMap<String, String>) -> KernelProgram {
+    let mut environment: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    environment.extend(wanted);
+    let modules = modules_directory(&about.private_directory).display().to_string();
+    let users = environment.get(PYTHONPATH).filter(|path| !path.is_empty());
+    let path = users.map_or_else(|| modules.clone(), |users| format!("{modules}:{users}"));
+    environment.insert(PYTHONPATH.to_owned(), path);
+    KernelProgram {
+        python: about.python.clone(),
+        working_directory: about.workspace.clone(),
+        environment,
+        private_directory: about.private_directory.clone(),
+    }
+}
+
 impl HostedKernels {
-    pub(super) fn new(about: PodAbout, opener: StreamOpener) -> Arc<Self> {
+    pub(super) fn new(about: PodAbout, warm: WarmTemplate, opener: StreamOpener) -> Arc<Self> {
         let (notices, outgoing) = mpsc::unbounded_channel();
         notices.send(PodNotice::About(about.clone())).ok();
         let outgoing = Mutex::new(Some(outgoing));
-        Arc::new(Self { about, opener, notices, outgoing, kernels: Mutex::default() })
+        Arc::new(Self { about, warm, opener, notices, outgoing, kernels: Mutex::default() })
     }
 
     /// Obeys the session until it leaves.
@@ -94,7 +121,9 @@ impl HostedKernels {
 
     fn obey(self: &Arc<Self>, request: PodRequest) {
         match request {
-            PodRequest::Start { kernel, environment } => self.start(kernel, environment),
+            PodRequest::Start { kernel, environment, configuration } => {
+                self.start(kernel, environment, configuration);
+            }
             PodRequest::Signal { kernel, signal } => {
                 if let (Some(signals), Some(signal)) =
                     (self.kernels.lock().get(&kernel), Signal::from_named_raw(signal))
@@ -122,11 +151,21 @@ impl HostedKernels {
         }
     }
 
-    fn start(self: &Arc<Self>, kernel: u64, environment: BTreeMap<String, String>) {
+    fn start(
+        self: &Arc<Self>,
+        kernel: u64,
+        environment: BTreeMap<String, String>,
+        configuration: serde_json::Value,
+    ) {
         let host = Arc::clone(self);
         let signals = self.add(kernel);
         tokio::spawn(async move {
-            if let Err(why) = host.run_new(kernel, environment, signals).await {
+            let configuration = serde_json::from_value(configuration).map_err(|error| error.to_string());
+            let ran = match configuration {
+                Ok(configuration) => host.run_new(kernel, environment, configuration, signals).await,
+                Err(why) => Err(why),
+            };
+            if let Err(why) = ran {
                 host.kernels.lock().remove(&kernel);
                 host.notify(PodNotice::NotStarted { kernel, why });
             }
@@ -148,35 +187,25 @@ impl HostedKernels {
         self: &Arc<Self>,
         kernel: u64,
         environment: BTreeMap<String, String>,
+        configuration: KernelConfiguration,
         signals: mpsc::UnboundedReceiver<Signal>,
     ) -> Result<(), String> {
-        let program = KernelProgram {
-            python: self.about.python.clone(),
-            working_directory: self.about.workspace.clone(),
-            environment: self.environment(environment),
-            private_directory: self.about.private_directory.clone(),
-        };
+        let launch = configuration.launch(program(&self.about, environment), START_TIMEOUT);
+        if let Some(SilentFork { holder, socket, pipe }) = self.warm.fork(&launch, &configuration.mark).await {
+            self.run(kernel, holder, PumpedEndpoints { socket, pipe }, signals).await;
+            return Ok(());
+        }
         let failed = |error: &dyn std::error::Error| describe(error).to_string();
         let KernelEndpoints { socket, pipe, their_socket, their_pipe } =
             KernelEndpoints::open().map_err(|error| failed(&error))?;
-        let process =
-            KernelProcess::start(&program, &[], their_socket, their_pipe).map_err(|error| failed(&error))?;
+        let process = KernelProcess::start(&launch.program, &[], their_socket, their_pipe)
+            .map_err(|error| failed(&error))?;
+        let mut socket = socket;
+        let message = framed("configure", "", &json!(configuration)).map_err(|error| failed(&error))?;
+        socket.write_all(&message).await.map_err(|error| failed(&error))?;
         let endpoints = PumpedEndpoints { socket, pipe };
         self.run(kernel, KernelHolder::Us(process), endpoints, signals).await;
         Ok(())
-    }
-
-    /// The variables of the container, with those of the session.
-    fn environment(&self, wanted: BTreeMap<String, String>) -> BTreeMap<String, String> {
-        let mut environment: BTreeMap<String, String> = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
-        environment.extend(wanted);
-        let modules = modules_directory(&self.about.private_directory).display().to_string();
-        let users = environment.get(PYTHONPATH).filter(|path| !path.is_empty());
-        let path = users.map_or_else(|| modules.clone(), |users| format!("{modules}:{users}"));
-        environment.insert(PYTHONPATH.to_owned(), path);
-        environment
     }
 
     /// The same as [`run`](Self::run): forks of a kernel run in its tasks, so that its type would contain itself.
@@ -230,7 +259,7 @@ impl HostedKernels {
             kernels.is_empty()
         };
         if is_last {
-            first_process::kill_leftovers();
+            first_process::kill_leftovers(self.warm.process().await);
         }
         let wait_status = match manner {
             DeathManner::Process(status) => Some(status.into_raw()),

@@ -12,7 +12,9 @@ mod first_process;
 mod forking;
 mod hosted;
 mod pumps;
+mod warm;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,7 +26,8 @@ use tokio::net::TcpListener;
 use tokio::process::Command;
 
 use self::arrivals::Arrivals;
-use self::hosted::HostedKernels;
+use self::hosted::{HostedKernels, program};
+use self::warm::WarmTemplate;
 use super::directory::private_directory;
 use super::remote::MODULES_WITHOUT_WORKSPACE;
 use crate::ground::text::describe;
@@ -108,6 +111,8 @@ async fn serve(
         workspace,
         private_directory: directory.path().to_owned(),
     };
+    // A pool counts a pod as ready when it listens.
+    let warm = WarmTemplate::make(program(&about, BTreeMap::new())).await;
     let address = settings.listen;
     let listener =
         TcpListener::bind(address).await.map_err(|source| PodHostError::Listen { address, source })?;
@@ -117,7 +122,7 @@ async fn serve(
     tracing::info!(%address, "waits for a session");
     let (mut carrier, bytes) = LinkCarrier::new();
     let (opener, inbound) = open_streams(bytes, StreamSide::Pod);
-    let kernels = HostedKernels::new(about, opener);
+    let kernels = HostedKernels::new(about, warm, opener);
     tokio::select! {
         why = arrivals.carry(&mut carrier, settings.lease) => {
             tracing::info!(why, "ends");
