@@ -353,20 +353,21 @@ impl From<ServeArgs> for Settings {
         settings.ignore_client_sandbox = args.ignore_client_sandbox;
         let hub = args.kernel_hub_url.is_some();
         let is_pod = args.kernel_pod_url.is_some();
-        settings.remote = args.kernel_hub_url.or(args.kernel_gateway_url).or(args.kernel_pod_url).map(|url| {
-            let mut remote = RemoteSettings::new(url);
-            remote.is_pod = is_pod;
-            remote.hub = hub.then(|| RemoteHub {
-                server: args.kernel_hub_server,
-                user: args.kernel_hub_user,
-                options: args.kernel_hub_options.unwrap_or_default(),
+        settings.remote =
+            args.kernel_hub_url.or(args.kernel_gateway_url).or(args.kernel_pod_url).map(|url| {
+                let mut remote = RemoteSettings::new(url);
+                remote.is_pod = is_pod;
+                remote.hub = hub.then(|| RemoteHub {
+                    server: args.kernel_hub_server,
+                    user: args.kernel_hub_user,
+                    options: args.kernel_hub_options.unwrap_or_default(),
+                });
+                remote.token_env = args.kernel_hub_token_env.or(args.kernel_gateway_token_env);
+                remote.kernel_name = args.kernel_name;
+                remote.ca = args.kernel_gateway_ca;
+                remote.headers = args.kernel_gateway_header_env.iter().map(|text| header(text)).collect();
+                remote
             });
-            remote.token_env = args.kernel_hub_token_env.or(args.kernel_gateway_token_env);
-            remote.kernel_name = args.kernel_name;
-            remote.ca = args.kernel_gateway_ca;
-            remote.headers = args.kernel_gateway_header_env.iter().map(|text| header(text)).collect();
-            remote
-        });
         settings.limits.memory = args.limit_memory;
         settings.limits.cpu = args.limit_cpu;
         settings.limits.processes = args.limit_processes;

@@ -355,7 +355,8 @@ impl Config {
     /// with a Jupyter server, whose kernels send calls over their own connection.
     pub(crate) fn tool_server_address(&self) -> Option<(&str, u16)> {
         let ToolServerSettings { host, port, .. } = &self.tool_server;
-        matches!(self.site, KernelSite::Local | KernelSite::Pod(_)).then_some((host.as_str(), port.unwrap_or(0)))
+        matches!(self.site, KernelSite::Local | KernelSite::Pod(_))
+            .then_some((host.as_str(), port.unwrap_or(0)))
     }
 
     /// The directory of the audit log, which a sandbox hides as a whole: a file that is hidden alone can be read once it has

@@ -39,7 +39,9 @@ pub(super) fn conditions(config: &Config) -> Option<CheckpointConditions> {
         KernelSite::Local => {
             Some(CheckpointConditions { site: "without a sandbox".to_owned(), policy: String::new() })
         }
-        KernelSite::Pod(_) => Some(CheckpointConditions { site: "in a pod".to_owned(), policy: String::new() }),
+        KernelSite::Pod(_) => {
+            Some(CheckpointConditions { site: "in a pod".to_owned(), policy: String::new() })
+        }
         KernelSite::Sandboxed { confinement, .. } => {
             let mut digest = Sha256::new();
             digest.update(confinement.policy.text());

@@ -266,7 +266,8 @@ impl SessionTools {
             })
         });
         let saver = actions.clone().map(|actions| actions as Arc<dyn ActionSaver>);
-        let mut server = ToolEndpoint::new(Arc::clone(&pool), Arc::clone(&gate), checkpoint.clone(), tape, saver);
+        let mut server =
+            ToolEndpoint::new(Arc::clone(&pool), Arc::clone(&gate), checkpoint.clone(), tape, saver);
         if matches!(config.site, config::KernelSite::Pod(_)) {
             server = server.with_routes(site::workspace_files(&config.workspace));
         }

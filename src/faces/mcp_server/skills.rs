@@ -94,7 +94,9 @@ impl ServerSkills {
 /// The skill's section about where code runs.
 fn section(config: &Config) -> &'static str {
     match &config.site {
-        KernelSite::Remote(_) | KernelSite::Pod(_) => include_str!("../../../packaging/plugins/flavours/remote.md"),
+        KernelSite::Remote(_) | KernelSite::Pod(_) => {
+            include_str!("../../../packaging/plugins/flavours/remote.md")
+        }
         KernelSite::Sandboxed { .. } => include_str!("../../../packaging/plugins/flavours/sandbox.md"),
         KernelSite::Local if config.is_in_container() => {
             include_str!("../../../packaging/plugins/flavours/docker.md")

@@ -12,9 +12,9 @@ use super::end_report::EndReport;
 use super::launch::KernelProcess;
 #[cfg(target_os = "linux")]
 use crate::ground::process::AdoptedLeader;
+use crate::kernels::pod::{PodControl, PodNews};
 #[cfg(target_os = "linux")]
 use crate::kernels::sandbox::BranchInside;
-use crate::kernels::pod::{PodControl, PodNews};
 use crate::kernels::sandbox::{KernelControl, KernelNews};
 
 /// The time that a process may take to end after its connection has closed. A core dump takes a while.

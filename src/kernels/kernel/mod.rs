@@ -55,9 +55,9 @@ pub(crate) use self::fold::{
 pub use self::gateway::{exec as sandbox_exec, run as sandbox_gateway};
 pub(crate) use self::inquiry::CodeInquiry;
 #[cfg(target_os = "linux")]
-pub(crate) use self::inside_pod::run as run_pod;
-#[cfg(target_os = "linux")]
 pub use self::inside_pod::PodSettings;
+#[cfg(target_os = "linux")]
+pub(crate) use self::inside_pod::run as run_pod;
 pub(crate) use self::insight::CodeInsight;
 pub(crate) use self::launch::{KernelLaunch, ShellCommands};
 pub(crate) use self::limits::KernelLimits;

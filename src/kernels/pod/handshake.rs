@@ -119,7 +119,10 @@ pub(super) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         let refused = |why: String| Err(HandshakeError::Refused(why));
         if pod.version != env!("CARGO_PKG_VERSION") {
             let ours = env!("CARGO_PKG_VERSION");
-            return refused(format!("the pod runs ipybox {}, and this is {ours}: use the same version", pod.version));
+            return refused(format!(
+                "the pod runs ipybox {}, and this is {ours}: use the same version",
+                pod.version
+            ));
         }
         let said = match (received, &pod.proof) {
             (None, None) => CallerProof::Take { key: BASE64.encode(key.0) },
@@ -208,11 +211,14 @@ async fn hear<T: DeserializeOwned, S: AsyncRead + AsyncWrite + Unpin>(
     loop {
         match socket.next().await {
             Some(Ok(Message::Text(text))) if text.len() <= MESSAGE_BYTES => {
-                return serde_json::from_str(&text)
-                    .map_err(|error| HandshakeError::Refused(format!("it does not speak as ipybox does: {error}")));
+                return serde_json::from_str(&text).map_err(|error| {
+                    HandshakeError::Refused(format!("it does not speak as ipybox does: {error}"))
+                });
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-            Some(Ok(_)) => return Err(HandshakeError::Refused("it does not speak as ipybox does".to_owned())),
+            Some(Ok(_)) => {
+                return Err(HandshakeError::Refused("it does not speak as ipybox does".to_owned()));
+            }
             Some(Err(error)) => return Err(HandshakeError::Broken(describe(&error).to_string())),
             None => return Err(HandshakeError::Broken("the connection was closed".to_owned())),
         }

@@ -219,11 +219,7 @@ impl LinkShared {
     }
 
     /// Adds a kernel with its ends of a socket and a pipe, before it exists.
-    pub(super) fn add_kernel(
-        self: &Arc<Self>,
-        socket: OwnedFd,
-        output: OwnedFd,
-    ) -> io::Result<PodControl> {
+    pub(super) fn add_kernel(self: &Arc<Self>, socket: OwnedFd, output: OwnedFd) -> io::Result<PodControl> {
         let kernel = self.number();
         let (forks, forks_of_bridge) = mpsc::unbounded_channel();
         let (sender, state) = watch::channel(PodKernelState::default());
@@ -308,25 +304,33 @@ impl LinkShared {
     async fn carry(self: Arc<Self>, header: StreamHeader, stream: PodStream) -> io::Result<()> {
         match header {
             StreamHeader::Socket { kernel } => {
-                let taken = self.inside.lock().kernels.get_mut(&kernel).and_then(|kernel| {
-                    Some((kernel.socket.take()?, Arc::clone(&kernel.streams)))
-                });
+                let taken = self
+                    .inside
+                    .lock()
+                    .kernels
+                    .get_mut(&kernel)
+                    .and_then(|kernel| Some((kernel.socket.take()?, Arc::clone(&kernel.streams))));
                 let Some((bridge, streams)) = taken else { return Ok(()) };
                 let done = bridge.carry(stream).await;
                 streams.add_permits(1);
                 done
             }
             StreamHeader::Output { kernel } => {
-                let taken = self.inside.lock().kernels.get_mut(&kernel).and_then(|kernel| {
-                    Some((kernel.output.take()?, Arc::clone(&kernel.streams)))
-                });
+                let taken = self
+                    .inside
+                    .lock()
+                    .kernels
+                    .get_mut(&kernel)
+                    .and_then(|kernel| Some((kernel.output.take()?, Arc::clone(&kernel.streams))));
                 let Some((pipe, streams)) = taken else { return Ok(()) };
                 let done = carry_output(stream, pipe).await;
                 streams.add_permits(1);
                 done
             }
             StreamHeader::Tools { listener } => {
-                let Some(server) = self.inside.lock().listeners.get(&listener).copied() else { return Ok(()) };
+                let Some(server) = self.inside.lock().listeners.get(&listener).copied() else {
+                    return Ok(());
+                };
                 let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).await?;
                 connection.set_nodelay(true)?;
                 let mut stream = stream;

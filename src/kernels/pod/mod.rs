@@ -23,9 +23,7 @@ pub(crate) use self::carrier::{CarriedSocket, CarryEnd, LinkCarrier, socket_conf
 pub(crate) use self::control::{PodControl, PodMeter, PodNews};
 pub(crate) use self::handshake::{LinkKey, PodGreeting, accepted, refused};
 pub(crate) use self::link::{PodDialer, PodError, PodLink};
-pub(crate) use self::protocol::{
-    PodAbout, PodForkRequest, PodNotice, PodRequest, SocketFrame, StreamHeader,
-};
+pub(crate) use self::protocol::{PodAbout, PodForkRequest, PodNotice, PodRequest, SocketFrame, StreamHeader};
 pub(crate) use self::streams::{
     PodStream, StreamOpener, StreamSide, frames_of, next_message, open_streams, read_header, send_message,
 };

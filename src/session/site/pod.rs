@@ -127,13 +127,13 @@ impl PodKernels {
             PodError::Unreachable(format!("it does not answer within {seconds} seconds"))
         };
         let taken = tokio::time::timeout(self.timeout, taking).await.map_err(unreachable);
-        let link = taken.and_then(|link| link).map_err(|error| Error::Pod {
-            pod: self.server.server.name().to_owned(),
-            source: error,
-        })?;
+        let link = taken
+            .and_then(|link| link)
+            .map_err(|error| Error::Pod { pod: self.server.server.name().to_owned(), source: error })?;
         let link = Arc::new(link);
         let listening = listen_for(&link, self.tool_server.as_deref()).await;
-        self.tools_port = listening.map_err(|source| Error::Pod { pod: self.server.server.name().to_owned(), source })?;
+        self.tools_port =
+            listening.map_err(|source| Error::Pod { pod: self.server.server.name().to_owned(), source })?;
         self.link = Some(Arc::clone(&link));
         Ok(link)
     }

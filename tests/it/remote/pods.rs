@@ -6,12 +6,22 @@ use serde_json::json;
 
 use crate::support::pod::{Pod, url_by};
 use crate::support::relay::Relay;
-use crate::support::{Ipybox, Place, eventually, probe};
+use crate::support::{Ipybox, Place, Reply, eventually, probe};
 
 async fn start(place: &Place, url: &str, flags: &[&str]) -> Ipybox {
     let mut ipybox = place.start_in_pod(&[], url, flags, &[]);
     ipybox.initialize().await;
     ipybox
+}
+
+/// Starts a cell, and waits until it has been heard to say this.
+async fn begun(ipybox: &mut Ipybox, code: &str, words: &str) -> Reply {
+    let params = json!({
+        "name": "execute_ipython_cell", "arguments": {"code": code}, "_meta": {"progressToken": 1},
+    });
+    let cell = ipybox.request("tools/call", params).await;
+    eventually("it is heard", || ipybox.progress().iter().any(|message| message.contains(words))).await;
+    cell
 }
 
 /// The processor time of a process so far, in hundredths of a second.
@@ -26,7 +36,8 @@ async fn a_session_takes_a_pod_and_it_ends_with_it() {
     let place = Place::new();
     let mut pod = Pod::start(&[]).await;
     let mut ipybox = start(&place, &pod.url(), &[]).await;
-    let code = "import os, sys\nx = [1]\nprint(os.getcwd() == os.path.realpath('.'), os.getppid() > 1, len(x))";
+    let code =
+        "import os, sys\nx = [1]\nprint(os.getcwd() == os.path.realpath('.'), os.getppid() > 1, len(x))";
     assert_eq!(ipybox.cell(code).await.ok(), "True True 1");
     std::fs::write(place.workspace().join("secret.txt"), "secret").unwrap();
     assert_eq!(ipybox.cell("os.path.exists('secret.txt')").await.ok(), "False");
@@ -65,7 +76,10 @@ async fn cells_are_undone_and_sessions_copied_in_a_pod() {
     let undone = ipybox.call("reset", json!({"cells": 1})).await.ok();
     assert!(undone.contains("data = None"), "{undone}");
     assert_eq!(ipybox.cell("len(data) + add.run(a=1, b=2).total").await.ok(), "1003");
-    let copy = ipybox.call("execute_ipython_cell", json!({"code": "data.append(1)\nlen(data) + add.run(a=1, b=2).total", "session": "copy"}));
+    let copy = ipybox.call(
+        "execute_ipython_cell",
+        json!({"code": "data.append(1)\nlen(data) + add.run(a=1, b=2).total", "session": "copy"}),
+    );
     let copy = copy.await.ok();
     assert!(copy.contains("1004"), "{copy}");
     assert_eq!(ipybox.cell("len(data) + add.run(a=2, b=2).total").await.ok(), "1004");
@@ -84,11 +98,7 @@ async fn a_connection_that_breaks_costs_nothing() {
     ipybox.cell("from mcptools.probe import add, slow\nimport time").await.ok();
     for _ in 0..3 {
         let code = "for number in range(40):\n    print(number, flush=True)\n    time.sleep(0.02)\nslow.run(seconds=1)\nadd.run(a=1, b=2).total";
-        let params = json!({
-            "name": "execute_ipython_cell", "arguments": {"code": code}, "_meta": {"progressToken": 1},
-        });
-        let cell = ipybox.request("tools/call", params).await;
-        eventually("it is heard", || ipybox.progress().iter().any(|message| message.contains("\n7"))).await;
+        let cell = begun(&mut ipybox, code, "\n7").await;
         relay.reset();
         let numbers: Vec<String> = (0..40).map(|number| number.to_string()).collect();
         assert_eq!(cell.answer().await.ok(), format!("{}\n3", numbers.join("\n")));
@@ -104,7 +114,8 @@ async fn a_pod_that_is_gone_costs_the_running_cell_alone() {
     let mut ipybox = start(&place, &pod.url(), &["--checkpoint"]).await;
     ipybox.cell("kept = 41").await.ok();
     eventually("it is saved", || place.everything_in_states().contains("\"name\": \"kept\"")).await;
-    let cell = ipybox.start_cell("import time\ntime.sleep(600)").await;
+    let cell =
+        begun(&mut ipybox, "print('it', 'runs', flush=True)\nimport time\ntime.sleep(600)", "it runs").await;
     drop(pod);
     let lost = cell.answer().await.error();
     assert!(lost.contains("the pod could not be reached again"), "{lost}");
@@ -130,7 +141,8 @@ async fn what_code_leaves_behind_ends_with_its_kernel() {
                 'sleep' in subprocess.run(['ps', '-e'], capture_output=True, text=True).stdout";
     assert_eq!(ipybox.cell(code).await.ok(), "True");
     ipybox.call("reset", json!({})).await.ok();
-    let code = "import subprocess\n'sleep' in subprocess.run(['ps', '-e'], capture_output=True, text=True).stdout";
+    let code =
+        "import subprocess\n'sleep' in subprocess.run(['ps', '-e'], capture_output=True, text=True).stdout";
     assert_eq!(ipybox.cell(code).await.ok(), "False");
     ipybox.stop().await;
 }

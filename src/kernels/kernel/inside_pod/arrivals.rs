@@ -11,8 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 
-use super::PodHostError;
 use super::super::jupyter::DuplexStream;
+use super::PodHostError;
 use crate::ground::text::describe;
 use crate::kernels::pod::{
     CarriedSocket, CarryEnd, LinkCarrier, LinkKey, PodGreeting, accepted, refused, socket_config,
@@ -52,7 +52,9 @@ impl Arrivals {
     /// Carries the connection over the session's WebSockets, each until it breaks or the next one comes. Returns why none will
     /// come any more.
     pub(super) async fn carry(&mut self, carrier: &mut LinkCarrier, lease: Duration) -> String {
-        let Some(mut arrived) = self.sockets.recv().await else { return "nothing listens any more".to_owned() };
+        let Some(mut arrived) = self.sockets.recv().await else {
+            return "nothing listens any more".to_owned();
+        };
         loop {
             let ArrivedSocket { mut socket, received_there } = arrived;
             let end = match accepted(&mut socket, carrier.received()).await {
@@ -127,7 +129,8 @@ impl PodDoor {
             .await
             .unwrap_or_else(|_| Err("it says nothing".to_owned()))?;
         let taken = self.taken.lock().clone();
-        let greeted = PodGreeting::of(&mut socket, taken.as_ref()).await.map_err(|error| error.to_string())?;
+        let greeted =
+            PodGreeting::of(&mut socket, taken.as_ref()).await.map_err(|error| error.to_string())?;
         if let Some(key) = greeted.key {
             let is_first = {
                 let mut taken = self.taken.lock();

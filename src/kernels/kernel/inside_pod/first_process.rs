@@ -22,7 +22,8 @@ async fn attend() -> std::io::Result<ExitCode> {
     let mut children = signal(SignalKind::child())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let child = std::process::Command::new(std::env::current_exe()?).args(std::env::args_os().skip(1)).spawn()?;
+    let child =
+        std::process::Command::new(std::env::current_exe()?).args(std::env::args_os().skip(1)).spawn()?;
     let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let child = child.ok_or_else(|| std::io::Error::other("the child has no process id"))?;
     loop {
@@ -61,8 +62,10 @@ pub(super) fn kill_leftovers(spared: Option<u32>) {
 
 /// Whether the first process is this program too, and our parent.
 fn is_child_of_first() -> bool {
-    let same = |one: &str, other: &str| Some(std::fs::read_link(one).ok()? == std::fs::read_link(other).ok()?);
-    rustix::process::getppid().is_some_and(Pid::is_init) && same("/proc/1/exe", "/proc/self/exe") == Some(true)
+    let same =
+        |one: &str, other: &str| Some(std::fs::read_link(one).ok()? == std::fs::read_link(other).ok()?);
+    rustix::process::getppid().is_some_and(Pid::is_init)
+        && same("/proc/1/exe", "/proc/self/exe") == Some(true)
 }
 
 fn leftovers(spared: Option<u32>) -> Vec<Pid> {
@@ -76,7 +79,8 @@ fn leftovers(spared: Option<u32>) -> Vec<Pid> {
 
 /// Whether a process lives, and is no child of ours. Its name in its `stat`, in parentheses, may hold anything.
 fn is_left(process: Pid, own: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
+    let stat =
+        std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
     let Some((_, fields)) = stat.rsplit_once(") ") else { return false };
     let mut fields = fields.split(' ');
     let is_dead = matches!(fields.next(), Some("Z" | "X") | None);

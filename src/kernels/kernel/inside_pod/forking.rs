@@ -57,10 +57,7 @@ pub(super) async fn pass_fork(
     Ok(())
 }
 
-async fn greeted(
-    socket: &mut UnixStream,
-    shows_origin: bool,
-) -> io::Result<(AdoptedLeader, Option<Pid>)> {
+async fn greeted(socket: &mut UnixStream, shows_origin: bool) -> io::Result<(AdoptedLeader, Option<Pid>)> {
     let origin = if shows_origin { Some(sender(socket).await?) } else { None };
     Ok((greet(socket).await?, origin))
 }

@@ -191,7 +191,8 @@ impl HostedKernels {
         signals: mpsc::UnboundedReceiver<Signal>,
     ) -> Result<(), String> {
         let launch = configuration.launch(program(&self.about, environment), START_TIMEOUT);
-        if let Some(SilentFork { holder, socket, pipe }) = self.warm.fork(&launch, &configuration.mark).await {
+        if let Some(SilentFork { holder, socket, pipe }) = self.warm.fork(&launch, &configuration.mark).await
+        {
             self.run(kernel, holder, PumpedEndpoints { socket, pipe }, signals).await;
             return Ok(());
         }
