@@ -156,14 +156,14 @@ pub use kernels::changes::{
     FileChangeKind, FileChanges, NoChangedCopy, RefusedChange,
 };
 #[doc(hidden)]
-#[cfg(target_os = "linux")]
-#[doc(hidden)]
-pub use kernels::kernel::PodSettings;
 pub use kernels::kernel::{sandbox_exec, sandbox_gateway};
 pub use kernels::sandbox::{
     PathProblem as SandboxPathProblem, PolicyProblem as SandboxPolicyProblem, SandboxPolicyError,
 };
 pub use session::{KernelState, StartError};
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub use session::{PodSettings, run_pod};
 #[doc(hidden)]
 pub use tools::import::{Import, ImportError, ImportEvent, ImportLeft, ImportServer, ImportState, Importer};
 pub use tools::recording::{PlayMatch, RecordingError, ReplayMode, UnreadableRecording};
@@ -181,14 +181,3 @@ pub use tools::tool_server::{
     ApprovalClient, ApprovalClientError, Error as ToolServerError, ToolResult, ToolRunner, ToolRunnerError,
     ToolServer, ToolServerBuilder,
 };
-
-/// Runs kernels for a session on another machine, to the end of that: `ipybox pod`. Calls `announce` with its address when the
-/// session can come.
-#[cfg(target_os = "linux")]
-#[doc(hidden)]
-pub fn run_pod(
-    settings: PodSettings,
-    announce: impl FnOnce(std::net::SocketAddr) -> std::io::Result<()> + Send + 'static,
-) -> std::process::ExitCode {
-    kernels::kernel::run_pod(settings, &tools::tool_server::RUNTIME, Box::new(announce))
-}

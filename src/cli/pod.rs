@@ -1,14 +1,14 @@
 //! `ipybox pod`: kernels for a session on another machine.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use ipybox::PodSettings;
-use serde_json::json;
+use serde_json::{Map, Value};
 
+use super::tool_server::announce;
 use super::values::seconds;
 
 /// The flags of `ipybox pod`.
@@ -49,8 +49,6 @@ pub(crate) fn run(args: PodArgs) -> ExitCode {
         lease: args.lease,
     };
     ipybox::run_pod(settings, |address| {
-        let mut stdout = std::io::stdout().lock();
-        writeln!(stdout, "{}", json!({ "address": address.to_string() }))?;
-        stdout.flush()
+        announce(Map::from_iter([("address".to_owned(), Value::from(address.to_string()))]))
     })
 }

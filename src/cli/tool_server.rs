@@ -72,8 +72,8 @@ fn given(name: &str) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Prints the address and the generated tokens.
-fn announce(line: serde_json::Map<String, serde_json::Value>) -> std::io::Result<()> {
+/// Prints an address, and the generated tokens.
+pub(super) fn announce(line: serde_json::Map<String, serde_json::Value>) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{}", serde_json::Value::Object(line))?;
     stdout.flush()

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+
 use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings};
 use crate::ground::env::{self, Variables};
-use crate::ground::text::Redactor;
+use crate::ground::text::{Redactor, describe};
 use crate::kernels::kernel::jupyter::{
-    AccessError, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer, KernelServer,
-    header_name,
+    self, AccessError, DuplexStream, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer,
+    KernelServer, header_name,
 };
+use crate::kernels::pod::PodDialer;
 
 /// The Jupyter server that runs the kernels.
 #[derive(Debug, Clone)]
@@ -38,10 +43,26 @@ impl RemoteServer {
     }
 }
 
-/// The pod that runs the kernels.
+/// The pod that runs the kernels, reached like a Jupyter server.
 #[derive(Debug, Clone)]
 pub(crate) struct PodServer {
-    pub(crate) server: Arc<JupyterServer>,
+    server: Arc<JupyterServer>,
+}
+
+impl PodDialer for PodServer {
+    type Stream = Box<dyn DuplexStream>;
+
+    fn dial(
+        &self,
+        config: WebSocketConfig,
+    ) -> BoxFuture<'_, Result<WebSocketStream<Box<dyn DuplexStream>>, String>> {
+        Box::pin(async move {
+            self.server.root_socket(config).await.map_err(|error| match error {
+                jupyter::Error::Unreachable { reason, .. } => reason,
+                error => describe(&error).to_string(),
+            })
+        })
+    }
 }
 
 impl PodServer {
@@ -53,6 +74,11 @@ impl PodServer {
         };
         let server = server().map_err(|error: AccessError| Error::Remote(error.into()))?;
         Ok(Self { server: Arc::new(server) })
+    }
+
+    /// Its name for people.
+    pub(crate) fn name(&self) -> &str {
+        self.server.name()
     }
 }
 

@@ -269,7 +269,7 @@ impl SessionTools {
         let mut server =
             ToolEndpoint::new(Arc::clone(&pool), Arc::clone(&gate), checkpoint.clone(), tape, saver);
         if matches!(config.site, config::KernelSite::Pod(_)) {
-            server = server.with_routes(site::workspace_files(&config.workspace));
+            server = server.with_files(site::file_answers(&config.workspace));
         }
         let server = Arc::new(server);
         if let Some((host, port)) = config.tool_server_address() {

@@ -179,7 +179,7 @@ pub(crate) enum KernelEvent {
     Died(KernelDeath),
 }
 
-/// Where a kernel of our own starts.
+/// The place where a kernel of our own starts.
 #[derive(Clone, Copy)]
 pub(crate) enum KernelGround<'a> {
     /// Beside us.

@@ -1,7 +1,6 @@
 //! The control of a kernel in a pod: signals, forks and its end.
 
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,38 +10,12 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
 
-use super::link::LinkShared;
+use super::kernel_state::{PodKernelEnd, PodKernelState};
 use super::protocol::{PodForkRequest, PodRequest};
+use super::shared::{AddedKernel, LinkShared};
 
 /// The time that a pod may take to report the end of a kernel after a request to kill it.
 const KILL_GRACE: Duration = Duration::from_secs(2);
-
-/// The state of a kernel, as the pod has reported it.
-#[derive(Default)]
-pub(super) struct PodKernelState {
-    /// The number of signals that were sent to it.
-    pub(super) signals: u64,
-    /// Its wait status, once it has ended.
-    pub(super) ended: Option<PodKernelEnd>,
-    /// The process that it is, if it is a fork.
-    pub(super) fork: Option<ForkedProcess>,
-}
-
-/// The end of a kernel in a pod.
-#[derive(Clone)]
-pub(super) enum PodKernelEnd {
-    Exited(ExitStatus),
-    Unknown,
-    /// It has not started: why.
-    NotStarted(String),
-}
-
-/// The process of a fork, as the pod numbers them.
-#[derive(Clone, Copy)]
-pub(super) struct ForkedProcess {
-    pub(super) process: u32,
-    pub(super) origin: Option<u32>,
-}
 
 /// An event of a kernel in a pod.
 pub(crate) enum PodNews {
@@ -57,14 +30,24 @@ pub(crate) enum PodNews {
 /// The control of a kernel in a pod. Dropping it kills the kernel.
 pub(crate) struct PodControl {
     pub(super) kernel: u64,
-    pub(super) link: Arc<LinkShared>,
-    pub(super) state: watch::Receiver<PodKernelState>,
+    link: Arc<LinkShared>,
+    state: watch::Receiver<PodKernelState>,
     /// The number of sent signals that were reported to the caller.
-    pub(super) heard_signals: u64,
-    pub(super) forks: mpsc::UnboundedSender<PodForkRequest>,
+    heard_signals: u64,
+    forks: mpsc::UnboundedSender<PodForkRequest>,
 }
 
 impl PodControl {
+    /// Adds a kernel to those of a pod, which is told afterwards.
+    pub(super) fn of_new_kernel(
+        link: &Arc<LinkShared>,
+        socket: OwnedFd,
+        output: OwnedFd,
+    ) -> std::io::Result<Self> {
+        let AddedKernel { kernel, state, forks } = link.add_kernel(socket, output)?;
+        Ok(Self { kernel, link: Arc::clone(link), state, heard_signals: 0, forks })
+    }
+
     /// Sends a signal to the kernel and all that it started.
     pub(crate) fn signal(&self, signal: Signal) {
         self.link.request(PodRequest::Signal { kernel: self.kernel, signal: signal.as_raw() });
@@ -118,7 +101,7 @@ impl PodControl {
         socket: OwnedFd,
         output: OwnedFd,
     ) -> std::io::Result<Self> {
-        let fork = self.link.add_kernel(socket, output)?;
+        let fork = Self::of_new_kernel(&self.link, socket, output)?;
         let message = BASE64.encode(message);
         let request = PodForkRequest { kernel: fork.kernel, message, shows_origin };
         // Fails only if the kernel is gone, which is found out by who waits for the fork.
@@ -167,11 +150,5 @@ impl PodMeter {
     /// The memory that forks take beside the process that they were forked from, in bytes, if it can be measured.
     pub(crate) async fn memory_of_forks(&self, forks: Vec<u32>, origin: Option<u32>) -> Option<u64> {
         self.0.measure(forks, origin).await
-    }
-}
-
-impl PodKernelEnd {
-    pub(super) fn of(wait_status: Option<i32>) -> Self {
-        wait_status.map_or(Self::Unknown, |status| Self::Exited(ExitStatus::from_raw(status)))
     }
 }

@@ -2,30 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::bridge::{SocketBridge, carry_output};
 use super::carrier::{CarriedSocket, CarryEnd, LinkCarrier, socket_config};
-use super::control::{ForkedProcess, PodControl, PodKernelEnd, PodKernelState};
+use super::control::PodControl;
 use super::handshake::{HandshakeError, LinkKey, connect};
 use super::protocol::{PodAbout, PodNotice, PodRequest, StreamHeader};
-use super::streams::{
-    PodStream, StreamSide, frames_of, next_message, open_streams, read_header, send_message,
-};
+use super::shared::{LinkGone, LinkShared};
+use super::streams::{StreamSide, frames_of, next_message, open_streams, read_header, send_message};
 
 /// The longest notice of a pod, in bytes.
 const NOTICE_BYTES: usize = 64 * 1024;
@@ -36,12 +31,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// The time that a pod may take to read that it is left.
 const LEAVE_TIME: Duration = Duration::from_secs(1);
-/// The streams of a kernel: its socket and its output.
-const STREAMS_OF_KERNEL: u32 = 2;
 
 /// Opens WebSockets to a pod.
 pub(crate) trait PodDialer: Send + Sync + 'static {
-    /// What they are carried by.
+    /// The connection that carries them.
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
     /// Opens one, or says why not.
@@ -72,34 +65,6 @@ pub(crate) struct PodLink {
     _stop: DropGuard,
 }
 
-/// The part of a connection that its kernels use too.
-pub(super) struct LinkShared {
-    requests: mpsc::UnboundedSender<PodRequest>,
-    next: AtomicU64,
-    inside: Mutex<PodInside>,
-    /// Why the connection has ended, if it has.
-    ended: watch::Receiver<Option<String>>,
-}
-
-/// The state of what runs in a pod, by its number.
-#[derive(Default)]
-struct PodInside {
-    kernels: BTreeMap<u64, KernelInPod>,
-    /// The tool servers that the pod's listeners stand for.
-    listeners: BTreeMap<u64, SocketAddr>,
-    listening: BTreeMap<u64, oneshot::Sender<u16>>,
-    questions: BTreeMap<u64, oneshot::Sender<Option<u64>>>,
-}
-
-struct KernelInPod {
-    state: watch::Sender<PodKernelState>,
-    /// Until its stream comes.
-    socket: Option<SocketBridge>,
-    output: Option<OwnedFd>,
-    /// Has a permit for each stream that has ended.
-    streams: Arc<Semaphore>,
-}
-
 impl PodLink {
     /// Takes the pod.
     pub(crate) async fn take<D: PodDialer>(dialer: D) -> Result<Self, PodError> {
@@ -127,8 +92,7 @@ impl PodLink {
             _ => return Err(PodError::Refused("it does not say what it is".to_owned())),
         };
         let (requests, mut outgoing) = mpsc::unbounded_channel();
-        let shared =
-            Arc::new(LinkShared { requests, next: AtomicU64::new(1), inside: Mutex::default(), ended });
+        let shared = Arc::new(LinkShared::new(requests, ended));
         tokio::spawn(async move {
             // It keeps the streams open.
             let _opener = opener;
@@ -162,22 +126,15 @@ impl PodLink {
         socket: OwnedFd,
         output: OwnedFd,
     ) -> Result<PodControl, PodError> {
-        let control = self.shared.add_kernel(socket, output)?;
+        let control = PodControl::of_new_kernel(&self.shared, socket, output)?;
         self.shared.request(PodRequest::Start { kernel: control.kernel, environment, configuration });
         Ok(control)
     }
 
     /// Has the pod listen for calls to this tool server, and returns the port on its loopback interface.
     pub(crate) async fn listen_for(&self, tool_server: SocketAddr) -> Result<u16, PodError> {
-        let listener = self.shared.number();
-        let (sender, port) = oneshot::channel();
-        {
-            let mut inside = self.shared.inside.lock();
-            inside.listeners.insert(listener, tool_server);
-            inside.listening.insert(listener, sender);
-        }
-        self.shared.request(PodRequest::Listen { listener });
-        self.shared.answer(port).await
+        let port = self.shared.listen_for(tool_server);
+        self.shared.answer(port).await.map_err(|LinkGone(why)| PodError::Gone(why))
     }
 
     /// Has the pod end, and waits until it has heard that.
@@ -185,160 +142,6 @@ impl PodLink {
         self.shared.request(PodRequest::Leave);
         if tokio::time::timeout(LEAVE_TIME, self.shared.until_ended()).await.is_err() {
             tracing::debug!("a pod does not say that it ends");
-        }
-    }
-}
-
-impl LinkShared {
-    /// Fails only if the connection has ended, which all who wait for something find out.
-    pub(super) fn request(&self, request: PodRequest) {
-        self.requests.send(request).ok();
-    }
-
-    /// Why the connection has ended, if it has.
-    pub(super) fn end(&self) -> Option<String> {
-        self.ended.borrow().clone()
-    }
-
-    /// Waits for the end of the connection, which always comes with its reason.
-    pub(super) async fn until_ended(&self) {
-        let mut ended = self.ended.clone();
-        drop(ended.wait_for(Option::is_some).await);
-    }
-
-    fn number(&self) -> u64 {
-        self.next.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Waits for an answer, or the end.
-    async fn answer<T>(&self, answer: oneshot::Receiver<T>) -> Result<T, PodError> {
-        tokio::select! {
-            answer = answer => answer.map_err(|_| PodError::Gone("it does not answer".to_owned())),
-            () = self.until_ended() => Err(PodError::Gone(self.end().unwrap_or_default())),
-        }
-    }
-
-    /// Adds a kernel with its ends of a socket and a pipe, before it exists.
-    pub(super) fn add_kernel(self: &Arc<Self>, socket: OwnedFd, output: OwnedFd) -> io::Result<PodControl> {
-        let kernel = self.number();
-        let (forks, forks_of_bridge) = mpsc::unbounded_channel();
-        let (sender, state) = watch::channel(PodKernelState::default());
-        let inside = KernelInPod {
-            state: sender,
-            socket: Some(SocketBridge::new(socket, forks_of_bridge)?),
-            output: Some(output),
-            streams: Arc::new(Semaphore::new(0)),
-        };
-        self.inside.lock().kernels.insert(kernel, inside);
-        Ok(PodControl { kernel, link: Arc::clone(self), state, heard_signals: 0, forks })
-    }
-
-    pub(super) fn forget_kernel(&self, kernel: u64) {
-        self.inside.lock().kernels.remove(&kernel);
-    }
-
-    pub(super) async fn measure(&self, forks: Vec<u32>, origin: Option<u32>) -> Option<u64> {
-        let question = self.number();
-        let (sender, answer) = oneshot::channel();
-        self.inside.lock().questions.insert(question, sender);
-        self.request(PodRequest::Measure { question, forks, origin });
-        self.answer(answer).await.ok().flatten()
-    }
-
-    fn change(&self, kernel: u64, change: impl FnOnce(&mut PodKernelState)) {
-        if let Some(kernel) = self.inside.lock().kernels.get(&kernel) {
-            kernel.state.send_modify(change);
-        }
-    }
-
-    /// Records the end of a kernel when all that it has written has been passed on.
-    fn kernel_ended(self: &Arc<Self>, kernel: u64, end: PodKernelEnd) {
-        let streams = match self.inside.lock().kernels.get(&kernel) {
-            Some(kernel) => Arc::clone(&kernel.streams),
-            None => return,
-        };
-        let link = Arc::clone(self);
-        tokio::spawn(async move {
-            tokio::select! {
-                _ = streams.acquire_many(STREAMS_OF_KERNEL) => {}
-                () = link.until_ended() => {}
-            }
-            link.change(kernel, |state| state.ended = Some(end));
-        });
-    }
-
-    fn take_notice(self: &Arc<Self>, notice: PodNotice) {
-        match notice {
-            // Once is enough.
-            PodNotice::About(_) => {}
-            PodNotice::Listening { listener, port } => {
-                if let Some(sender) = self.inside.lock().listening.remove(&listener) {
-                    // Who waited may have given up.
-                    sender.send(port).ok();
-                }
-            }
-            PodNotice::NotStarted { kernel, why } => {
-                let why = crate::ground::text::visible::line(&why);
-                self.change(kernel, |state| state.ended = Some(PodKernelEnd::NotStarted(why)));
-            }
-            PodNotice::Forked { kernel, process, origin } => {
-                self.change(kernel, |state| state.fork = Some(ForkedProcess { process, origin }));
-            }
-            PodNotice::NotForked { kernel } => {
-                self.change(kernel, |state| state.ended = Some(PodKernelEnd::Unknown));
-            }
-            PodNotice::Signalled { kernel } => self.change(kernel, |state| state.signals += 1),
-            PodNotice::Ended { kernel, wait_status } => {
-                self.kernel_ended(kernel, PodKernelEnd::of(wait_status));
-            }
-            PodNotice::Measured { question, bytes } => {
-                if let Some(sender) = self.inside.lock().questions.remove(&question) {
-                    // Who waited may have given up.
-                    sender.send(bytes).ok();
-                }
-            }
-        }
-    }
-
-    /// Carries a stream that the pod has opened, if there is something that it belongs to.
-    async fn carry(self: Arc<Self>, header: StreamHeader, stream: PodStream) -> io::Result<()> {
-        match header {
-            StreamHeader::Socket { kernel } => {
-                let taken = self
-                    .inside
-                    .lock()
-                    .kernels
-                    .get_mut(&kernel)
-                    .and_then(|kernel| Some((kernel.socket.take()?, Arc::clone(&kernel.streams))));
-                let Some((bridge, streams)) = taken else { return Ok(()) };
-                let done = bridge.carry(stream).await;
-                streams.add_permits(1);
-                done
-            }
-            StreamHeader::Output { kernel } => {
-                let taken = self
-                    .inside
-                    .lock()
-                    .kernels
-                    .get_mut(&kernel)
-                    .and_then(|kernel| Some((kernel.output.take()?, Arc::clone(&kernel.streams))));
-                let Some((pipe, streams)) = taken else { return Ok(()) };
-                let done = carry_output(stream, pipe).await;
-                streams.add_permits(1);
-                done
-            }
-            StreamHeader::Tools { listener } => {
-                let Some(server) = self.inside.lock().listeners.get(&listener).copied() else {
-                    return Ok(());
-                };
-                let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).await?;
-                connection.set_nodelay(true)?;
-                let mut stream = stream;
-                tokio::io::copy_bidirectional(&mut stream, &mut connection).await?;
-                Ok(())
-            }
-            // Only we open it.
-            StreamHeader::Control => Ok(()),
         }
     }
 }

@@ -14,8 +14,10 @@ mod bridge;
 mod carrier;
 mod control;
 mod handshake;
+mod kernel_state;
 mod link;
 mod protocol;
+mod shared;
 mod streams;
 
 pub(crate) use self::bridge::{PIECE_BYTES, stream_frames};
@@ -25,5 +27,5 @@ pub(crate) use self::handshake::{LinkKey, PodGreeting, accepted, refused};
 pub(crate) use self::link::{PodDialer, PodError, PodLink};
 pub(crate) use self::protocol::{PodAbout, PodForkRequest, PodNotice, PodRequest, SocketFrame, StreamHeader};
 pub(crate) use self::streams::{
-    PodStream, StreamOpener, StreamSide, frames_of, next_message, open_streams, read_header, send_message,
+    StreamOpener, StreamSide, frames_of, next_message, open_streams, read_header, send_message,
 };

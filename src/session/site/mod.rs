@@ -20,9 +20,11 @@ use std::sync::Arc;
 pub(crate) use self::installer::{SiteInstallError, SiteInstaller};
 use self::local::LocalKernels;
 use self::pod::PodKernels;
+#[cfg(target_os = "linux")]
+pub use self::pod::{PodSettings, run_pod};
 use self::sandboxed::SandboxedSite;
 pub(crate) use self::template::{SharedTemplate, TemplateOfOthers};
-pub(crate) use self::workspace_files::router as workspace_files;
+pub(crate) use self::workspace_files::answers as file_answers;
 use crate::config::{Config, KernelSite};
 use crate::ground::files::TemporaryDirectory;
 use crate::kernels::changes::CopyError;
@@ -38,7 +40,9 @@ use crate::kernels::kernel::{
 pub(crate) use crate::kernels::kernel::{ByteSize, HeldLimits, LimitUse};
 /// The memory that states take.
 pub(crate) use crate::kernels::kernel::{memory_of_forks, most_memory_of_forks};
-use crate::kernels::pod::{PodError, PodMeter};
+use crate::kernels::pod::PodError;
+/// Measures states in a pod.
+pub(crate) use crate::kernels::pod::PodMeter;
 use crate::kernels::sandbox::BranchInside;
 use crate::kernels::{environment, sandbox};
 use crate::tools::tool_server::ToolEndpoint;

@@ -4,22 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+/// The settings of the program in the pod.
+#[cfg(target_os = "linux")]
+pub use crate::kernels::kernel::PodSettings;
 
 use super::{BranchFailure, Error, KernelSaid, SleepingKernel, awaken, tools_of_branch};
 use crate::config::{Config, PodServer};
 use crate::ground::env;
-use crate::ground::text::describe;
-use crate::kernels::kernel::jupyter::{self, DuplexStream, JupyterServer};
 use crate::kernels::kernel::{
     self, BranchOrder, HeldLimits, Kernel, KernelGround, KernelLaunch, KernelLimits, RunningBranch,
     ShellCommands,
 };
-use crate::kernels::pod::{PodDialer, PodError, PodLink};
+use crate::kernels::pod::{PodError, PodLink};
 use crate::kernels::sandbox::KernelProgram;
-use crate::tools::tool_server::ToolEndpoint;
+use crate::tools::tool_server::{self, ToolEndpoint};
 
 /// Starts kernels in a pod.
 pub(crate) struct PodKernels {
@@ -35,25 +33,6 @@ pub(crate) struct PodKernels {
     tool_server: Option<Arc<ToolEndpoint>>,
     /// Held by all whose kernels are in the pod.
     family: Arc<()>,
-}
-
-/// Opens WebSockets to a pod at an address.
-struct AddressDialer(Arc<JupyterServer>);
-
-impl PodDialer for AddressDialer {
-    type Stream = Box<dyn DuplexStream>;
-
-    fn dial(
-        &self,
-        config: WebSocketConfig,
-    ) -> BoxFuture<'_, Result<WebSocketStream<Box<dyn DuplexStream>>, String>> {
-        Box::pin(async move {
-            self.0.root_socket(config).await.map_err(|error| match error {
-                jupyter::Error::Unreachable { reason, .. } => reason,
-                error => describe(&error).to_string(),
-            })
-        })
-    }
 }
 
 impl PodKernels {
@@ -106,7 +85,7 @@ impl PodKernels {
             let (major, minor) = about.python_version;
             checkpoint.kernel_started(major, minor);
         }
-        tracing::info!(pod = self.server.server.name(), "the kernel is ready");
+        tracing::info!(pod = self.server.name(), "the kernel is ready");
         Ok(kernel)
     }
 
@@ -121,7 +100,7 @@ impl PodKernels {
             return Ok(Arc::clone(link));
         }
         report("connecting to the pod");
-        let taking = PodLink::take(AddressDialer(Arc::clone(&self.server.server)));
+        let taking = PodLink::take(self.server.clone());
         let unreachable = |_| {
             let seconds = self.timeout.as_secs_f64();
             PodError::Unreachable(format!("it does not answer within {seconds} seconds"))
@@ -129,11 +108,11 @@ impl PodKernels {
         let taken = tokio::time::timeout(self.timeout, taking).await.map_err(unreachable);
         let link = taken
             .and_then(|link| link)
-            .map_err(|error| Error::Pod { pod: self.server.server.name().to_owned(), source: error })?;
+            .map_err(|error| Error::Pod { pod: self.server.name().to_owned(), source: error })?;
         let link = Arc::new(link);
         let listening = listen_for(&link, self.tool_server.as_deref()).await;
         self.tools_port =
-            listening.map_err(|source| Error::Pod { pod: self.server.server.name().to_owned(), source })?;
+            listening.map_err(|source| Error::Pod { pod: self.server.name().to_owned(), source })?;
         self.link = Some(Arc::clone(&link));
         Ok(link)
     }
@@ -145,7 +124,7 @@ impl PodKernels {
         tool_server: Option<Arc<ToolEndpoint>>,
         said: &mut Vec<KernelSaid>,
     ) -> Result<(RunningBranch, Self), BranchFailure> {
-        let failed = |source| Error::Pod { pod: self.server.server.name().to_owned(), source };
+        let failed = |source| Error::Pod { pod: self.server.name().to_owned(), source };
         let gone = || failed(PodError::Gone("it has been left".to_owned()));
         let link = self.link.as_ref().ok_or_else(gone)?;
         let tools_port = listen_for(link, tool_server.as_deref()).await.map_err(failed)?;
@@ -196,4 +175,14 @@ async fn listen_for(link: &PodLink, tool_server: Option<&ToolEndpoint>) -> Resul
         Some(address) => Ok(Some(link.listen_for(address).await?)),
         None => Ok(None),
     }
+}
+
+/// Runs kernels for a session on another machine, to the end of that: `ipybox pod`. Calls `announce` with its address when the
+/// session can come.
+#[cfg(target_os = "linux")]
+pub fn run_pod(
+    settings: PodSettings,
+    announce: impl FnOnce(std::net::SocketAddr) -> std::io::Result<()> + Send + 'static,
+) -> std::process::ExitCode {
+    kernel::run_pod(settings, &tool_server::RUNTIME, Box::new(announce))
 }

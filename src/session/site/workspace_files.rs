@@ -1,33 +1,17 @@
-//! The routes by which code in a kernel without the workspace's files gets its packages and uploads.
+//! Answers to code in a kernel without the workspace's files, which wants its packages and uploads.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use axum::Json;
-use axum::Router;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::Uri;
-use axum::routing::post;
 use serde_json::{Value, json};
 
 use super::{modules, uploads};
+use crate::tools::tool_server::FileAnswers;
 
-/// The largest request body.
-const REQUEST_BYTES: usize = 64 * 1024;
-
-/// The routes for the files of this workspace.
-pub(crate) fn router(workspace: &Path) -> Router {
-    let workspace: Arc<Path> = Arc::from(workspace);
-    Router::new()
-        .route("/files", post(route))
-        .route("/source", post(route))
-        .route("/upload", post(route))
-        .layer(DefaultBodyLimit::max(REQUEST_BYTES))
-        .with_state(workspace)
-}
-
-async fn route(State(workspace): State<Arc<Path>>, uri: Uri, body: String) -> Json<Value> {
-    Json(answer(workspace.to_path_buf(), uri.path().to_owned(), body).await)
+/// The answers from the files of this workspace.
+pub(crate) fn answers(workspace: &Path) -> FileAnswers {
+    let workspace = workspace.to_owned();
+    Arc::new(move |path, body| Box::pin(answer(workspace.clone(), path, body)))
 }
 
 /// Answers a request for `/files`, `/source` or `/upload`.

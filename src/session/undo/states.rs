@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{PastCell, UndoHistory};
-use crate::kernels::pod::PodMeter;
-use crate::session::site::{ByteSize, SleepingKernel, memory_of_forks, most_memory_of_forks};
+use crate::session::site::{ByteSize, PodMeter, SleepingKernel, memory_of_forks, most_memory_of_forks};
 
 /// The number of states that are kept. Each takes some 4 MB, and a process.
 const MOST_STATES: usize = 8;

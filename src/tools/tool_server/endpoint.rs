@@ -13,6 +13,7 @@ use tower::ServiceExt as _;
 
 use super::access::{self, ServerTokens, TokenRole};
 use super::call::SharedRoutes;
+use super::file_routes::{self, FileAnswers};
 use super::listener::ToolListener;
 use super::{Error, checkpoint_routes, routes};
 use crate::approval::Gate;
@@ -52,10 +53,11 @@ impl ToolEndpoint {
         Self { listener: Mutex::default(), router, calls: routes, keys, checkpoint }
     }
 
-    /// The same with further routes for code.
-    pub(crate) fn with_routes(self, further: Router) -> Self {
-        let router = access::guarded(further.clone(), Arc::clone(&self.keys), TokenRole::Caller);
-        Self { router: self.router.merge(router), calls: self.calls.merge(further), ..self }
+    /// The same for a kernel that gets the workspace's files by `answers`.
+    pub(crate) fn with_files(self, answers: FileAnswers) -> Self {
+        let files = file_routes::router(answers);
+        let router = access::guarded(files.clone(), Arc::clone(&self.keys), TokenRole::Caller);
+        Self { router: self.router.merge(router), calls: self.calls.merge(files), ..self }
     }
 
     /// Starts to listen on `host`, which must be a loopback address, and on `port`, or a free one if it is 0.

@@ -21,6 +21,7 @@ mod call;
 mod checkpoint_routes;
 mod client;
 mod endpoint;
+mod file_routes;
 mod host_routes;
 mod listener;
 mod living;
@@ -36,6 +37,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::client::{ApprovalClient, ApprovalClientError, ToolResult, ToolRunner, ToolRunnerError};
 pub(crate) use self::endpoint::ToolEndpoint;
+pub(crate) use self::file_routes::FileAnswers;
 pub(crate) use self::living::{LivingAnswer, LivingServers, RecordedRequest};
 pub use self::standalone::{ToolServer, ToolServerBuilder};
 

@@ -125,7 +125,7 @@ async fn a_pod_that_is_gone_costs_the_running_cell_alone() {
     let spent = processor_ticks(ipybox.id()) - before;
     assert!(spent < 100, "a session without a kernel waits; it took {spent} ticks in 2 seconds");
     let again = Pod::start_at(&address.to_string(), &[]).await;
-    let restored = ipybox.cell("restore()\nkept + 1").await.ok();
+    let restored = ipybox.cell("import ipybox_checkpoint\nipybox_checkpoint.restore()\nkept + 1").await.ok();
     assert!(restored.contains("42"), "{restored}");
     ipybox.stop().await;
     drop(again);

@@ -1,4 +1,4 @@
-//! Who connects to a pod: the first one takes it, and the same one may come again.
+//! The connections to a pod: the first one who comes takes it, and the same one may come again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,11 +32,11 @@ struct ArrivedSocket {
 }
 
 /// The WebSockets of the session.
-pub(super) struct Arrivals {
+pub(super) struct SessionArrivals {
     sockets: mpsc::Receiver<ArrivedSocket>,
 }
 
-impl Arrivals {
+impl SessionArrivals {
     /// Listens, with TLS if there are certificates for it.
     pub(super) fn listen(
         listener: TcpListener,

@@ -23,14 +23,15 @@ use super::super::fork::SilentFork;
 use super::super::frames::framed;
 use super::super::holder::{HolderNews, KernelHolder};
 use super::super::launch::{KernelConfiguration, KernelProcess};
+use super::forking::{GreetedFork, PassedFork};
 use super::pumps::{KernelPumps, PumpedEndpoints};
 use super::warm::WarmTemplate;
 use super::{first_process, modules_directory};
 use crate::ground::process::memory_of_forks;
 use crate::ground::text::describe;
 use crate::kernels::pod::{
-    PodAbout, PodNotice, PodRequest, PodStream, StreamHeader, StreamOpener, frames_of, next_message,
-    read_header, send_message,
+    PodAbout, PodNotice, PodRequest, StreamHeader, StreamOpener, frames_of, next_message, read_header,
+    send_message,
 };
 use crate::kernels::sandbox::KernelProgram;
 
@@ -110,13 +111,9 @@ impl HostedKernels {
         }
     }
 
-    pub(super) fn notify(&self, notice: PodNotice) {
+    fn notify(&self, notice: PodNotice) {
         // Fails only if the session has left.
         self.notices.send(notice).ok();
-    }
-
-    pub(super) async fn open_stream(&self, header: StreamHeader) -> io::Result<PodStream> {
-        self.opener.open(&header).await
     }
 
     fn obey(self: &Arc<Self>, request: PodRequest) {
@@ -173,14 +170,10 @@ impl HostedKernels {
     }
 
     /// Counts a kernel, whose signals come from now on.
-    pub(super) fn add(&self, kernel: u64) -> mpsc::UnboundedReceiver<Signal> {
+    fn add(&self, kernel: u64) -> mpsc::UnboundedReceiver<Signal> {
         let (sender, signals) = mpsc::unbounded_channel();
         self.kernels.lock().insert(kernel, sender);
         signals
-    }
-
-    pub(super) fn forget(&self, kernel: u64) {
-        self.kernels.lock().remove(&kernel);
     }
 
     async fn run_new(
@@ -209,15 +202,24 @@ impl HostedKernels {
         Ok(())
     }
 
-    /// The same as [`run`](Self::run): forks of a kernel run in its tasks, so that its type would contain itself.
-    pub(super) fn run_boxed(
-        self: Arc<Self>,
-        kernel: u64,
-        holder: KernelHolder,
-        endpoints: PumpedEndpoints,
-        signals: mpsc::UnboundedReceiver<Signal>,
-    ) -> BoxFuture<'static, ()> {
-        Box::pin(async move { self.run(kernel, holder, endpoints, signals).await })
+    /// Greets a fork and watches it as [`run`](Self::run) does, in whose type it would contain itself.
+    fn run_fork(self: Arc<Self>, mut fork: PassedFork) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let kernel = fork.kernel;
+            let signals = self.add(kernel);
+            let greeted = match fork.greet().await {
+                Ok(greeted) => greeted,
+                Err(error) => {
+                    tracing::debug!(%error, "there is no fork");
+                    self.kernels.lock().remove(&kernel);
+                    return self.notify(PodNotice::NotForked { kernel });
+                }
+            };
+            let GreetedFork { holder, process, origin } = greeted;
+            self.notify(PodNotice::Forked { kernel, process, origin });
+            let endpoints = PumpedEndpoints { socket: fork.socket, pipe: fork.pipe };
+            self.run(kernel, holder, endpoints, signals).await;
+        })
     }
 
     /// Watches a kernel until it has ended, and all that it has written has been sent.
@@ -229,13 +231,18 @@ impl HostedKernels {
         mut signals: mpsc::UnboundedReceiver<Signal>,
     ) {
         let ended = CancellationToken::new();
-        let pumps = KernelPumps { host: Arc::clone(self), kernel, ended: ended.clone() };
+        let (passed, mut forks) = mpsc::unbounded_channel();
+        let opener = self.opener.clone();
+        let pumps = KernelPumps { kernel, opener, forks: passed, ended: ended.clone() };
         let pumping = tokio::spawn(pumps.carry(endpoints));
         let manner = loop {
             tokio::select! {
                 Some(signal) = signals.recv() => {
                     holder.signal(signal);
                     self.notify(PodNotice::Signalled { kernel });
+                }
+                Some(fork) = forks.recv() => {
+                    tokio::spawn(Arc::clone(self).run_fork(fork));
                 }
                 news = holder.news() => match news {
                     Ok(HolderNews::Ended(manner)) => break manner,
@@ -287,7 +294,7 @@ impl HostedKernels {
 
     async fn pass_on(&self, listener: u64, mut connection: TcpStream) -> io::Result<()> {
         connection.set_nodelay(true)?;
-        let mut stream = self.open_stream(StreamHeader::Tools { listener }).await?;
+        let mut stream = self.opener.open(&StreamHeader::Tools { listener }).await?;
         tokio::io::copy_bidirectional(&mut connection, &mut stream).await?;
         Ok(())
     }

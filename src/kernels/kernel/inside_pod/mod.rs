@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
-use self::arrivals::Arrivals;
+use self::arrivals::SessionArrivals;
 use self::hosted::{HostedKernels, program};
 use self::warm::WarmTemplate;
 use super::directory::private_directory;
@@ -117,7 +117,7 @@ async fn serve(
     let listener =
         TcpListener::bind(address).await.map_err(|source| PodHostError::Listen { address, source })?;
     let address = listener.local_addr().map_err(|source| PodHostError::Listen { address, source })?;
-    let mut arrivals = Arrivals::listen(listener, settings.tls)?;
+    let mut arrivals = SessionArrivals::listen(listener, settings.tls)?;
     announce(address).map_err(PodHostError::Announce)?;
     tracing::info!(%address, "waits for a session");
     let (mut carrier, bytes) = LinkCarrier::new();

@@ -1,19 +1,18 @@
 //! Carries the bytes of a kernel's socket and pipe into their streams.
 
 use std::io;
-use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures::{SinkExt as _, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, pipe};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::super::endpoints::read_rest;
-use super::forking::pass_fork;
-use super::hosted::HostedKernels;
-use crate::kernels::pod::{PIECE_BYTES, SocketFrame, StreamHeader, stream_frames};
+use super::forking::PassedFork;
+use crate::kernels::pod::{PIECE_BYTES, SocketFrame, StreamHeader, StreamOpener, stream_frames};
 
 /// Our ends of a kernel's socket and pipe.
 pub(super) struct PumpedEndpoints {
@@ -23,8 +22,10 @@ pub(super) struct PumpedEndpoints {
 
 /// The tasks that carry the bytes of a kernel.
 pub(super) struct KernelPumps {
-    pub(super) host: Arc<HostedKernels>,
     pub(super) kernel: u64,
+    pub(super) opener: StreamOpener,
+    /// Where forks go that the kernel has been asked for.
+    pub(super) forks: mpsc::UnboundedSender<PassedFork>,
     /// Cancelled when the kernel has ended: what it has left may hold its pipe open.
     pub(super) ended: CancellationToken,
 }
@@ -40,7 +41,7 @@ impl KernelPumps {
     }
 
     async fn carry_output(&self, mut pipe: pipe::Receiver) -> io::Result<()> {
-        let mut stream = self.host.open_stream(StreamHeader::Output { kernel: self.kernel }).await?;
+        let mut stream = self.opener.open(&StreamHeader::Output { kernel: self.kernel }).await?;
         let mut piece = BytesMut::with_capacity(PIECE_BYTES);
         loop {
             piece.clear();
@@ -60,7 +61,7 @@ impl KernelPumps {
     }
 
     async fn carry_socket(&self, socket: UnixStream) -> io::Result<()> {
-        let stream = self.host.open_stream(StreamHeader::Socket { kernel: self.kernel }).await?;
+        let stream = self.opener.open(&StreamHeader::Socket { kernel: self.kernel }).await?;
         let (mut sink, mut frames) = stream_frames(stream).split();
         let (mut read, mut write) = socket.into_split();
         let incoming = async {
@@ -69,7 +70,9 @@ impl KernelPumps {
                 match frame.split_first() {
                     Some((&SocketFrame::BYTES, bytes)) => write.write_all(bytes).await?,
                     Some((&SocketFrame::FORK, request)) => {
-                        pass_fork(&self.host, &mut write, serde_json::from_slice(request)?).await?;
+                        let passed = PassedFork::pass(&mut write, serde_json::from_slice(request)?).await?;
+                        // The kernel has ended: the fork has nobody to greet it.
+                        self.forks.send(passed).ok();
                     }
                     _ => return Err(io::ErrorKind::InvalidData.into()),
                 }
@@ -88,7 +91,7 @@ impl KernelPumps {
                 }
             }
         };
-        // What the kernel says ends with it; what it is told may end before, or not at all.
+        // The kernel's own words end with it; what it is told may end before, or not at all.
         let incoming = async {
             if let Err(error) = incoming.await {
                 tracing::debug!(%error, "a kernel's socket cannot be written");
