@@ -136,6 +136,9 @@ pub use faces::mcp_server::{
 };
 #[doc(hidden)]
 pub use faces::people::page;
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub use faces::pod::{PodSettings, run_pod};
 pub use faces::replay::{
     CellDifference, PlayError, PlayOptions, ReplayError, ReplayOptions, ReplayReport, ReplayedCell,
     UpdateError, play, replay, replay_until,
@@ -161,9 +164,6 @@ pub use kernels::sandbox::{
     PathProblem as SandboxPathProblem, PolicyProblem as SandboxPolicyProblem, SandboxPolicyError,
 };
 pub use session::{KernelState, StartError};
-#[cfg(target_os = "linux")]
-#[doc(hidden)]
-pub use session::{PodSettings, run_pod};
 #[doc(hidden)]
 pub use tools::import::{Import, ImportError, ImportEvent, ImportLeft, ImportServer, ImportState, Importer};
 pub use tools::recording::{PlayMatch, RecordingError, ReplayMode, UnreadableRecording};

@@ -10,8 +10,6 @@ use super::changes::ChangesArgs;
 use super::import::ImportArgs;
 use super::notebook::NotebookArgs;
 use super::play::PlayArgs;
-#[cfg(target_os = "linux")]
-use super::pod::PodArgs;
 use super::registered_args::{LoginArgs, LogoutArgs, ServersArgs};
 use super::replay::ReplayArgs;
 use super::sandbox_policy::SandboxPolicyArgs;
@@ -136,6 +134,35 @@ pub(crate) enum Command {
     /// Serve many users by HTTP, each with a login, sessions, credentials and a log of their own
     #[cfg(feature = "team")]
     Team(TeamArgs),
+}
+
+/// The flags of `ipybox pod`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, clap::Args)]
+pub(crate) struct PodArgs {
+    /// Address to listen on
+    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:8888")]
+    pub(crate) listen: std::net::SocketAddr,
+
+    /// Working directory of kernels
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) workspace: PathBuf,
+
+    /// Python interpreter that runs kernels; it has IPython
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    pub(crate) python: PathBuf,
+
+    /// File with certificates in PEM, for TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+
+    /// File with their private key
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Seconds that the session may be away before everything ends
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "3600")]
+    pub(crate) lease: Duration,
 }
 
 /// The flags of `ipybox doctor`.

@@ -10,4 +10,6 @@ pub mod lasting;
 pub(crate) mod library;
 pub(crate) mod mcp_server;
 pub(crate) mod people;
+#[cfg(target_os = "linux")]
+pub(crate) mod pod;
 pub(crate) mod replay;

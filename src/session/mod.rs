@@ -75,8 +75,6 @@ pub(crate) use self::queue::PendingWork;
 use self::registrar::{Registrar, record_end};
 pub(crate) use self::site::{AppliedChanges, ChangedCopies, FileChange, LimitUse};
 use self::site::{HeldLimits, SiteInstaller};
-#[cfg(target_os = "linux")]
-pub use self::site::{PodSettings, run_pod};
 use self::undo::CellEffect;
 pub(crate) use self::undo::{UndoError, UndoResult, UndoTarget};
 use self::worker::CellTools;

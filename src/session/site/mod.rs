@@ -20,8 +20,6 @@ use std::sync::Arc;
 pub(crate) use self::installer::{SiteInstallError, SiteInstaller};
 use self::local::LocalKernels;
 use self::pod::PodKernels;
-#[cfg(target_os = "linux")]
-pub use self::pod::{PodSettings, run_pod};
 use self::sandboxed::SandboxedSite;
 pub(crate) use self::template::{SharedTemplate, TemplateOfOthers};
 pub(crate) use self::workspace_files::answers as file_answers;

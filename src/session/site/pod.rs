@@ -4,10 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The settings of the program in the pod.
-#[cfg(target_os = "linux")]
-pub use crate::kernels::kernel::PodSettings;
-
 use super::{BranchFailure, Error, KernelSaid, SleepingKernel, awaken, tools_of_branch};
 use crate::config::{Config, PodServer};
 use crate::ground::env;
@@ -17,7 +13,7 @@ use crate::kernels::kernel::{
 };
 use crate::kernels::pod::{PodError, PodLink};
 use crate::kernels::sandbox::KernelProgram;
-use crate::tools::tool_server::{self, ToolEndpoint};
+use crate::tools::tool_server::ToolEndpoint;
 
 /// Starts kernels in a pod.
 pub(crate) struct PodKernels {
@@ -175,14 +171,4 @@ async fn listen_for(link: &PodLink, tool_server: Option<&ToolEndpoint>) -> Resul
         Some(address) => Ok(Some(link.listen_for(address).await?)),
         None => Ok(None),
     }
-}
-
-/// Runs kernels for a session on another machine, to the end of that: `ipybox pod`. Calls `announce` with its address when the
-/// session can come.
-#[cfg(target_os = "linux")]
-pub fn run_pod(
-    settings: PodSettings,
-    announce: impl FnOnce(std::net::SocketAddr) -> std::io::Result<()> + Send + 'static,
-) -> std::process::ExitCode {
-    kernel::run_pod(settings, &tool_server::RUNTIME, Box::new(announce))
 }
