@@ -114,8 +114,8 @@ async fn a_pod_that_is_gone_costs_the_running_cell_alone() {
     let mut ipybox = start(&place, &pod.url(), &["--checkpoint"]).await;
     ipybox.cell("kept = 41").await.ok();
     eventually("it is saved", || place.everything_in_states().contains("\"name\": \"kept\"")).await;
-    let cell =
-        begun(&mut ipybox, "print('it', 'runs', flush=True)\nimport time\ntime.sleep(600)", "it runs").await;
+    let cell = ipybox.start_cell("open('begun', 'w').close()\nimport time\ntime.sleep(600)").await;
+    eventually("the cell runs", || pod.home.path().join("work/begun").exists()).await;
     drop(pod);
     let lost = cell.answer().await.error();
     assert!(lost.contains("the pod could not be reached again"), "{lost}");
