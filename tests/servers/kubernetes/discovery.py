@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kinds import NAMESPACES, REVIEWS, SERVED, ResourceKind
+from kinds import NAMESPACES, PODS, REVIEWS, SERVED, SERVICES, ResourceKind
 
 VERSION = {"major": "1", "minor": "33", "gitVersion": "v1.33.0", "platform": "linux"}
 VERBS = [
@@ -68,7 +68,9 @@ def entries(kind: ResourceKind) -> list[dict[str, Any]]:
         "kind": kind.kind,
     }
     verbs = ["create"] if kind is REVIEWS else VERBS
-    names = {"shortNames": list(kind.short_names)} if kind.short_names else {}
+    names: dict[str, Any] = {"shortNames": [*kind.short_names]}
+    if kind in (PODS, SERVICES):
+        names["categories"] = ["all"]
     found = [{"name": kind.plural, **common, "verbs": verbs, **names}]
     for subresource in sorted(kind.subresources):
         verbs = {"log": ["get"], "token": ["create"]}.get(

@@ -58,10 +58,11 @@ class RunningContainer:
 class RunningPod:
     """One pod from its start to its end."""
 
-    def __init__(self, registry: Registry, pod: dict[str, Any], home: Path) -> None:
+    def __init__(self, registry: Registry, pod: dict[str, Any], place: Path) -> None:
         self.registry = registry
         self.pod = pod
-        self.home = home
+        self.place = place
+        self.home = place / "home"
         self.address = "127." + ".".join(str(random.randint(2, 250)) for _ in range(3))
         self.init = [
             RunningContainer(one) for one in pod["spec"].get("initContainers", [])
@@ -71,7 +72,7 @@ class RunningPod:
         self.failure: tuple[str, str] | None = None
         self.stopping: asyncio.Task[None] | None = None
         self.killing = asyncio.Event()
-        home.mkdir(parents=True)
+        self.home.mkdir(parents=True)
         self.running = asyncio.create_task(self.run())
 
     async def run(self) -> None:
@@ -144,7 +145,7 @@ class RunningPod:
                     self.registry, seen, description, self.home
                 )
                 command = command_of(description, environment)
-                log = self.home / f"{container.name}.log"
+                log = self.place / f"{container.name}.log"
                 return await ContainerProcess.start(command, environment, place, log)
             except ContainerNotStarted as error:
                 waiting = {"reason": error.reason, "message": str(error)}
@@ -296,7 +297,7 @@ class Kubelet:
         """Removes a pod whose processes have ended."""
         metadata = pod.pod["metadata"]
         self.running.pop(metadata["uid"], None)
-        shutil.rmtree(pod.home, ignore_errors=True)
+        shutil.rmtree(pod.place, ignore_errors=True)
         store = self.registry.store
         found = store.get(PODS, metadata["namespace"], metadata["name"])
         if found and found["metadata"]["uid"] == metadata["uid"]:
