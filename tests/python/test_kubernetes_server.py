@@ -1,0 +1,718 @@
+"""The API server of Kubernetes that tests use, seen by `kubectl`, by plain requests, and by agent-sandbox's client."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from kubernetes_cluster import (
+    CLAIMS,
+    EXTENSIONS,
+    PODS,
+    POOLS,
+    PYTHON,
+    ROLES,
+    SANDBOXES,
+    SECRETS,
+    StartedCluster,
+    ready,
+    sandbox_of,
+)
+from support import SECONDS
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or not PYTHON.exists(),
+    reason="pods are processes in namespaces of Linux, and the server needs its libraries",
+)
+
+SERVER = ["python3", "-m", "http.server", "--bind", "$(POD_IP)", "8888"]
+SLEEP = ["sleep", "100000"]
+
+
+@pytest.fixture
+def cluster(workspace):
+    started = StartedCluster(workspace.directory)
+    yield started
+    if started.process.poll() is None:
+        started.end()
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl")
+def test_kubectl_works(cluster):
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}}
+    text = json.dumps({**secret, "data": {"key": "dmFsdWU="}})
+    assert "created" in cluster.kubectl("apply", "-f", "-", text=text)
+    assert "unchanged" in cluster.kubectl("apply", "-f", "-", text=text)
+    path = "-o=jsonpath={.data.key}"
+    assert cluster.kubectl("get", "secret", "one", path) == "dmFsdWU="
+    cluster.kubectl("label", "secret", "one", "team=red")
+    assert "one" in cluster.kubectl("get", "secrets", "-l", "team in (red, blue)")
+    assert "one" not in cluster.kubectl("get", "secrets", "-l", "team!=red")
+    cluster.kubectl("create", "-f", "-", text=json.dumps(namespace("spare")))
+    assert "default" in cluster.kubectl("get", "serviceaccounts", "-n", "spare")
+    cluster.kubectl("delete", "namespace", "spare")
+    assert "NotFound" in cluster.kubectl("get", "ns", "spare", status=1)
+    pod = {"containers": [{"name": "a", "image": "b", "command": ["echo", "hello"]}]}
+    pod = {"restartPolicy": "Never", **pod}
+    cluster.create(PODS, "talker", spec=pod)
+    wait = ("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/talker")
+    cluster.kubectl(*wait, f"--timeout={SECONDS}s")
+    assert cluster.kubectl("logs", "talker") == "hello\n"
+
+
+def namespace(name):
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl")
+def test_kubectl_says_what_is_wrong_with_a_claim(cluster):
+    claim = {
+        "apiVersion": "extensions.agents.x-k8s.io/v1beta1",
+        "kind": "SandboxClaim",
+        "metadata": {"name": "wrong"},
+        "spec": {"warmPoolRef": {"name": "pool"}, "sandboxTemplateRef": {"name": "x"}},
+    }
+    said = cluster.kubectl("create", "-f", "-", text=json.dumps(claim), status=1)
+    assert 'strict decoding error: unknown field "spec.sandboxTemplateRef"' in said
+    claim["spec"] = {"lifecycle": {"shutdownPolicy": "Never"}}
+    said = cluster.kubectl("create", "-f", "-", text=json.dumps(claim), status=1)
+    assert "spec.warmPoolRef: Required value" in said
+    policies = '"Delete", "DeleteForeground", "Retain"'
+    assert f'Unsupported value: "Never": supported values: {policies}' in said
+
+
+def test_unknown_fields_are_pruned_and_defaults_filled_in(cluster):
+    spec = {"warmPoolRef": {"name": "a"}, "lifecycle": {}, "colour": 1}
+    with cluster.open("POST", CLAIMS, {"metadata": {"name": "b"}, "spec": spec}) as got:
+        assert got.headers["Warning"] == '299 - "unknown field \\"spec.colour\\""'
+        made = json.loads(got.read())
+    assert made["spec"] == {
+        "warmPoolRef": {"name": "a"},
+        "lifecycle": {"shutdownPolicy": "Retain"},
+    }
+    assert made["metadata"]["generation"] == 1
+    assert cluster.patch(f"{CLAIMS}/b", {"spec": {"colour": 2}})["spec"] == made["spec"]
+    env = {"spec": {"env": [{"name": "A", "value": "1"}]}}
+    assert cluster.patch(f"{CLAIMS}/b", env)["metadata"]["generation"] == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "media_type", "code", "reason", "message"),
+    [
+        ("GET", f"{PODS}/x", None, "", 404, "NotFound", 'pods "x" not found'),
+        (
+            "GET",
+            f"{CLAIMS}/x",
+            None,
+            "",
+            404,
+            "NotFound",
+            'sandboxclaims.extensions.agents.x-k8s.io "x" not found',
+        ),
+        (
+            "POST",
+            SECRETS.replace("default", "none"),
+            {"metadata": {"name": "x"}},
+            "application/json",
+            404,
+            "NotFound",
+            'namespaces "none" not found',
+        ),
+        (
+            "PUT",
+            PODS,
+            {},
+            "application/json",
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        ),
+        (
+            "POST",
+            SECRETS,
+            {"metadata": {"name": "taken"}},
+            "application/json",
+            409,
+            "AlreadyExists",
+            'secrets "taken" already exists',
+        ),
+        (
+            "PUT",
+            f"{SECRETS}/taken",
+            {"metadata": {"name": "taken", "resourceVersion": "1"}},
+            "application/json",
+            409,
+            "Conflict",
+            (
+                'Operation cannot be fulfilled on secrets "taken": the object has been modified; '
+                "please apply your changes to the latest version and try again"
+            ),
+        ),
+        (
+            "POST",
+            SECRETS,
+            {},
+            "application/vnd.kubernetes.protobuf",
+            415,
+            "UnsupportedMediaType",
+            (
+                "the body of the request was in an unknown format - accepted media types include: "
+                "application/json, application/yaml"
+            ),
+        ),
+        (
+            "PATCH",
+            f"{CLAIMS}/taken",
+            {},
+            "application/strategic-merge-patch+json",
+            415,
+            "UnsupportedMediaType",
+            (
+                "the body of the request was in an unknown format - accepted media types include: "
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+            ),
+        ),
+        (
+            "POST",
+            POOLS,
+            {
+                "metadata": {"name": "x"},
+                "spec": {"replicas": -1, "sandboxTemplateRef": {"name": "t"}},
+            },
+            "application/json",
+            422,
+            "Invalid",
+            (
+                'SandboxWarmPool.extensions.agents.x-k8s.io "x" is invalid: spec.replicas: Invalid value: -1: '
+                "spec.replicas in body should be greater than or equal to 0"
+            ),
+        ),
+        (
+            "POST",
+            POOLS,
+            {"kind": "Sandbox", "metadata": {"name": "x"}},
+            "application/json",
+            400,
+            "BadRequest",
+            "the kind in the data (Sandbox) does not match the expected kind (SandboxWarmPool)",
+        ),
+    ],
+)
+def test_errors_are_statuses(
+    cluster, method, path, body, media_type, code, reason, message
+):
+    cluster.create(SECRETS, "taken")
+    cluster.claim("taken")
+    with cluster.open(method, path, body, media_type=media_type or "x/y") as answer:
+        status = json.loads(answer.read())
+    assert (answer.status, status["code"]) == (code, code)
+    assert (status["kind"], status["reason"]) == ("Status", reason)
+    assert status["message"] == message
+
+
+def test_a_claim_takes_a_warm_sandbox_and_the_pool_is_refilled(cluster, workspace):
+    cluster.make_pool(SERVER, replicas=2)
+    full = cluster.until(
+        f"{POOLS}/pool", lambda pool: pool["status"]["readyReplicas"] == 2
+    )
+    assert full["status"]["replicas"] == 2
+    warm = {one["metadata"]["name"] for one in cluster.get(SANDBOXES)["items"]}
+    claim = cluster.until_ready(cluster.claim("mine"))
+    name = sandbox_of(claim)
+    assert name in warm
+    assert ready(claim)["reason"] == "DependenciesReady"
+    sandbox = cluster.get(f"{SANDBOXES}/{name}")
+    assert sandbox["metadata"]["ownerReferences"][0]["kind"] == "SandboxClaim"
+    assert sandbox["metadata"]["labels"]["agents.x-k8s.io/launch-type"] == "warm"
+    assert claim["status"]["sandbox"]["podIPs"] == sandbox["status"]["podIPs"]
+    status, answer = cluster.through_router(name)
+    assert (status, "Directory listing" in answer) == (200, True)
+    cluster.until(SANDBOXES, lambda found: len(found["items"]) == 3)
+    cluster.request("DELETE", f"{CLAIMS}/mine")
+    for path in (f"{SANDBOXES}/{name}", f"{PODS}/{name}"):
+        cluster.until_gone(path)
+    cluster.request("DELETE", f"{POOLS}/pool")
+    cluster.until(PODS, lambda found: not found["items"])
+    served = [line for line in workspace.processes().values() if "http.server" in line]
+    assert not served
+
+
+def test_claims_at_once_get_sandboxes_of_their_own(cluster):
+    cluster.make_pool(SLEEP, replicas=4)
+    cluster.until(f"{POOLS}/pool", lambda pool: pool["status"]["readyReplicas"] == 4)
+    paths = [cluster.claim(f"claim-{number}") for number in range(12)]
+    names = {sandbox_of(cluster.until_ready(path)) for path in paths}
+    assert len(names) == 12
+
+
+def test_a_claim_with_variables_starts_cold_if_the_template_allows_it(cluster):
+    cluster.make_pool(["sh", "-c", "echo $COLOUR; sleep 100000"], name="closed")
+    cluster.make_pool(
+        ["sh", "-c", "echo $COLOUR; sleep 100000"],
+        name="open",
+        envVarsInjectionPolicy="Allowed",
+    )
+    env = [{"name": "COLOUR", "value": "blue"}]
+    refused = cluster.until_reason(
+        cluster.claim("refused", "closed", env=env), "EnvVarsInjectionRejected"
+    )
+    assert "not allowed by the template policy" in ready(refused)["message"]
+    claim = cluster.until_ready(cluster.claim("cold", "open", env=env))
+    assert sandbox_of(claim) == "cold"
+    with cluster.open("GET", f"{PODS}/cold/log") as log:
+        assert log.read() == b"blue\n"
+
+
+def test_a_claim_says_what_is_missing_and_goes_on_when_it_comes(cluster):
+    path = cluster.claim("early")
+    missing = cluster.until_reason(path, "WarmPoolNotFound")
+    assert ready(missing)["message"] == 'SandboxWarmPool "pool" not found'
+    spec = {"sandboxTemplateRef": {"name": "pool"}}
+    cluster.create(POOLS, "pool", spec=spec)
+    cluster.until_reason(path, "TemplateNotFound")
+    cluster.request("DELETE", f"{POOLS}/pool")
+    cluster.make_pool(SLEEP)
+    cluster.until_ready(path)
+
+
+def test_labels_that_claims_may_not_give_are_rejected(cluster):
+    cluster.make_pool(SLEEP)
+    wrong = {"labels": {"team": "red"}}
+    path = cluster.claim("wrong", additionalPodMetadata=wrong)
+    cluster.until_reason(path, "InvalidMetadata")
+    right = {"labels": {"sandbox.users.io/team": "red"}}
+    path = cluster.claim("right", additionalPodMetadata=right)
+    name = sandbox_of(cluster.until_ready(path))
+    cluster.until(
+        f"{PODS}/{name}",
+        lambda pod: pod["metadata"]["labels"]["sandbox.users.io/team"] == "red",
+    )
+
+
+def test_a_suspended_sandbox_has_no_pod_until_it_is_resumed(cluster):
+    cluster.make_pool(SLEEP)
+    claim = cluster.claim("mine")
+    name = sandbox_of(cluster.until_ready(claim))
+    cluster.patch(f"{SANDBOXES}/{name}", {"spec": {"operatingMode": "Suspended"}})
+    cluster.until_gone(f"{PODS}/{name}")
+    suspended = cluster.until_reason(claim, "SandboxSuspended")
+    assert "podIPs" not in suspended["status"]["sandbox"]
+    cluster.patch(f"{SANDBOXES}/{name}", {"spec": {"operatingMode": "Running"}})
+    cluster.until_ready(claim)
+
+
+def test_claims_end_at_their_time_as_their_policy_says(cluster):
+    cluster.make_pool(SLEEP, replicas=0)
+    later = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
+    paths = {
+        policy: cluster.claim(
+            policy.lower(), lifecycle={"shutdownTime": later, "shutdownPolicy": policy}
+        )
+        for policy in ("Delete", "DeleteForeground", "Retain")
+    }
+    for path in paths.values():
+        cluster.until_ready(path)
+    cluster.fault("clock_skew", seconds=7200)
+    for path in (paths["Delete"], paths["DeleteForeground"]):
+        cluster.until_gone(path)
+    retained = cluster.until_reason(paths["Retain"], "ClaimExpired")
+    assert "sandbox" not in retained["status"]
+    cluster.until(PODS, lambda found: not found["items"])
+
+
+def test_a_finished_claim_goes_after_its_time(cluster):
+    spec = {"containers": [{"name": "a", "image": "b", "command": ["true"]}]}
+    spec["restartPolicy"] = "Never"
+    cluster.create(
+        f"{EXTENSIONS}/sandboxtemplates", "once", spec={"podTemplate": {"spec": spec}}
+    )
+    reference = {"sandboxTemplateRef": {"name": "once"}}
+    cluster.create(POOLS, "once", spec={"replicas": 0, **reference})
+    path = cluster.claim("done", "once", lifecycle={"ttlSecondsAfterFinished": 3600})
+    done = cluster.until_reason(path, "PodSucceeded")
+    assert "Finished" in {one["type"] for one in done["status"]["conditions"]}
+    cluster.patch(path, {"spec": {"lifecycle": {"ttlSecondsAfterFinished": 0}}})
+    cluster.until_reason(path, "ClaimExpired")
+
+
+def test_pods_are_restarted_with_pauses(cluster):
+    container = {"name": "a", "image": "b", "command": ["sh", "-c", "exit 3"]}
+    cluster.create(PODS, "crashing", spec={"containers": [container]})
+
+    def is_backing_off(pod):
+        status = pod["status"]["containerStatuses"][0]
+        waiting = status["state"].get("waiting", {})
+        return waiting.get("reason") == "CrashLoopBackOff" and status["restartCount"]
+
+    cluster.until(f"{PODS}/crashing", is_backing_off)
+    container = {"name": "a", "image": "none:1"}
+    cluster.create(PODS, "imageless", spec={"containers": [container]})
+    waiting = cluster.until(
+        f"{PODS}/imageless",
+        lambda pod: pod["status"]["containerStatuses"][0]["state"]["waiting"][
+            "message"
+        ],
+    )
+    assert waiting["status"]["phase"] == "Pending"
+    assert "none:1" in json.dumps(waiting["status"])
+
+
+def test_a_pod_gets_the_signal_to_end_and_time_for_it(cluster, workspace):
+    mark = workspace.directory / "ended"
+    code = f"trap 'echo ended > {mark}; exit' TERM; echo begun; while :; do sleep 0.05; done"
+    container = {"name": "a", "image": "b", "command": ["sh", "-c", code]}
+    cluster.create(PODS, "polite", spec={"containers": [container]})
+
+    def has_begun(_):
+        with cluster.open("GET", f"{PODS}/polite/log") as log:
+            return log.read() == b"begun\n"
+
+    cluster.until(f"{PODS}/polite", has_begun)
+    left = cluster.request("DELETE", f"{PODS}/polite")
+    assert left["metadata"]["deletionGracePeriodSeconds"] == 30
+    cluster.until_gone(f"{PODS}/polite")
+    assert mark.read_text() == "ended\n"
+
+
+def test_pods_die_with_a_server_that_is_killed(cluster, workspace):
+    # What a pod starts in a session of its own dies too.
+    command = ["sh", "-c", "setsid sleep 100000 & echo begun; sleep 100000"]
+    container = {"name": "a", "image": "b", "command": command}
+    cluster.create(PODS, "one", spec={"containers": [container]})
+    cluster.until(f"{PODS}/one", lambda pod: pod["status"]["phase"] == "Running")
+    until = time.monotonic() + SECONDS
+    while len([one for one in workspace.processes().values() if "sleep" in one]) < 3:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    cluster.process.kill()
+    cluster.process.communicate()
+    workspace.assert_empty()
+
+
+def test_owners_finalizers_and_names(cluster):
+    owner = cluster.create(SECRETS, "owner")
+    reference = {"apiVersion": "v1", "kind": "Secret", "name": "owner"}
+    reference["uid"] = owner["metadata"]["uid"]
+    owned = {"ownerReferences": [reference], "generateName": "owned-"}
+    made = cluster.request("POST", SECRETS, {"metadata": owned})
+    path = f"{SECRETS}/{made['metadata']['name']}"
+    assert len(made["metadata"]["name"]) == len("owned-") + 5
+    cluster.patch(path, {"metadata": {"finalizers": ["tests/hold"]}})
+    wrong = {"preconditions": {"uid": "other"}}
+    refused = cluster.request("DELETE", f"{SECRETS}/owner", wrong)
+    assert (refused["code"], refused["reason"]) == (409, "Conflict")
+    foreground = {"propagationPolicy": "Foreground"}
+    kept = cluster.request("DELETE", f"{SECRETS}/owner", foreground)
+    assert kept["metadata"]["finalizers"] == ["foregroundDeletion"]
+    cluster.until(path, lambda found: found["metadata"]["deletionTimestamp"])
+    assert cluster.get(f"{SECRETS}/owner")["metadata"]["deletionTimestamp"]
+    cluster.patch(path, {"metadata": {"finalizers": None}})
+    cluster.until_gone(path)
+    cluster.until_gone(f"{SECRETS}/owner")
+
+
+def test_json_and_apply_patches(cluster):
+    path = cluster.claim("mine")
+    test = [{"op": "test", "path": "/metadata/name", "value": "mine"}]
+    add = [{"op": "add", "path": "/metadata/annotations", "value": {"a/b": "1"}}]
+    swap = [{"op": "replace", "path": "/metadata/annotations/a~1b", "value": "2"}]
+    kind = "application/json-patch+json"
+    done = cluster.request("PATCH", path, test + add + swap, media_type=kind)
+    assert done["metadata"]["annotations"]["a/b"] == "2"
+    test[0]["value"] = "other"
+    assert cluster.request("PATCH", path, test, media_type=kind)["code"] == 422
+    text = b"metadata: {name: new}\nspec: {warmPoolRef: {name: pool}}"
+    apply = "application/apply-patch+yaml"
+    new = f"{CLAIMS}/new?fieldManager=tests"
+    with cluster.open("PATCH", new, text, media_type=apply) as answer:
+        assert answer.status == 201
+
+
+def test_watches_begin_at_a_version_and_select(cluster):
+    begin = cluster.get(SECRETS)["metadata"]["resourceVersion"]
+    red = {"labels": {"team": "red"}, "name": "one"}
+    cluster.request("POST", SECRETS, {"metadata": red})
+    cluster.create(SECRETS, "two")
+    cluster.patch(f"{SECRETS}/one", {"metadata": {"labels": {"team": "blue"}}})
+    cluster.request("DELETE", f"{SECRETS}/two")
+
+    def seen(**query):
+        events = cluster.watch(SECRETS, timeoutSeconds=1, **query)
+        return [(one["type"], one["object"]["metadata"]["name"]) for one in events]
+
+    everything = [
+        ("ADDED", "one"),
+        ("ADDED", "two"),
+        ("MODIFIED", "one"),
+        ("DELETED", "two"),
+    ]
+    assert seen(resourceVersion=begin) == everything
+    left = [("ADDED", "one"), ("DELETED", "one")]
+    assert seen(resourceVersion=begin, labelSelector="team=red") == left
+    named = [("ADDED", "two"), ("DELETED", "two")]
+    assert seen(resourceVersion=begin, fieldSelector="metadata.name=two") == named
+    assert seen() == [("ADDED", "one")]
+    initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+    events = cluster.watch(
+        SECRETS, allowWatchBookmarks="true", timeoutSeconds=1, **initial
+    )
+    types = [one["type"] for one in events]
+    assert types == ["ADDED", "BOOKMARK"]
+
+
+def test_old_versions_expire(cluster):
+    begin = cluster.create(SECRETS, "one")["metadata"]["resourceVersion"]
+    cluster.create(SECRETS, "two")
+    page = cluster.get(f"{SECRETS}?limit=1")
+    assert page["metadata"]["remainingItemCount"] == 1
+    cluster.request("DELETE", f"{SECRETS}/two")
+    more = f"{SECRETS}?limit=1&continue={page['metadata']['continue']}"
+    assert [one["metadata"]["name"] for one in cluster.get(more)["items"]] == ["two"]
+    running = cluster.watch(SECRETS, resourceVersion=begin)
+    assert next(running)["object"]["metadata"]["name"] == "two"
+    assert next(running)["type"] == "DELETED"
+    cluster.fault("expire_versions")
+    ended = list(running)
+    assert [(one["type"], one["object"]["code"]) for one in ended] == [("ERROR", 410)]
+    error = next(cluster.watch(SECRETS, resourceVersion=begin))
+    assert error["type"] == "ERROR"
+    assert (error["object"]["code"], error["object"]["reason"]) == (410, "Expired")
+    expired = cluster.get(more)
+    assert (expired["code"], expired["reason"]) == (410, "Expired")
+
+
+def test_watches_can_be_dropped(cluster):
+    running = cluster.watch(SECRETS)
+    cluster.create(SECRETS, "one")
+    assert next(running)["type"] == "ADDED"
+    cluster.fault("drop_watches")
+    with pytest.raises((OSError, ValueError)):
+        next(running)
+        raise AssertionError("the watch goes on")
+
+
+def test_roles_decide_about_service_accounts(cluster):
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    cluster.create(accounts, "agent")
+    token = cluster.request("POST", f"{accounts}/agent/token", {"spec": {}})
+    token = token["status"]["token"]
+    refused = cluster.request("GET", CLAIMS, token=token)
+    assert (refused["code"], refused["reason"]) == (403, "Forbidden")
+    assert refused["message"] == (
+        "sandboxclaims.extensions.agents.x-k8s.io is forbidden: "
+        'User "system:serviceaccount:default:agent" cannot list resource "sandboxclaims" '
+        'in API group "extensions.agents.x-k8s.io" in the namespace "default"'
+    )
+    group = {
+        "apiGroups": ["extensions.agents.x-k8s.io"],
+        "resources": ["sandboxclaims"],
+    }
+    rules = [
+        {**group, "verbs": ["create", "list", "watch"]},
+        {**group, "verbs": ["get"], "resourceNames": ["mine"]},
+    ]
+    cluster.create(f"{ROLES}/roles", "claiming", rules=rules)
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "claiming"}
+    subject = {"kind": "ServiceAccount", "name": "agent"}
+    bound = {"roleRef": role, "subjects": [subject]}
+    cluster.create(f"{ROLES}/rolebindings", "claiming", **bound)
+    for name in ("mine", "other"):
+        claim = {"metadata": {"name": name}, "spec": {"warmPoolRef": {"name": "p"}}}
+        made = cluster.request("POST", CLAIMS, claim, token=token)
+        assert made["kind"] == "SandboxClaim"
+    assert cluster.request("GET", f"{CLAIMS}/mine", token=token)["spec"]
+    assert cluster.request("GET", f"{CLAIMS}/other", token=token)["code"] == 403
+    assert cluster.request("DELETE", f"{CLAIMS}/mine", token=token)["code"] == 403
+    assert cluster.request("GET", PODS, token=token)["code"] == 403
+    review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    asked = {"verb": "list", "group": group["apiGroups"][0], "namespace": "default"}
+    asked = {"spec": {"resourceAttributes": {**asked, "resource": "sandboxclaims"}}}
+    answer = cluster.request("POST", review, asked, token=token)
+    assert answer["status"] == {"allowed": True}
+    assert cluster.request("GET", CLAIMS, token="wrong")["code"] == 401
+    cluster.fault("clock_skew", seconds=4000)
+    assert cluster.request("GET", CLAIMS, token=token)["code"] == 401
+    cluster.fault("reset")
+    assert cluster.request("GET", CLAIMS, token=token)["items"]
+    cluster.request("DELETE", f"{accounts}/agent")
+    assert cluster.request("GET", CLAIMS, token=token)["code"] == 401
+
+
+@pytest.mark.parametrize("status", [409, 410, 429, 500, 503])
+def test_the_next_requests_can_fail(cluster, status):
+    settings = {"count": 2, "verb": "create", "resource": "sandboxclaims"}
+    cluster.fault("answer", status=status, retry_after=7, **settings)
+    cluster.create(SECRETS, "other")
+    claim = {"metadata": {"name": "mine"}, "spec": {"warmPoolRef": {"name": "pool"}}}
+    for _ in range(2):
+        with cluster.open("POST", CLAIMS, claim) as answer:
+            assert (answer.status, answer.headers["Retry-After"]) == (status, "7")
+            assert json.loads(answer.read())["code"] == status
+    assert cluster.request("POST", CLAIMS, claim)["kind"] == "SandboxClaim"
+
+
+def test_pools_and_claims_can_fail(cluster):
+    cluster.fault("no_refill")
+    cluster.make_pool(SLEEP)
+    cold = cluster.until_ready(cluster.claim("cold"))
+    assert sandbox_of(cold) == "cold"
+    assert cluster.get(f"{POOLS}/pool")["status"]["replicas"] == 0
+    cluster.fault("no_refill", enabled=False)
+    cluster.until(f"{POOLS}/pool", lambda pool: pool["status"]["readyReplicas"] == 1)
+
+    cluster.fault("never_bind")
+    path = cluster.claim("waiting")
+    # Whatever else happens: the claim stays as it is.
+    cluster.patch(f"{POOLS}/pool", {"spec": {"replicas": 2}})
+    cluster.until(f"{POOLS}/pool", lambda pool: pool["status"]["readyReplicas"] == 2)
+    assert "status" not in cluster.get(path)
+    cluster.fault("ready_delay", seconds=3600)
+    cluster.fault("never_bind", enabled=False)
+    late = cluster.until_reason(path, "DependenciesNotReady")
+    assert sandbox_of(late).startswith("pool-")
+    cluster.fault("ready_delay", seconds=0)
+    cluster.until_ready(path)
+
+
+def test_a_pod_can_be_evicted(cluster, workspace):
+    cluster.make_pool(SLEEP)
+    path = cluster.claim("mine")
+    name = sandbox_of(cluster.until_ready(path))
+    cluster.fault("evict", namespace="default", pod=name)
+    cluster.until_reason(path, "PodFailed")
+    pod = cluster.get(f"{PODS}/{name}")
+    assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "Evicted")
+    address = cluster.get(f"{SANDBOXES}/{name}")["status"]["podIPs"][0]
+    assert not [line for line in workspace.processes().values() if address in line]
+
+
+def test_a_wrong_fault_gets_an_error(cluster):
+    answer = cluster.request("POST", "/faults", {"fault": "rain"})
+    assert "no fault 'rain': `fault` is one of answer, " in answer["error"]
+    answer = cluster.request("POST", "/faults", {"fault": "ready_delay", "hours": 1})
+    assert "hours" in answer["error"]
+    assert cluster.get("/faults")["ready_delay"] == 0
+
+
+def test_the_router_says_what_is_wrong(cluster):
+    cluster.make_pool(SERVER)
+    claim = cluster.until_ready(cluster.claim("mine"))
+    name, address = sandbox_of(claim), claim["status"]["sandbox"]["podIPs"][0]
+
+    def check(wanted, detail, sandbox=name, **headers):
+        status, answer = cluster.through_router(sandbox, **headers)
+        assert (status, json.loads(answer)["detail"]) == (wanted, detail)
+
+    check(401, "Invalid token.", Authorization="Bearer wrong")
+    check(401, "Missing or invalid Authorization header.", Authorization="wrong")
+    check(400, "X-Sandbox-ID header is required.", "")
+    check(400, "Invalid sandbox ID format.", "A.b")
+    check(400, "Invalid namespace format.", X_Sandbox_Namespace="a b")
+    check(400, "Invalid port format.", X_Sandbox_Port="70000")
+    check(400, "Invalid target IP address.", X_Sandbox_Pod_IP="127.0.0.1")
+    lost = "Could not connect to the backend sandbox: "
+    check(502, f"{lost}none", "none")
+    check(502, f"{lost}{name}", X_Sandbox_Namespace="kube-system")
+    check(502, f"{lost}{name}", X_Sandbox_Port="8889")
+    assert cluster.through_router("any", X_Sandbox_Pod_IP=address)[0] == 200
+
+
+ECHO = """
+import sys
+from aiohttp import web
+
+async def answer(request):
+    if request.headers.get("Upgrade") != "websocket":
+        return web.json_response(dict(request.headers))
+    socket = web.WebSocketResponse(protocols=["chat"])
+    await socket.prepare(request)
+    async for message in socket:
+        await socket.send_str(message.data.upper())
+    return socket
+
+application = web.Application()
+application.router.add_get("/{path:.*}", answer)
+web.run_app(application, host=sys.argv[1], port=8888)
+"""
+
+TALK = """
+import asyncio, json, sys, aiohttp
+
+async def talk(url, headers):
+    async with aiohttp.ClientSession(headers=headers) as session:
+        async with session.ws_connect(url, protocols=["chat"]) as socket:
+            await socket.send_str("hello")
+            print(socket.protocol, await socket.receive_str())
+        try:
+            await session.ws_connect(url, headers={"X-Sandbox-ID": "none"})
+        except aiohttp.WSServerHandshakeError as error:
+            print(error.status)
+
+asyncio.run(talk(sys.argv[1], json.loads(sys.argv[2])))
+"""
+
+
+def test_the_router_relays_websockets_and_keeps_its_own_headers(cluster):
+    cluster.make_pool([str(PYTHON), "-c", ECHO, "$(POD_IP)"])
+    name = sandbox_of(cluster.until_ready(cluster.claim("mine")))
+    status, answer = cluster.through_router(name, Accept="text/x", X_Mine="1")
+    got = {key.lower(): value for key, value in json.loads(answer).items()}
+    assert (status, got["x-mine"], got["accept"]) == (200, "1", "text/x")
+    assert not {"authorization", "x-sandbox-id"} & set(got)
+    token = f"Bearer {cluster.about['router_token']}"
+    headers = json.dumps({"X-Sandbox-ID": name, "Authorization": token})
+    url = cluster.about["router"].replace("http", "ws") + "/path"
+    talked = subprocess.run(
+        [PYTHON, "-c", TALK, url, headers], capture_output=True, text=True, check=False
+    )
+    assert talked.stdout == "chat HELLO\n403\n", talked.stderr
+
+
+RUNTIME = """
+import subprocess, sys
+from aiohttp import web
+
+async def execute(request):
+    command = (await request.json())["command"]
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True)
+    said = {"stdout": ended.stdout, "stderr": ended.stderr}
+    return web.json_response({**said, "exit_code": ended.returncode})
+
+application = web.Application()
+application.router.add_post("/execute", execute)
+web.run_app(application, host=sys.argv[1], port=8888)
+"""
+
+CLIENT = """
+import sys
+from k8s_agent_sandbox import SandboxClient
+from k8s_agent_sandbox.models import SandboxDirectConnectionConfig
+
+router, token = sys.argv[1:]
+headers = {"Authorization": f"Bearer {token}"}
+config = SandboxDirectConnectionConfig(api_url=router, extra_headers=headers)
+client = SandboxClient(connection_config=config)
+sandbox = client.create_sandbox(warmpool="pool", shutdown_after_seconds=3600)
+print("said:", sandbox.commands.run("echo hello").stdout.strip())
+print("status:", sandbox.status()[0])
+print("all:", len(client.list_all_sandboxes()))
+client.delete_all()
+print("all:", len(client.list_all_sandboxes()))
+"""
+
+
+def test_the_client_of_agent_sandbox_works(cluster, monkeypatch):
+    known = subprocess.run([PYTHON, "-c", "import k8s_agent_sandbox"], check=False)
+    if known.returncode:
+        pytest.skip("agent-sandbox's client needs a newer Python")
+    monkeypatch.setenv("KUBECONFIG", str(cluster.config))
+    cluster.make_pool([str(PYTHON), "-c", RUNTIME, "$(POD_IP)"])
+    places = [cluster.about["router"], cluster.about["router_token"]]
+    ended = subprocess.run(
+        [PYTHON, "-c", CLIENT, *places], capture_output=True, text=True, check=False
+    )
+    lines = [one for one in ended.stdout.splitlines() if " - " not in one]
+    said = ["said: hello", "status: SandboxReady", "all: 1", "all: 0"]
+    assert lines == said, ended
