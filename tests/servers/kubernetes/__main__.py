@@ -160,11 +160,13 @@ async def serve(options: argparse.Namespace, home: Path) -> None:
     ending = asyncio.create_task(until_the_end())
     # The controllers never end, unless by a mistake of theirs.
     await asyncio.wait([controlling, ending], return_when=asyncio.FIRST_COMPLETED)
+    if controlling.done():
+        # It has failed.
+        controlling.result()
+    controlling.cancel()
     await cluster.kubelet.close()
     await routing.cleanup()
     await runner.cleanup()
-    if controlling.done():
-        controlling.result()
 
 
 def main() -> None:

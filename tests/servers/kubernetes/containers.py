@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import os
 import re
 import shutil
@@ -56,16 +57,18 @@ class ContainerProcess:
             )
         return cls(process)
 
-    def signal(self, number: signal.Signals) -> None:
-        """Signals the first process of the container."""
+    async def signal(self, number: signal.Signals) -> None:
+        """Signals the first process of the container, whose end is that of all others."""
         own = self.process.pid
-        try:
-            children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
-            # Without a child it has not begun, or has ended.
-            for child in children or ([own] if number == signal.SIGKILL else []):
+        children: list[str] = []
+        while not children and self.process.returncode is None:
+            # It may be about to start.
+            await asyncio.sleep(0.001)
+            with contextlib.suppress(FileNotFoundError):
+                children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(int(child), number)
-        except (ProcessLookupError, FileNotFoundError):
-            pass
 
     async def wait(self) -> int:
         """The exit code, as a container's."""

@@ -33,7 +33,8 @@ class RunningContainer:
 
     def __init__(self, description: dict[str, Any]) -> None:
         self.description = description
-        self.process: ContainerProcess | None = None
+        self.starting: asyncio.Task[ContainerProcess] | None = None
+        """The start of the present process, which is not to be given up half way."""
         self.state: dict[str, Any] = {"waiting": {"reason": "ContainerCreating"}}
         self.is_ready = False
         self.is_done = False
@@ -109,7 +110,7 @@ class RunningPod:
     async def run_once(self, container: RunningContainer) -> int:
         """Runs a container to its exit, whose code it returns."""
         clock = self.registry.clock
-        container.process = await self.start(container)
+        process = await self.start(container)
         begun = clock.stamp()
         container.state = {"running": {"startedAt": begun}}
         probing = None
@@ -119,11 +120,11 @@ class RunningPod:
             container.is_ready = True
         self.publish()
         try:
-            code = await container.process.wait()
+            code = await process.wait()
         finally:
             if probing:
                 probing.cancel()
-        container.process = None
+        container.starting = None
         container.is_ready = False
         ended = {
             "exitCode": code,
@@ -146,7 +147,9 @@ class RunningPod:
                 )
                 command = command_of(description, environment)
                 log = self.place / f"{container.name}.log"
-                return await ContainerProcess.start(command, environment, place, log)
+                start = ContainerProcess.start(command, environment, place, log)
+                container.starting = asyncio.create_task(start)
+                return await asyncio.shield(container.starting)
             except ContainerNotStarted as error:
                 waiting = {"reason": error.reason, "message": str(error)}
             except OSError as error:
@@ -239,28 +242,31 @@ class RunningPod:
         return self.stopping
 
     async def end(self, grace: float) -> None:
-        processes = [one.process for one in (*self.init, *self.main) if one.process]
-        if grace and processes:
+        # Nothing is started again. What is being started has to be there before it can be killed.
+        self.running.cancel()
+        await asyncio.wait([self.running])
+        containers = [one for one in (*self.init, *self.main) if one.starting]
+        starts = (one.starting for one in containers)
+        started = await asyncio.gather(*starts, return_exceptions=True)
+        processes = [one for one in started if isinstance(one, ContainerProcess)]
+        ended = asyncio.gather(*(one.wait() for one in processes))
+        if grace:
             for process in processes:
-                process.signal(signal.SIGTERM)
-            ended = asyncio.gather(*(one.wait() for one in processes))
+                await process.signal(signal.SIGTERM)
             killing = asyncio.create_task(self.killing.wait())
             first = asyncio.FIRST_COMPLETED
             await asyncio.wait([ended, killing], timeout=grace, return_when=first)
             killing.cancel()
         for process in processes:
-            process.signal(signal.SIGKILL)
-        for process in processes:
-            await process.wait()
-        # It may wait for a restart, or for what a container lacks.
-        self.running.cancel()
-        await asyncio.wait([self.running])
+            await process.signal(signal.SIGKILL)
+        await ended
         for container in self.main:
-            if "running" in container.state:
+            container.is_ready = False
+            container.is_done = True
+            if "terminated" not in container.state:
                 killed = {"exitCode": 137, "reason": "Error"}
                 times = {"finishedAt": self.registry.clock.stamp()}
                 container.state = {"terminated": killed | times}
-            container.is_ready = False
 
 
 class Kubelet:

@@ -129,6 +129,8 @@ class SandboxRouter:
             return None
         for pod in self.store.all_of(PODS, namespace):
             labels = pod["metadata"].get("labels", {})
+            if "deletionTimestamp" in pod["metadata"]:
+                continue
             if selector.items() <= labels.items() and any(
                 one["type"] == "Ready" and one["status"] == "True"
                 for one in pod["status"].get("conditions", [])
