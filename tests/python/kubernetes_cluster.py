@@ -118,7 +118,7 @@ class StartedCluster:
                 yield json.loads(line)
 
     def kubectl(self, *arguments: str, text: str = "", status: int = 0) -> str:
-        """What `kubectl` prints."""
+        """The output of `kubectl`."""
         command = ["kubectl", "--kubeconfig", self.config, *arguments]
         ended = subprocess.run(
             command, input=text, capture_output=True, text=True, check=False

@@ -192,6 +192,27 @@ def test_unknown_fields_are_pruned_and_defaults_filled_in(cluster):
         ),
         (
             "POST",
+            SECRETS,
+            {"metadata": {"name": "x", "labels": {"a": "b c"}}},
+            "application/json",
+            422,
+            "Invalid",
+            (
+                'Secret "x" is invalid: metadata.labels.a: Invalid value: "b c": metadata.labels.a in body '
+                "should match '^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$'"
+            ),
+        ),
+        (
+            "POST",
+            f"{CLAIMS}/taken/status",
+            {},
+            "application/json",
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        ),
+        (
+            "POST",
             POOLS,
             {"kind": "Sandbox", "metadata": {"name": "x"}},
             "application/json",
@@ -319,7 +340,8 @@ def test_claims_end_at_their_time_as_their_policy_says(cluster):
     for path in (paths["Delete"], paths["DeleteForeground"]):
         cluster.until_gone(path)
     retained = cluster.until_reason(paths["Retain"], "ClaimExpired")
-    assert "sandbox" not in retained["status"]
+    assert retained["spec"]["lifecycle"]["shutdownTime"] == later
+    cluster.until(paths["Retain"], lambda claim: "sandbox" not in claim["status"])
     cluster.until(PODS, lambda found: not found["items"])
 
 

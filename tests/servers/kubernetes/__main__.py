@@ -21,14 +21,14 @@ from access import Access
 from aiohttp import web
 from api import ApiServer
 from claims import ClaimController, PoolController
-from faults import Faults
+from faults import ClusterFaults
 from kinds import CLAIMS, NAMESPACES, POOLS, SANDBOXES
 from pods import HOST, Kubelet
-from registry import Registry
+from registry import ObjectRegistry
 from router import SandboxRouter
 from sandboxes import SandboxController
 from statuses import ApiError
-from store import Clock, Store
+from store import ClusterClock, Store
 from watches import Watches
 
 SPACES = ("default", "kube-system", "agent-sandbox-system")
@@ -39,11 +39,11 @@ class Cluster:
 
     def __init__(self, home: Path) -> None:
         self.changed = asyncio.Event()
-        clock, store = Clock(), Store()
+        clock, store = ClusterClock(), Store()
         store.on_change = self.changed.set
-        self.registry = Registry(store, clock)
+        self.registry = ObjectRegistry(store, clock)
         watches = Watches(store)
-        self.faults = Faults(self.registry, watches)
+        self.faults = ClusterFaults(self.registry, watches)
         self.kubelet = Kubelet(self.registry, home)
         self.faults.evict_pod = self.kubelet.evict
         self.token = secrets.token_urlsafe(32)

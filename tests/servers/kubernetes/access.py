@@ -1,4 +1,4 @@
-"""Who asks, and what they may: bearer tokens of an administrator and of service accounts, roles and their bindings."""
+"""Authentication and authorization: bearer tokens of an administrator and of service accounts, roles and their bindings."""
 
 import secrets
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from kinds import (
     ResourceKind,
 )
 from statuses import forbidden, unauthorized
-from store import Clock, Store
+from store import ClusterClock, Store
 
 MASTERS = "system:masters"
 
 
 @dataclass(frozen=True)
 class ApiUser:
-    """Whom a token stands for."""
+    """The user of a token."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class ApiUser:
 
 @dataclass(frozen=True)
 class AccessRequest:
-    """What somebody wants to do, as roles describe it."""
+    """An action that somebody asks for, as roles describe it."""
 
     verb: str
     group: str
@@ -49,7 +49,7 @@ class AccountToken:
 class Access:
     """Tokens and the decisions by roles."""
 
-    def __init__(self, store: Store, clock: Clock, admin_token: str) -> None:
+    def __init__(self, store: Store, clock: ClusterClock, admin_token: str) -> None:
         self.store = store
         self.clock = clock
         self.admin_token = admin_token

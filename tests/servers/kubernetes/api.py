@@ -11,10 +11,10 @@ import discovery
 import schemas
 from access import Access, AccessRequest, ApiUser
 from aiohttp import web
-from faults import Faults
+from faults import ClusterFaults
 from kinds import ACCOUNTS, NAMESPACES, PODS, REVIEWS, ResourceKind, find_kind
 from pods import Kubelet
-from registry import Registry
+from registry import ObjectRegistry
 from selections import select
 from statuses import (
     ApiError,
@@ -43,7 +43,7 @@ VERBS = {
 
 @dataclass(frozen=True)
 class ResourcePath:
-    """What a path names."""
+    """The parts of a path that names resources."""
 
     kind: ResourceKind
     namespace: str = ""
@@ -86,10 +86,10 @@ class ApiServer:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: ObjectRegistry,
         access: Access,
         watches: Watches,
-        faults: Faults,
+        faults: ClusterFaults,
         kubelet: Kubelet,
     ) -> None:
         self.registry = registry
@@ -136,7 +136,8 @@ class ApiServer:
         if found is None:
             return self.describe(user, path)
         verb = VERBS.get(request.method, ("", ""))[bool(found.name)]
-        if not verb or (verb == "create" and found.name and not found.subresource):
+        is_token = found.subresource == "token"
+        if not verb or is_token != (verb == "create" and bool(found.name)):
             raise method_not_allowed()
         if request.query.get("watch") in ("true", "1") and verb == "list":
             verb = "watch"

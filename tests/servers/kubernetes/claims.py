@@ -6,10 +6,10 @@ import json
 import re
 from typing import Any
 
-from faults import Faults
+from faults import ClusterFaults
 from kinds import CLAIMS, POOLS, SANDBOXES, TEMPLATES
 from pods import set_condition
-from registry import Registry, controller_of, is_controlled_by, owner_reference
+from registry import ObjectRegistry, controller_of, is_controlled_by, owner_reference
 from sandboxes import (
     CREATED_BY,
     DOMAIN,
@@ -47,7 +47,7 @@ class ClaimRejected(Exception):
 
 
 def blueprint(template: dict[str, Any]) -> dict[str, Any]:
-    """What a sandbox takes over from a template, with secure defaults."""
+    """The part of a template that a sandbox takes over, with secure defaults."""
     spec = template["spec"]
     taken = {name: copy.deepcopy(spec[name]) for name in BLUEPRINT if name in spec}
     pod = taken["podTemplate"]["spec"]
@@ -67,7 +67,7 @@ def blueprint_hash(template: dict[str, Any]) -> str:
 class PoolController:
     """Keeps as many sandboxes in each pool as it wants."""
 
-    def __init__(self, registry: Registry, faults: Faults) -> None:
+    def __init__(self, registry: ObjectRegistry, faults: ClusterFaults) -> None:
         self.registry = registry
         self.faults = faults
 
@@ -89,12 +89,8 @@ class PoolController:
             for _ in range(wanted - len(kept)):
                 kept.append(self.add(pool, template))
         # Those that are not ready go first, of these the newest.
-        kept.sort(
-            key=lambda one: (
-                is_sandbox_ready(one),
-                -int(one["metadata"]["resourceVersion"]),
-            )
-        )
+        kept.sort(key=lambda one: one["metadata"]["creationTimestamp"], reverse=True)
+        kept.sort(key=is_sandbox_ready)
         while len(kept) > wanted:
             self.registry.delete(SANDBOXES, kept.pop(0))
         status = {
@@ -153,7 +149,7 @@ class PoolController:
 class ClaimController:
     """Gives each claim its sandbox, mirrors its state, and ends claims whose time has come."""
 
-    def __init__(self, registry: Registry, faults: Faults) -> None:
+    def __init__(self, registry: ObjectRegistry, faults: ClusterFaults) -> None:
         self.registry = registry
         self.faults = faults
 
@@ -195,15 +191,18 @@ class ClaimController:
     def expire(self, claim: dict[str, Any]) -> None:
         """Ends a claim as its policy says."""
         text = "Claim expired. Sandbox cleanup initiated."
-        self.write(claim, None, ("ClaimExpired", text))
-        policy = claim["spec"]["lifecycle"]["shutdownPolicy"]
-        if policy == "Retain":
+        try:
             sandbox = self.find(claim)
-            if sandbox and "deletionTimestamp" not in sandbox["metadata"]:
-                self.registry.delete(SANDBOXES, sandbox)
-        else:
-            ways = {"Delete": "Background", "DeleteForeground": "Foreground"}
+        except ClaimRejected:
+            # One of the same name is somebody else's.
+            sandbox = None
+        self.write(claim, sandbox, ("ClaimExpired", text))
+        policy = claim["spec"]["lifecycle"]["shutdownPolicy"]
+        ways = {"Delete": "Background", "DeleteForeground": "Foreground"}
+        if policy in ways:
             self.registry.delete(CLAIMS, claim, ways[policy])
+        elif sandbox and "deletionTimestamp" not in sandbox["metadata"]:
+            self.registry.delete(SANDBOXES, sandbox)
 
     def find(self, claim: dict[str, Any]) -> dict[str, Any] | None:
         """The sandbox that a claim already has."""
@@ -239,11 +238,9 @@ class ClaimController:
             and sandbox["metadata"].get("labels", {}).get(POOL_LABEL) == label
             and (controller_of(sandbox) or {}).get("kind") == POOLS.kind
         ]
-        age = [one["metadata"]["creationTimestamp"] for one in found]
-        order = sorted(
-            zip(found, age), key=lambda one: (not is_sandbox_ready(one[0]), one[1])
-        )
-        return [sandbox for sandbox, _ in order]
+        found.sort(key=lambda one: one["metadata"]["creationTimestamp"])
+        found.sort(key=is_sandbox_ready, reverse=True)
+        return found
 
     def adopt(self, claim: dict[str, Any]) -> dict[str, Any] | None:
         """Takes a sandbox over from the pool: it becomes the claim's, whose name is noted first."""
@@ -360,7 +357,11 @@ class ClaimController:
 
         def write(new: dict[str, Any]) -> None:
             old = new.get("status", {})
-            conditions = list(old.get("conditions", []))
+            conditions = [
+                one
+                for one in old.get("conditions", [])
+                if one["type"] != "Finished" or finished or not sandbox
+            ]
             generation = {"observedGeneration": new["metadata"]["generation"]}
             fact = {**ready, "type": "Ready", **generation}
             set_condition(conditions, fact, self.registry.clock)

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 from kinds import CONFIG_MAPS, SECRETS
-from registry import Registry
+from registry import ObjectRegistry
 
 REFERENCE = re.compile(r"\$(\$)?\(([A-Za-z_.][\w.-]*)\)")
 KEYED = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
@@ -103,7 +103,7 @@ def expand(text: str, environment: dict[str, str]) -> str:
 
 
 def environment_of(
-    registry: Registry, pod: dict[str, Any], container: dict[str, Any], home: Path
+    registry: ObjectRegistry, pod: dict[str, Any], container: dict[str, Any], home: Path
 ) -> dict[str, str]:
     """The variables of a container. Nothing of the server's own is in them but `PATH`."""
     environment = {
@@ -121,7 +121,9 @@ def environment_of(
     return environment
 
 
-def value_from(registry: Registry, pod: dict[str, Any], source: dict[str, Any]) -> str:
+def value_from(
+    registry: ObjectRegistry, pod: dict[str, Any], source: dict[str, Any]
+) -> str:
     if "fieldRef" in source:
         return field_of(pod, source["fieldRef"]["fieldPath"])
     for name, kind in (("secretKeyRef", SECRETS), ("configMapKeyRef", CONFIG_MAPS)):

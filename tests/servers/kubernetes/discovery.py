@@ -1,4 +1,4 @@
-"""What the API server says about itself: groups, resources, and as much OpenAPI as `kubectl` asks for."""
+"""Descriptions of the API: groups, resources, and as much OpenAPI as `kubectl` asks for."""
 
 from typing import Any
 

@@ -1,11 +1,11 @@
-"""Faults that a test sets while the server runs, at `/faults`: each has a name and its own settings."""
+"""ClusterFaults that a test sets while the server runs, at `/faults`: each has a name and its own settings."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from kinds import PODS
-from registry import Registry
+from registry import ObjectRegistry
 from statuses import ApiError
 from watches import Watches
 
@@ -43,10 +43,10 @@ class AnswerFault:
 
 
 @dataclass
-class Faults:
-    """What is wrong at present. Controllers and the kubelet read the switches."""
+class ClusterFaults:
+    """All faults that are set at present. Controllers read the switches."""
 
-    registry: Registry
+    registry: ObjectRegistry
     watches: Watches
     evict_pod: Any = None
     """Has the kubelet evict a pod: `(namespace, name)`."""

@@ -15,8 +15,8 @@ from containers import (
     is_ready,
 )
 from kinds import PODS
-from registry import Registry
-from store import Clock
+from registry import ObjectRegistry
+from store import ClusterClock
 
 HOST = "127.0.0.1"
 RETRY_SECONDS = 1
@@ -59,7 +59,9 @@ class RunningContainer:
 class RunningPod:
     """One pod from its start to its end."""
 
-    def __init__(self, registry: Registry, pod: dict[str, Any], place: Path) -> None:
+    def __init__(
+        self, registry: ObjectRegistry, pod: dict[str, Any], place: Path
+    ) -> None:
         self.registry = registry
         self.pod = pod
         self.place = place
@@ -272,7 +274,7 @@ class RunningPod:
 class Kubelet:
     """Makes the processes follow the pods."""
 
-    def __init__(self, registry: Registry, home: Path) -> None:
+    def __init__(self, registry: ObjectRegistry, home: Path) -> None:
         self.registry = registry
         self.home = home
         self.running: dict[str, RunningPod] = {}
@@ -320,18 +322,20 @@ class Kubelet:
         self.evicting.append(task)
 
     def log(self, pod: dict[str, Any], container: str) -> bytes | None:
-        """What a container has written, or nothing if it has not begun."""
+        """The output of a container, or nothing if it has not begun."""
         path = self.home / pod["metadata"]["uid"] / f"{container}.log"
         return path.read_bytes() if path.exists() else None
 
     async def close(self) -> None:
         """Kills all pods."""
         pods = list(self.running.values())
-        await asyncio.gather(*(pod.stop(0) for pod in pods), return_exceptions=True)
+        for pod in pods:
+            self.stop(pod, 0)
+        await asyncio.gather(*(pod.stopping for pod in pods), return_exceptions=True)
 
 
 def set_condition(
-    conditions: list[dict[str, Any]], new: dict[str, Any], clock: Clock
+    conditions: list[dict[str, Any]], new: dict[str, Any], clock: ClusterClock
 ) -> None:
     """Puts a condition into a list; its time changes with its status."""
     for index, old in enumerate(conditions):

@@ -18,7 +18,7 @@ from statuses import (
     invalid,
     not_found,
 )
-from store import Clock, Store
+from store import ClusterClock, Store
 
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Letters of generated names, without vowels."""
@@ -28,7 +28,6 @@ NAME_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
     "and must start and end with an alphanumeric character"
 )
-LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 GRACE = 30
 """Seconds that a pod has to end, if it says nothing else."""
 
@@ -39,10 +38,10 @@ KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSec
 Change = Callable[[dict[str, Any]], None]
 
 
-class Registry:
+class ObjectRegistry:
     """The only writer of the store."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: ClusterClock) -> None:
         self.store = store
         self.clock = clock
 
@@ -131,23 +130,9 @@ class Registry:
         metadata = body["metadata"]
         causes = schemas.check(kind, body)
         name = metadata["name"]
-        if not NAME.fullmatch(name) or len(name) > 253:
+        if not NAME.fullmatch(str(name)) or len(name) > 253:
             text = f'Invalid value: "{name}": {NAME_RULE}'
             causes.append(cause("metadata.name", "FieldValueInvalid", text))
-        for value in (metadata.get("labels") or {}).values():
-            if (
-                not isinstance(value, str)
-                or not LABEL_VALUE.fullmatch(value)
-                or len(value) > 63
-            ):
-                text = f'Invalid value: "{value}": a valid label must be an empty string or consist of alphanumeric characters'
-                causes.append(cause("metadata.labels", "FieldValueInvalid", text))
-        for owner in metadata.get("ownerReferences") or []:
-            if not all(owner.get(part) for part in ("apiVersion", "kind", "name")):
-                text = "Invalid value: apiVersion, kind and name must not be empty"
-                causes.append(
-                    cause("metadata.ownerReferences", "FieldValueInvalid", text)
-                )
         if causes:
             raise invalid(kind, name, causes)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from kinds import PODS, SANDBOXES, SERVICES
 from pods import set_condition
-from registry import Registry, is_controlled_by, owner_reference
+from registry import ObjectRegistry, is_controlled_by, owner_reference
 
 DOMAIN = "agents.x-k8s.io"
 NAME_HASH = f"{DOMAIN}/sandbox-name-hash"
@@ -39,7 +39,7 @@ def is_sandbox_ready(sandbox: dict[str, Any]) -> bool:
 class SandboxController:
     """Reconciles sandboxes one by one."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ObjectRegistry) -> None:
         self.registry = registry
 
     def reconcile(self, sandbox: dict[str, Any]) -> float | None:
@@ -60,6 +60,12 @@ class SandboxController:
         elif spec["operatingMode"] == "Suspended":
             if pod and "deletionTimestamp" not in pod["metadata"]:
                 pod = self.registry.delete(PODS, pod)
+            if pod is None:
+                self.registry.change(
+                    SANDBOXES,
+                    sandbox,
+                    lambda new: new["metadata"].get("annotations", {}).pop(POD_NAME, 0),
+                )
         elif pod is None:
             pod = self.create_pod(sandbox)
         else:

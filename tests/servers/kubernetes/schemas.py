@@ -29,6 +29,22 @@ def same_claim_templates(old: dict[str, Any], new: dict[str, Any]) -> bool:
     return old.get("volumeClaimTemplates") == new.get("volumeClaimTemplates")
 
 
+TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
+LABEL_VALUE = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
+LABELS = {"type": "string", "pattern": LABEL_VALUE, "maxLength": 63}
+OWNER = {"type": "object", "required": ["apiVersion", "kind", "name", "uid"]}
+METADATA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "labels": {"type": "object", "additionalProperties": LABELS},
+        "annotations": TEXTS,
+        "finalizers": {"type": "array", "items": {"type": "string"}},
+        "ownerReferences": {"type": "array", "items": OWNER},
+    },
+}
+OF_METADATA = Draft4Validator({"properties": {"metadata": METADATA}})
+
 RULES = {"volumeClaimTemplates is immutable": same_claim_templates}
 """The rules of `x-kubernetes-validations` of `spec` by their messages, on its old and new value."""
 
@@ -78,10 +94,11 @@ def validator(kind: ResourceKind) -> Draft4Validator:
 
 
 def check(kind: ResourceKind, body: dict[str, Any]) -> list[dict[str, str]]:
-    """What is wrong with an object, as the causes of a status."""
-    if not kind.schema:
-        return []
-    errors = validator(kind).iter_errors(without_nulls(body))
+    """Violations of the schema, as the causes of a status."""
+    checked = without_nulls(body)
+    errors = [*OF_METADATA.iter_errors(checked)]
+    if kind.schema:
+        errors += validator(kind).iter_errors(checked)
     return [found for error in errors for found in causes_of(error)]
 
 

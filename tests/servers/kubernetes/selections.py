@@ -23,7 +23,7 @@ Test = Callable[[dict[str, Any]], bool]
 
 @dataclass(frozen=True)
 class ObjectSelection:
-    """Which objects a list or a watch is about."""
+    """The objects that a list or a watch is about."""
 
     namespace: str = ""
     tests: tuple[Test, ...] = ()

@@ -19,7 +19,7 @@ Key = tuple[str, str]
 """Namespace, or nothing, and name."""
 
 
-class Clock:
+class ClusterClock:
     """The server's time, which a fault makes wrong."""
 
     def __init__(self) -> None:

@@ -114,7 +114,7 @@ class Watches:
     def first_events(
         self, kind: ResourceKind, selection: ObjectSelection, query: Any
     ) -> list[dict[str, Any]]:
-        """What there is at the beginning: all objects, or what has changed since a version."""
+        """The events at the beginning: all objects, or the changes since a version."""
         asked = number(query, "resourceVersion")
         initial = query.get("sendInitialEvents")
         if initial and query.get("resourceVersionMatch") != "NotOlderThan":
