@@ -110,6 +110,13 @@ class StartedCluster:
     def until_gone(self, path: str) -> None:
         self.until(path, lambda found: found.get("code") == 404)
 
+    def until_log(self, pod: str, text: str) -> None:
+        def has_written(_: Any) -> bool:
+            with self.open("GET", f"{PODS}/{pod}/log") as log:
+                return log.read().decode() == text
+
+        self.until(f"{PODS}/{pod}", has_written)
+
     def watch(self, path: str, **query: Any):
         """The events of a watch, until it ends."""
         text = "&".join(f"{name}={value}" for name, value in query.items())

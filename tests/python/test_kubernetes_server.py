@@ -283,8 +283,7 @@ def test_a_claim_with_variables_starts_cold_if_the_template_allows_it(cluster):
     assert "not allowed by the template policy" in ready(refused)["message"]
     claim = cluster.until_ready(cluster.claim("cold", "open", env=env))
     assert sandbox_of(claim) == "cold"
-    with cluster.open("GET", f"{PODS}/cold/log") as log:
-        assert log.read() == b"blue\n"
+    cluster.until_log("cold", "blue\n")
 
 
 def test_a_claim_says_what_is_missing_and_goes_on_when_it_comes(cluster):
@@ -387,12 +386,7 @@ def test_a_pod_gets_the_signal_to_end_and_time_for_it(cluster, workspace):
     code = f"trap 'echo ended > {mark}; exit' TERM; echo begun; while :; do sleep 0.05; done"
     container = {"name": "a", "image": "b", "command": ["sh", "-c", code]}
     cluster.create(PODS, "polite", spec={"containers": [container]})
-
-    def has_begun(_):
-        with cluster.open("GET", f"{PODS}/polite/log") as log:
-            return log.read() == b"begun\n"
-
-    cluster.until(f"{PODS}/polite", has_begun)
+    cluster.until_log("polite", "begun\n")
     left = cluster.request("DELETE", f"{PODS}/polite")
     assert left["metadata"]["deletionGracePeriodSeconds"] == 30
     cluster.until_gone(f"{PODS}/polite")

@@ -7,6 +7,7 @@ ends, with all of its pods, at the end of standard input or on SIGTERM.
 import argparse
 import asyncio
 import base64
+import contextlib
 import json
 import secrets
 import signal
@@ -62,21 +63,19 @@ class Cluster:
         """Reconciles everything after each change, and when a time has come."""
         while True:
             self.changed.clear()
-            pause = min(self.reconcile(), default=None)
-            # Requests that came in the meantime are answered first.
-            await asyncio.sleep(0)
-            try:
+            pause = await self.reconcile()
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.changed.wait(), pause)
-            except asyncio.TimeoutError:
-                pass
 
-    def reconcile(self) -> list[float]:
-        """One round. The seconds after which objects want another."""
+    async def reconcile(self) -> float | None:
+        """One round; the seconds after which some object wants another."""
         pauses = []
         self.registry.collect_garbage()
         for kind, controller in self.controllers:
             for listed in self.registry.store.all_of(kind):
                 key = listed["metadata"]["namespace"], listed["metadata"]["name"]
+                # Requests are answered between two objects, and may have removed this one.
+                await asyncio.sleep(0)
                 object = self.registry.store.get(kind, *key)
                 if object is None:
                     continue
@@ -88,7 +87,7 @@ class Cluster:
                 if pause is not None:
                     pauses.append(max(pause, 0.05))
         self.kubelet.sync()
-        return pauses
+        return min(pauses, default=None)
 
 
 async def listen(

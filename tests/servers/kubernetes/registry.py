@@ -200,6 +200,8 @@ class ObjectRegistry:
         old = self.get(kind, namespace, object["metadata"]["name"])
         new = copy.deepcopy(old)
         change(new)
+        if new == old:
+            return old
         status = new.get("status")
         stored = self.update(kind, old, new)
         if status is not None and kind.has_status:
