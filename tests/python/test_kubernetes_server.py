@@ -408,6 +408,18 @@ def test_pods_die_with_a_server_that_is_killed(cluster, workspace):
     workspace.assert_empty()
 
 
+def test_no_pod_is_left_when_the_server_ends_while_pods_start(workspace):
+    for number in range(3):
+        directory = workspace.directory / str(number)
+        directory.mkdir()
+        cluster = StartedCluster(directory)
+        cluster.make_pool(SLEEP, replicas=10)
+        cluster.until(PODS, lambda found: found["items"])
+        cluster.end()
+        assert not list((directory / "pods").glob("*-*"))
+    workspace.assert_empty()
+
+
 def test_owners_finalizers_and_names(cluster):
     owner = cluster.create(SECRETS, "owner")
     reference = {"apiVersion": "v1", "kind": "Secret", "name": "owner"}
@@ -478,6 +490,14 @@ def test_watches_begin_at_a_version_and_select(cluster):
     types = [one["type"] for one in events]
     # One ends the first events, one the watch.
     assert types == ["ADDED", "BOOKMARK", "BOOKMARK"]
+
+
+def test_lists_say_what_the_objects_of_custom_kinds_are(cluster):
+    cluster.create(SECRETS, "one")
+    cluster.claim("two")
+    assert "kind" not in cluster.get(SECRETS)["items"][0]
+    assert cluster.get(CLAIMS)["items"][0]["kind"] == "SandboxClaim"
+    assert cluster.get(SECRETS)["kind"] == "SecretList"
 
 
 def test_old_versions_expire(cluster):

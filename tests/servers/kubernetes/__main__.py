@@ -7,11 +7,12 @@ ends, with all of its pods, at the end of standard input or on SIGTERM.
 import argparse
 import asyncio
 import base64
-import contextlib
 import json
+import os
 import secrets
 import signal
 import ssl
+import stat
 import sys
 import tempfile
 from pathlib import Path
@@ -64,8 +65,10 @@ class Cluster:
         while True:
             self.changed.clear()
             pause = await self.reconcile()
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self.changed.wait(), pause)
+            # Not `wait_for`, which does not always end when it is cancelled.
+            if pause is not None:
+                asyncio.get_running_loop().call_later(pause, self.changed.set)
+            await self.changed.wait()
 
     async def reconcile(self) -> float | None:
         """One round; the seconds after which some object wants another."""
@@ -163,6 +166,7 @@ async def serve(options: argparse.Namespace, home: Path) -> None:
         # It has failed.
         controlling.result()
     controlling.cancel()
+    await asyncio.wait([controlling])
     await cluster.kubelet.close()
     await routing.cleanup()
     await runner.cleanup()
@@ -173,6 +177,9 @@ def main() -> None:
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE")
     parser.add_argument("--home", type=Path, metavar="DIR")
     options = parser.parse_args()
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):
+        parser.error("standard input, whose end ends the server, has to be a pipe")
     if options.home:
         asyncio.run(serve(options, options.home))
     else:

@@ -64,7 +64,7 @@ class ContainerProcess:
         while not children and self.process.returncode is None:
             # It may be about to start.
             await asyncio.sleep(0.001)
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
         for child in children:
             with contextlib.suppress(ProcessLookupError):

@@ -70,7 +70,7 @@ class Watches:
             "apiVersion": kind.api_version,
             "kind": f"{kind.kind}List",
             "metadata": metadata,
-            "items": [object for _, object in found[:limit]],
+            "items": [as_item(kind, object) for _, object in found[:limit]],
         }
 
     async def serve(
@@ -166,6 +166,17 @@ class Watches:
             event = event_of(change, selection) if change.kind is kind else None
             if event:
                 yield event
+
+
+def as_item(kind: ResourceKind, object: dict[str, Any]) -> dict[str, Any]:
+    """An object in a list: Kubernetes' own ones do not say there what they are."""
+    if kind.is_custom:
+        return object
+    return {
+        name: value
+        for name, value in object.items()
+        if name not in ("apiVersion", "kind")
+    }
 
 
 async def write(response: web.StreamResponse, event: dict[str, Any]) -> None:
