@@ -10,13 +10,13 @@ import time
 import pytest
 from kubernetes_cluster import (
     CLAIMS,
-    EXTENSIONS,
     PODS,
     POOLS,
     PYTHON,
     ROLES,
     SANDBOXES,
     SECRETS,
+    TEMPLATES,
     StartedCluster,
     ready,
     sandbox_of,
@@ -261,6 +261,26 @@ def test_a_claim_takes_a_warm_sandbox_and_the_pool_is_refilled(cluster, workspac
     assert not served
 
 
+def test_a_pool_replaces_what_is_not_of_its_template_any_more(cluster):
+    cluster.make_pool(SLEEP, replicas=2)
+    cluster.patch(f"{POOLS}/pool", {"spec": {"updateStrategy": {"type": "Recreate"}}})
+    cluster.until(f"{POOLS}/pool", lambda pool: pool["status"]["readyReplicas"] == 2)
+    claimed = sandbox_of(cluster.until_ready(cluster.claim("mine")))
+    container = {"name": "main", "image": "none", "command": ["sleep", "99999"]}
+    pod = {"podTemplate": {"spec": {"containers": [container]}}}
+    cluster.patch(f"{TEMPLATES}/pool", {"spec": pod})
+
+    def is_replaced(found):
+        old = [
+            one["metadata"]["name"]
+            for one in found["items"]
+            if "100000" in json.dumps(one["spec"])
+        ]
+        return old == [claimed] and len(found["items"]) == 3
+
+    cluster.until(SANDBOXES, is_replaced)
+
+
 def test_claims_at_once_get_sandboxes_of_their_own(cluster):
     cluster.make_pool(SLEEP, replicas=4)
     cluster.until(f"{POOLS}/pool", lambda pool: pool["status"]["readyReplicas"] == 4)
@@ -347,9 +367,7 @@ def test_claims_end_at_their_time_as_their_policy_says(cluster):
 def test_a_finished_claim_goes_after_its_time(cluster):
     spec = {"containers": [{"name": "a", "image": "b", "command": ["true"]}]}
     spec["restartPolicy"] = "Never"
-    cluster.create(
-        f"{EXTENSIONS}/sandboxtemplates", "once", spec={"podTemplate": {"spec": spec}}
-    )
+    cluster.create(TEMPLATES, "once", spec={"podTemplate": {"spec": spec}})
     reference = {"sandboxTemplateRef": {"name": "once"}}
     cluster.create(POOLS, "once", spec={"replicas": 0, **reference})
     path = cluster.claim("done", "once", lifecycle={"ttlSecondsAfterFinished": 3600})

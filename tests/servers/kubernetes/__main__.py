@@ -22,10 +22,11 @@ import trustme
 from access import Access
 from aiohttp import web
 from api import ApiServer
-from claims import ClaimController, PoolController
+from claims import ClaimController
 from faults import ClusterFaults
 from kinds import CLAIMS, NAMESPACES, POOLS, SANDBOXES
 from pods import HOST, Kubelet
+from pools import PoolController
 from registry import ObjectRegistry
 from router import SandboxRouter
 from sandboxes import SandboxController

@@ -1,14 +1,12 @@
-"""The controllers of `SandboxWarmPool` and `SandboxClaim`: pools are filled, claims get a warm sandbox or a new one."""
+"""The controller of `SandboxClaim`: each claim gets a warm sandbox of its pool or a new one, until it ends."""
 
-import copy
-import hashlib
-import json
 import re
 from typing import Any
 
 from faults import ClusterFaults
 from kinds import CLAIMS, POOLS, SANDBOXES, TEMPLATES
 from pods import set_condition
+from pools import BLUEPRINT_HASH, LAUNCH_TYPE, TEMPLATE_REF, blueprint
 from registry import ObjectRegistry, controller_of, is_controlled_by, owner_reference
 from sandboxes import (
     CREATED_BY,
@@ -21,21 +19,14 @@ from sandboxes import (
 )
 
 ASSIGNED = f"{DOMAIN}/sandbox-name"
-BLUEPRINT_HASH = f"{DOMAIN}/sandbox-template-hash"
 CLAIM_UID = f"{DOMAIN}/claim-uid"
-LAUNCH_TYPE = f"{DOMAIN}/launch-type"
-TEMPLATE_REF = f"{DOMAIN}/sandbox-template-ref"
 LABEL_DOMAIN = "sandbox.users.io"
 """The only domain, with those below it, of labels that claims may give to pods."""
 
-RESTRICTED = re.compile(r"(.*\.)?(kubernetes\.io|k8s\.io|x-k8s\.io)")
+RESTRICTED = re.compile(r"(.*\.)?(kubernetes\.io|k8s\.io|agents\.x-k8s\.io)")
+EXEMPT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 WAIT_FOR_ADDRESS = 2
 """Seconds that a new claim waits for a warm sandbox that has no address yet."""
-
-READINESS_GRACE = 300
-"""Seconds after which a warm sandbox that never got ready is replaced."""
-
-BLUEPRINT = ("podTemplate", "volumeClaimTemplates", "service")
 
 
 class ClaimRejected(Exception):
@@ -44,106 +35,6 @@ class ClaimRejected(Exception):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-
-
-def blueprint(template: dict[str, Any]) -> dict[str, Any]:
-    """The part of a template that a sandbox takes over, with secure defaults."""
-    spec = template["spec"]
-    taken = {name: copy.deepcopy(spec[name]) for name in BLUEPRINT if name in spec}
-    pod = taken["podTemplate"]["spec"]
-    pod.setdefault("automountServiceAccountToken", False)
-    is_managed = spec["networkPolicyManagement"] == "Managed"
-    if is_managed and "networkPolicy" not in spec and "dnsPolicy" not in pod:
-        pod["dnsPolicy"] = "None"
-        pod["dnsConfig"] = {"nameservers": ["8.8.8.8", "1.1.1.1"]}
-    return taken
-
-
-def blueprint_hash(template: dict[str, Any]) -> str:
-    text = json.dumps(blueprint(template), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-class PoolController:
-    """Keeps as many sandboxes in each pool as it wants."""
-
-    def __init__(self, registry: ObjectRegistry, faults: ClusterFaults) -> None:
-        self.registry = registry
-        self.faults = faults
-
-    def reconcile(self, pool: dict[str, Any]) -> float | None:
-        metadata, spec = pool["metadata"], pool["spec"]
-        if "deletionTimestamp" in metadata:
-            return None
-        namespace = metadata["namespace"]
-        name = spec["sandboxTemplateRef"]["name"]
-        template = self.registry.store.get(TEMPLATES, namespace, name)
-        members = [
-            sandbox
-            for sandbox in self.registry.store.all_of(SANDBOXES, namespace)
-            if is_controlled_by(sandbox, pool)
-        ]
-        kept = [one for one in members if self.is_kept(pool, template, one)]
-        wanted = spec["replicas"]
-        if template and not self.faults.no_refill:
-            for _ in range(wanted - len(kept)):
-                kept.append(self.add(pool, template))
-        # Those that are not ready go first, of these the newest.
-        kept.sort(key=lambda one: one["metadata"]["creationTimestamp"], reverse=True)
-        kept.sort(key=is_sandbox_ready)
-        while len(kept) > wanted:
-            self.registry.delete(SANDBOXES, kept.pop(0))
-        status = {
-            "replicas": len(kept),
-            "readyReplicas": sum(map(is_sandbox_ready, kept)),
-            "selector": f"{POOL_LABEL}={name_hash(metadata['name'])}",
-            "observedGeneration": metadata["generation"],
-        }
-        self.registry.change(POOLS, pool, lambda new: new.update(status=status))
-        is_waiting = any(not is_sandbox_ready(one) for one in kept)
-        return READINESS_GRACE / 10 if is_waiting else None
-
-    def is_kept(
-        self,
-        pool: dict[str, Any],
-        template: dict[str, Any] | None,
-        sandbox: dict[str, Any],
-    ) -> bool:
-        """Tells whether a member stays; removes it otherwise."""
-        metadata = sandbox["metadata"]
-        if "deletionTimestamp" in metadata:
-            return False
-        strategy = pool["spec"].get("updateStrategy", {}).get("type", "OnReplenish")
-        is_stale = (
-            strategy == "Recreate"
-            and template is not None
-            and metadata["labels"].get(BLUEPRINT_HASH) != blueprint_hash(template)
-        )
-        age = -self.registry.clock.until(metadata["creationTimestamp"])
-        if is_stale or (age > READINESS_GRACE and not is_sandbox_ready(sandbox)):
-            self.registry.delete(SANDBOXES, sandbox)
-            return False
-        return True
-
-    def add(self, pool: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
-        metadata = pool["metadata"]
-        labels = {
-            POOL_LABEL: name_hash(metadata["name"]),
-            TEMPLATE_HASH: name_hash(template["metadata"]["name"]),
-            BLUEPRINT_HASH: blueprint_hash(template),
-            LAUNCH_TYPE: "warm",
-            CREATED_BY: "controller",
-        }
-        body = {
-            "metadata": {
-                "generateName": f"{metadata['name']}-",
-                "labels": labels,
-                "annotations": {TEMPLATE_REF: template["metadata"]["name"]},
-                "ownerReferences": [owner_reference(POOLS, pool)],
-            },
-            "spec": blueprint(template),
-        }
-        return self.registry.create(SANDBOXES, metadata["namespace"], body)
 
 
 class ClaimController:
@@ -301,7 +192,7 @@ class ClaimController:
             text = f'SandboxTemplate "{template_name}" not found'
             raise ClaimRejected("TemplateNotFound", text)
         if spec.get("volumeClaimTemplates"):
-            text = "volume claim templates are not allowed by the template policy"
+            text = "volume claim templates are disallowed by the template"
             if template["spec"]["volumeClaimTemplatesPolicy"] != "Disallowed":
                 text = "this server has no volumes"
             raise ClaimRejected("VolumeClaimTemplatesError", text)
@@ -399,7 +290,7 @@ def check_metadata(wanted: dict[str, Any]) -> None:
             text = f'{wrong} label "{key}": label domain "{domain}" is not in the allowlist'
             raise ClaimRejected("InvalidMetadata", text)
     for key in wanted.get("annotations") or {}:
-        if "/" in key and RESTRICTED.fullmatch(key.partition("/")[0]):
+        if key != EXEMPT and "/" in key and RESTRICTED.fullmatch(key.partition("/")[0]):
             text = f'{wrong} annotation "{key}": restricted system domain: "{key}" is not allowed in AdditionalPodMetadata'
             raise ClaimRejected("InvalidMetadata", text)
 
