@@ -74,12 +74,15 @@ def test_a_pool_replaces_what_is_not_of_its_template_any_more(cluster):
     cluster.until(SANDBOXES, is_replaced)
 
 
-def test_claims_at_once_get_sandboxes_of_their_own(cluster):
-    cluster.make_pool(SLEEP, replicas=4)
-    cluster.until(f"{POOLS}/pool", lambda pool: pool["status"]["readyReplicas"] == 4)
+def test_claims_at_once_get_sandboxes_of_their_own_from_their_pool(cluster):
+    for name in ("other", "pool"):
+        cluster.make_pool(SLEEP, replicas=4, name=name)
+    for path in (f"{POOLS}/other", f"{POOLS}/pool"):
+        cluster.until(path, lambda pool: pool["status"]["readyReplicas"] == 4)
     paths = [cluster.claim(f"claim-{number}") for number in range(12)]
     names = {sandbox_of(cluster.until_ready(path)) for path in paths}
     assert len(names) == 12
+    assert all(name.startswith(("pool-", "claim-")) for name in names), names
 
 
 def test_a_claim_with_variables_starts_cold_if_the_template_allows_it(cluster):
