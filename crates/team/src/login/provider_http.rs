@@ -4,10 +4,11 @@ use std::error::Error as _;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Client, ClientBuilder, RequestBuilder, redirect};
 use url::Url;
+use serde_json::Value;
 use url::form_urlencoded;
 
 use super::{ProviderFault, SecureUrl};
@@ -69,6 +70,19 @@ impl ProviderHttp {
         let request =
             self.0.post(url.url().clone()).header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         send(url, authorized(request.body(form), &credentials)).await
+    }
+
+    /// Sends a document in JSON, if there is one.
+    pub(crate) async fn send_json(
+        &self,
+        method: Method,
+        url: &SecureUrl,
+        credentials: RequestCredentials<'_>,
+        document: Option<&Value>,
+    ) -> Result<ProviderAnswer, ProviderFault> {
+        let request = authorized(self.0.request(method, url.url().clone()), &credentials);
+        let request = request.header(CONTENT_TYPE, "application/json");
+        send(url, document.map(Value::to_string).into_iter().fold(request, RequestBuilder::body)).await
     }
 }
 

@@ -15,7 +15,7 @@ fn published_actions_run_in_the_same_sandbox_and_are_logged() {
         let begin = list.iter().position(|word| word == "--sandbox-backend").unwrap();
         list[begin..].chunks(2).map(|pair| [pair[0].clone(), pair[1].clone()]).collect()
     };
-    assert_eq!(pairs(&of_actions), pairs(&starter.arguments(&place)));
+    assert_eq!(pairs(&of_actions), pairs(&starter.arguments(&place, None)));
     assert!(words.windows(2).any(|pair| pair == ["--audit-log", "/users/a/audit/log.jsonl"]));
 }
 
@@ -24,7 +24,7 @@ fn a_session_is_kept_saved_logged_and_in_a_sandbox() {
     let starter =
         SessionStarter::new(PathBuf::from("ipybox"), SessionSettings::default(), PackageSettings::default());
     let place = UserPlace::at(Path::new("/users/a"));
-    let arguments = starter.arguments(&place);
+    let arguments = starter.arguments(&place, None);
     let arguments: Vec<&str> = arguments.iter().map(|argument| argument.to_str().unwrap()).collect();
     assert_eq!(
         arguments,
