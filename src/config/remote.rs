@@ -6,8 +6,8 @@ use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings};
 use crate::ground::env::{self, Variables};
 use crate::ground::text::Redactor;
 use crate::kernels::kernel::jupyter::{
-    AccessError, FrontHubToken, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer, KernelServer,
-    header_name,
+    AccessError, FrontHubToken, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer,
+    KernelServer, header_name,
 };
 
 /// The Jupyter server that runs the kernels.

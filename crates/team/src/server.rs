@@ -93,8 +93,13 @@ impl TeamServer {
         let upstream = UpstreamServers::open(&config.upstream, &config.login, client.clone(), secret);
         let upstream = upstream.map_err(LoginSetupError::from)?.map(Arc::new);
         let server = &config.server;
-        let hub =
-            TeamHub::open(&config.kernels, &config.login.resource, &server.state_dir, client.clone(), secret)?;
+        let hub = TeamHub::open(
+            &config.kernels,
+            &config.login.resource,
+            &server.state_dir,
+            client.clone(),
+            secret,
+        )?;
         let hub = hub.map(Arc::new);
         let approvals = match &config.approvals {
             Some(table) => {
@@ -143,8 +148,16 @@ impl TeamServer {
             Some(address) => Some(FrontListener::plain(address).await?),
             None => None,
         };
-        let parts =
-            FrontParts { authenticator, approvals: site, subjects, hub, callbacks, accounts, directory, actions };
+        let parts = FrontParts {
+            authenticator,
+            approvals: site,
+            subjects,
+            hub,
+            callbacks,
+            accounts,
+            directory,
+            actions,
+        };
         let accounts = Arc::clone(&parts.accounts);
         let retention = RetentionTask { accounts, starter, settings: config.retention };
         Ok(Self { listener, metrics, socket, config, parts, retention, lock })

@@ -27,6 +27,8 @@ pub(crate) struct Hub {
     api: String,
     /// A service's, which may do everything.
     token: String,
+    /// That of a service which may make tokens of users, and nothing else.
+    clerk_token: String,
 }
 
 /// The way of commands to it, and of its answers.
@@ -67,12 +69,14 @@ impl Hub {
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let pipes = Arc::new(Mutex::new(Some(HubPipes { input, output })));
-        let mut hub =
-            Self { child, pipes, home, url: String::new(), api: String::new(), token: String::new() };
+        let [url, api, token, clerk_token] = Default::default();
+        let mut hub = Self { child, pipes, home, url, api, token, clerk_token };
         let ready = hub.said(None).await;
-        ready["url"].as_str().unwrap().clone_into(&mut hub.url);
-        ready["api"].as_str().unwrap().clone_into(&mut hub.api);
-        ready["token"].as_str().unwrap().clone_into(&mut hub.token);
+        let text = |name: &str| ready[name].as_str().unwrap().to_owned();
+        hub.url = text("url");
+        hub.api = text("api");
+        hub.token = text("tests");
+        hub.clerk_token = text("clerk");
         hub
     }
 
@@ -104,6 +108,11 @@ impl Hub {
 
     pub(crate) fn service_token(&self) -> &str {
         &self.token
+    }
+
+    /// That of a service which may make tokens of users, and nothing else.
+    pub(crate) fn clerk_token(&self) -> &str {
+        &self.clerk_token
     }
 
     /// Lets the servers of patient users start.

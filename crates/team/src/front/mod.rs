@@ -70,7 +70,8 @@ pub(crate) fn routes(
     draining: CancellationToken,
     ending: CancellationToken,
 ) -> (Router, Arc<FrontState>) {
-    let FrontParts { authenticator, approvals, subjects, hub, callbacks, accounts, directory, actions } = parts;
+    let FrontParts { authenticator, approvals, subjects, hub, callbacks, accounts, directory, actions } =
+        parts;
     let rates = Arc::new(RateLimits::new(config.users.requests_per_minute));
     let metrics = Arc::new(FrontMetrics::default());
     let guard = |path: &str, directory: Arc<SessionDirectory>| {

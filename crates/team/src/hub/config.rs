@@ -34,12 +34,11 @@ pub(crate) fn kernel_mistake(
     let wrong = |key, why, remedy| Some(KernelMistake { key, why, remedy });
     let Some(url) = &table.hub_url else {
         let is_set = table.hub_token_env.is_some() || table.hub_user_claim.is_some();
-        return is_set
-            .then_some(KernelMistake {
-                key: "kernels.hub_url",
-                why: "is missing",
-                remedy: "name the JupyterHub, as \"https://hub.example.org/\", or leave the table out",
-            });
+        return is_set.then_some(KernelMistake {
+            key: "kernels.hub_url",
+            why: "is missing",
+            remedy: "name the JupyterHub, as \"https://hub.example.org/\", or leave the table out",
+        });
     };
     if url.url().query().is_some() {
         return wrong("kernels.hub_url", "has a query", "leave out what is after the `?`");
@@ -61,7 +60,11 @@ pub(crate) fn kernel_mistake(
     }
     if publishes {
         let remedy = "leave `[actions]` or `kernels.hub_url` out";
-        return wrong("actions", "run in a sandbox of this machine, and there is none beside a JupyterHub", remedy);
+        return wrong(
+            "actions",
+            "run in a sandbox of this machine, and there is none beside a JupyterHub",
+            remedy,
+        );
     }
     let local = [
         ("sessions.sandbox_backend", sessions.sandbox_backend != TeamSandbox::default()),
@@ -79,4 +82,54 @@ pub(crate) fn kernel_mistake(
         "is about kernels of this machine, and those of users run at `kernels.hub_url`",
         "leave it out; the JupyterHub's spawner has settings like it",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HUB: &str = "hub_url = \"https://hub.example/\"\nhub_token_env = \"HUB\"\n";
+
+    fn mistake(table: &str, sessions: &str, publishes: bool) -> Option<(&'static str, &'static str)> {
+        let table: KernelTable = toml::from_str(table).unwrap();
+        let sessions: SessionSettings = toml::from_str(sessions).unwrap();
+        kernel_mistake(&table, &sessions, publishes).map(|mistake| (mistake.key, mistake.why))
+    }
+
+    #[test]
+    fn a_hub_needs_its_url_and_a_variable_and_bears_nothing_about_kernels_of_this_machine() {
+        assert_eq!(mistake("", "sandbox_backend = \"srt\"\nlimit_cpu = 1", true), None);
+        assert_eq!(mistake(&format!("{HUB}hub_user_claim = \"email\""), "idle = \"1m\"", false), None);
+        for (table, sessions, key, why) in [
+            ("hub_token_env = \"HUB\"", "", "kernels.hub_url", "is missing"),
+            ("hub_user_claim = \"email\"", "", "kernels.hub_url", "is missing"),
+            ("hub_url = \"https://hub.example/\"", "", "kernels.hub_token_env", "is missing"),
+            (
+                "hub_url = \"https://hub.example/\"\nhub_token_env = \"a secret\"",
+                "",
+                "kernels.hub_token_env",
+                "is no name",
+            ),
+            (
+                "hub_url = \"https://hub.example/?a\"\nhub_token_env = \"HUB\"",
+                "",
+                "kernels.hub_url",
+                "has a query",
+            ),
+            (&format!("{HUB}hub_user_claim = \"\""), "", "kernels.hub_user_claim", "is empty"),
+            (
+                HUB,
+                "sandbox_backend = \"srt\"",
+                "sessions.sandbox_backend",
+                "is about kernels of this machine",
+            ),
+            (HUB, "python = \"python3\"", "sessions.python", "is about kernels of this machine"),
+            (HUB, "limit_memory = \"4G\"", "sessions.limit_memory", "is about kernels of this machine"),
+        ] {
+            let (found_key, found_why) = mistake(table, sessions, false).unwrap();
+            assert!(found_key == key && found_why.starts_with(why), "{table}: {found_key} {found_why}");
+        }
+        assert_eq!(mistake(HUB, "", true).map(|(key, _)| key), Some("actions"));
+        assert!(toml::from_str::<KernelTable>("hub_url = \"http://hub.example/\"").is_err());
+    }
 }

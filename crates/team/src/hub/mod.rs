@@ -24,8 +24,8 @@ use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 
 pub use self::config::KernelTable;
 pub(crate) use self::config::{KernelMistake, kernel_mistake};
-pub(crate) use self::names::{HubName, HubNameError};
 use self::names::HubNames;
+pub(crate) use self::names::{HubName, HubNameError};
 use self::service::{HubService, HubServiceError, HubToken, LIFE_SECONDS};
 use crate::front::RateLimits;
 use crate::login::{ClaimedName, ClientSecret, ProviderHttp, SecureUrl, TeamUser, UserIdentity};

@@ -6,7 +6,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::names::HubName;
-use crate::login::{ClientSecret, ProviderAnswer, ProviderFault, ProviderHttp, RequestCredentials, SecureUrl};
+use crate::login::{
+    ClientSecret, ProviderAnswer, ProviderFault, ProviderHttp, RequestCredentials, SecureUrl,
+};
 
 /// The life of a token, in seconds.
 pub(super) const LIFE_SECONDS: u64 = 3600;
@@ -24,7 +26,9 @@ pub(crate) enum HubServiceError {
     #[error("the JupyterHub cannot be asked: {0}")]
     Away(#[from] ProviderFault),
     /// It does not know the service.
-    #[error("the JupyterHub does not take the token in the team server's `{variable}`, which is to be that of a service")]
+    #[error(
+        "the JupyterHub does not take the token in the team server's `{variable}`, which is to be that of a service"
+    )]
     Token { variable: String },
     /// The service may not make tokens.
     #[error("the service of the team server lacks the scope `{scope}` at the JupyterHub")]

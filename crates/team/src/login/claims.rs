@@ -57,7 +57,14 @@ impl TokenClaims<'_> {
             UserIdentity { issuer: self.issuer.issuer.as_str().to_owned(), subject: subject.to_owned() };
         let name = self.name().unwrap_or_else(|| subject.to_owned());
         let hub_user = self.hub_user(subject);
-        Ok(TeamUser { identity, name, hub_user, groups: self.groups()?, scopes, expires_at: self.expires_at()? })
+        Ok(TeamUser {
+            identity,
+            name,
+            hub_user,
+            groups: self.groups()?,
+            scopes,
+            expires_at: self.expires_at()?,
+        })
     }
 
     /// Refuses what Amazon's or Keycloak's claims say is no access token.

@@ -4,11 +4,11 @@ use std::error::Error as _;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use http::{Method, StatusCode};
 use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{Method, StatusCode};
 use reqwest::{Client, ClientBuilder, RequestBuilder, redirect};
-use url::Url;
 use serde_json::Value;
+use url::Url;
 use url::form_urlencoded;
 
 use super::{ProviderFault, SecureUrl};

@@ -174,3 +174,100 @@ impl std::fmt::Debug for FrontHubToken {
         formatter.debug_struct("FrontHubToken").field("user", &self.user).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    /// A server that gives token after token, of so many seconds, and hangs up after so many.
+    async fn give(listener: &UnixListener, first: usize, count: usize, seconds: u64) {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (input, mut output) = stream.into_split();
+        let mut lines = BufReader::new(input).lines();
+        let greeting = lines.next_line().await.unwrap().unwrap();
+        assert!(greeting.contains(r#""want":"hub""#), "{greeting}");
+        for number in first..first + count {
+            assert_eq!(lines.next_line().await.unwrap().unwrap(), r#"{"user":"ann"}"#);
+            let answer = format!("{{\"token\":{{\"token\":\"t{number}\",\"seconds\":{seconds}}}}}\n");
+            output.write_all(answer.as_bytes()).await.unwrap();
+        }
+    }
+
+    fn token_at(path: &std::path::Path) -> FrontHubToken {
+        let token = FrontHubToken::new("ann".to_owned(), Redactor::default());
+        token.ask_at(FrontSocket {
+            path: path.to_owned(),
+            token: "of the session".to_owned(),
+            session: "0123abcd".to_owned(),
+            callback: String::new(),
+            publishers: None,
+        });
+        token
+    }
+
+    /// Has time pass.
+    async fn pass(seconds: u64) {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        tokio::time::resume();
+    }
+
+    #[tokio::test]
+    async fn a_token_is_used_until_shortly_before_its_end_and_longer_only_if_there_is_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let token = token_at(&path);
+        let giving = tokio::spawn(async move { give(&listener, 1, 2, 3600).await });
+        assert_eq!(token.header().await.unwrap(), "token t1");
+        pass(2900).await;
+        assert_eq!(token.header().await.unwrap(), "token t1");
+        pass(200).await;
+        assert_eq!(token.header().await.unwrap(), "token t2");
+        giving.await.unwrap();
+        // Nobody listens any more.
+        pass(3100).await;
+        assert_eq!(token.header().await.unwrap(), "token t2");
+        pass(600).await;
+        let error = token.header().await.unwrap_err();
+        assert!(error.contains("the team server cannot be asked"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn another_token_is_asked_for_once_when_one_is_refused_also_of_a_new_server() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let token = token_at(&path);
+        let giving = tokio::spawn(async move {
+            give(&listener, 1, 2, 3600).await;
+            give(&listener, 3, 1, 3600).await;
+        });
+        let first = token.header().await.unwrap();
+        let second = token.after(&first).await.unwrap();
+        assert_eq!((&first, &second), (&"token t1".parse().unwrap(), &"token t2".parse().unwrap()));
+        assert_eq!(token.after(&first).await.unwrap(), second);
+        assert_eq!(token.after(&second).await.unwrap(), "token t3");
+        assert!(!format!("{token:?}").contains("t3"));
+        giving.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_reason_of_a_refusal_is_told_without_control_characters() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let token = token_at(&path);
+        let refusing = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(b"{\"refused\":\"no \\u001b[31muser\"}\n").await.unwrap();
+            stream
+        });
+        assert_eq!(token.header().await.unwrap_err(), "no user");
+        drop(refusing.await.unwrap());
+        let alone = FrontHubToken::new("ann".to_owned(), Redactor::default());
+        assert!(alone.header().await.unwrap_err().contains("no session of a team server"));
+    }
+}

@@ -72,3 +72,25 @@ fn indexes_are_the_only_ones_of_uv_and_pip() {
         ]
     );
 }
+
+#[test]
+fn a_session_with_a_kernel_at_a_hub_has_nothing_of_kernels_of_this_machine() {
+    let starter =
+        SessionStarter::new(PathBuf::from("ipybox"), SessionSettings::default(), PackageSettings::default());
+    let name = crate::login::ClaimedName { claim: "sub".to_owned(), value: "Ann".to_owned() };
+    let hub = ("https://hub.example/", HubName::of(&name).unwrap());
+    let arguments = starter.arguments(&UserPlace::at(Path::new("/users/a")), Some(&hub));
+    let arguments: Vec<&str> = arguments.iter().map(|argument| argument.to_str().unwrap()).collect();
+    assert_eq!(
+        arguments[6..],
+        [
+            "--audit-log",
+            "/users/a/audit/log.jsonl",
+            "--kernel-hub-url",
+            "https://hub.example/",
+            "--kernel-hub-user",
+            "ann",
+            "--kernel-hub-token-team",
+        ]
+    );
+}
