@@ -91,7 +91,7 @@ async fn each_user_has_a_server_of_their_own_by_a_token_of_their_own_which_ends_
         let own = format!("!user={name}");
         let is_narrow = |scope: &Value| {
             let (kind, filter) = scope.as_str().unwrap().split_once('!').unwrap();
-            format!("!{filter}") == own && (kind.contains("servers") || kind == "read:users:name")
+            format!("!{filter}") == own && (kind.contains("servers") || kind.starts_with("read:users:"))
         };
         assert!(token["scopes"].as_array().unwrap().iter().all(is_narrow), "{token}");
         let ids: Vec<&str> = sessions.iter().map(|session| session["id"].as_str().unwrap()).collect();

@@ -54,6 +54,10 @@ pub(crate) fn kernel_mistake(
         }
         Some(_) => {}
     }
+    if sessions.environment.iter().any(|name| Some(name) == table.hub_token_env.as_ref()) {
+        let why = "has the variable of `kernels.hub_token_env`, whose token is for the server alone";
+        return wrong("sessions.environment", why, "leave it out");
+    }
     if table.hub_user_claim.as_ref().is_some_and(String::is_empty) {
         let remedy = "name a claim, or leave the key out";
         return wrong("kernels.hub_user_claim", "is empty", remedy);
@@ -117,6 +121,7 @@ mod tests {
                 "has a query",
             ),
             (&format!("{HUB}hub_user_claim = \"\""), "", "kernels.hub_user_claim", "is empty"),
+            (HUB, "environment = [\"HUB\"]", "sessions.environment", "has the variable of"),
             (
                 HUB,
                 "sandbox_backend = \"srt\"",

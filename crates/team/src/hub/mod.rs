@@ -228,3 +228,62 @@ impl TeamHub {
         self.service.check().await.map_err(|error: HubServiceError| error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::login::configure_client;
+
+    fn hub(state_dir: &Path) -> TeamHub {
+        // An error means that another test has done so.
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let client = configure_client(reqwest::Client::builder()).no_proxy().build().unwrap();
+        let table = "hub_url = \"http://127.0.0.1:1/\"\nhub_token_env = \"HUB\"";
+        let resource = SecureUrl::try_from("https://ipybox.example/mcp".to_owned()).unwrap();
+        let secret = |name: &str| (name == "HUB").then(|| "of the service".to_owned());
+        let table = toml::from_str(table).unwrap();
+        TeamHub::open(&table, &resource, state_dir, client, secret).unwrap().unwrap()
+    }
+
+    fn account(subject: &str) -> TeamAccount {
+        let account = serde_json::json!({
+            "key": subject, "issuer": "local", "subject": subject, "name": subject, "id": null, "created": 0, "seen": 0,
+        });
+        serde_json::from_value(account).unwrap()
+    }
+
+    fn claims(hub: &TeamHub, subject: &str, name: &str) -> Result<HubName, HubNameError> {
+        let user = TeamUser {
+            identity: UserIdentity { issuer: "local".to_owned(), subject: subject.to_owned() },
+            name: subject.to_owned(),
+            hub_user: ClaimedName { claim: "sub".to_owned(), value: name.to_owned() },
+            groups: Default::default(),
+            scopes: Default::default(),
+            expires_at: None,
+        };
+        hub.note(subject, &user);
+        hub.user_of(subject)
+    }
+
+    #[tokio::test]
+    async fn a_session_gets_no_token_of_a_user_that_is_not_its_own() {
+        let state_dir = tempfile::tempdir().unwrap();
+        let hub = hub(state_dir.path());
+        assert!(matches!(hub.user_of("ann"), Err(HubNameError::Unknown)));
+        claims(&hub, "ann", "Ann").unwrap();
+        claims(&hub, "bob", "bob").unwrap();
+        assert!(matches!(claims(&hub, "bob", "ANN"), Err(HubNameError::Taken(_))));
+        for (subject, expected) in [("bob", "is not the user of this session"), ("ann", "cannot be reached")]
+        {
+            for name in ["ann", "nobody", "../ann"] {
+                let mut output = Vec::new();
+                let question = format!("{{\"user\": \"{name}\"}}\n");
+                hub.hear(question.as_bytes(), &mut output, &account(subject)).await.unwrap();
+                let answer = String::from_utf8(output).unwrap();
+                let expected = if name == "ann" { expected } else { "is not the user of this session" };
+                assert!(answer.starts_with("{\"refused\":") && answer.contains(expected), "{answer}");
+                assert!(!answer.contains("of the service"), "{answer}");
+            }
+        }
+    }
+}

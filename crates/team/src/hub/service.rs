@@ -108,8 +108,7 @@ impl HubService {
         resource: &SecureUrl,
         run: &str,
     ) -> Self {
-        let path = url.url().path().trim_end_matches('/');
-        let base = url.with_path(path.strip_suffix("/hub").unwrap_or(path));
+        let base = base_of(url);
         let notes = format!("ipybox at {resource} (");
         let note = format!("{notes}{run})");
         Self { http, base, token, variable: variable.to_owned(), notes, note }
@@ -195,5 +194,29 @@ impl HubService {
         let url = self.base.below(&[&["hub", "api"], path].concat());
         let credentials = RequestCredentials::Bearer(self.token.text());
         Ok(self.http.send_json(method, &url, credentials, document).await?)
+    }
+}
+
+/// The URL of a Hub, which may have been given with the Hub's own path.
+fn base_of(url: &SecureUrl) -> SecureUrl {
+    let path = url.url().path().trim_end_matches('/');
+    url.with_path(path.strip_suffix("/hub").unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hub_may_be_given_with_its_own_path_and_a_name_is_one_segment() {
+        for (given, expected) in [
+            ("https://host", "https://host/hub/api/users/a%20b"),
+            ("https://host/hub/", "https://host/hub/api/users/a%20b"),
+            ("https://host/lab/hub", "https://host/lab/hub/api/users/a%20b"),
+            ("https://host/github/", "https://host/github/hub/api/users/a%20b"),
+        ] {
+            let base = base_of(&SecureUrl::try_from(given.to_owned()).unwrap());
+            assert_eq!(base.below(&["hub", "api", "users", "a b"]).as_str(), expected);
+        }
     }
 }
