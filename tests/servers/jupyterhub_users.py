@@ -1,8 +1,8 @@
 """A JupyterHub on loopback with its proxy, whose users have servers of their own: processes of whoever runs the tests.
 
 Usage: jupyterhub_users.py HOME NODE PROXY KERNEL [HOST]. Users have subdomains of HOST, if it is given. It prints `{"url": …,
-"api": …, "tests": …, "clerk": …}`: where the proxy is, where the Hub itself is, the token of a service that may do
-everything, and that of one that may make tokens alone. Each line on standard input is a command that is answered by a line
+"api": …, "services": {…}}`: where the proxy is, where the Hub itself is, and the tokens of services: `tests` may do
+everything, `ipybox` make tokens and users, `clerk` make tokens. Each line on standard input is a command that is answered by a line
 `{}`: `stop hub`, `start hub`, and the same for `proxy`. At the end of standard input it kills all that it has started.
 
 The users are made by its API. Servers of those whose names begin with `broken` never start, of those with `patient`
@@ -78,11 +78,13 @@ c.ConfigurableHTTPProxy.api_url = settings["api"]
 c.ConfigurableHTTPProxy.auth_token = settings["secret"]
 c.Authenticator.allow_all = True
 hub.services = [
-    {"name": name, "api_token": settings[name]} for name in ("tests", "clerk")
+    {"name": name, "api_token": token} for name, token in settings["services"].items()
 ]
 everything = ["admin:users", "admin:servers", "tokens", "access:servers"]
 hub.load_roles = [
     {"name": "tests", "scopes": everything, "services": ["tests"]},
+    # As docs/team.md says.
+    {"name": "ipybox", "scopes": ["tokens", "admin:users"], "services": ["ipybox"]},
     {"name": "clerk", "scopes": ["tokens"], "services": ["clerk"]},
 ]
 c.Spawner.cmd = [settings["singleuser"]]
@@ -111,11 +113,12 @@ class Lab:
         self.home, self.node, self.proxy_program = Path(home), node, proxy
         ports = [f"http://127.0.0.1:{free_port()}" for _ in range(3)]
         self.secret = secrets.token_hex(32)
-        self.tokens = {name: secrets.token_hex(32) for name in ("tests", "clerk")}
+        names = ("tests", "ipybox", "clerk")
+        self.services = {name: secrets.token_hex(32) for name in names}
         self.settings = {
             "home": home,
             "secret": self.secret,
-            **self.tokens,
+            "services": self.services,
             "singleuser": str(Path(sys.executable).parent / "jupyterhub-singleuser"),
             **dict(zip(("proxy", "hub", "api"), ports)),
             "host": host,
@@ -228,7 +231,7 @@ def main():
         ready = {
             "url": lab.settings["proxy"] + "/",
             "api": lab.settings["hub"] + "/hub/api/",
-            **lab.tokens,
+            "services": lab.services,
         }
         print(json.dumps(ready), flush=True)
         for line in sys.stdin:

@@ -67,11 +67,11 @@ async fn each_user_has_a_server_of_their_own_by_a_token_of_their_own_which_ends_
     let place = place_at(hub.url());
     let names = ["tia", "tom"];
     let logins = names.map(|name| place.token(name));
-    let server = place.serve_in(&[(VARIABLE, hub.service_token())]);
+    let server = place.serve_in(&[(VARIABLE, hub.token_of_service("ipybox"))]);
     let [mut tia, mut tom] = [place.begun(&logins[0]).await, place.begun(&logins[1]).await];
     let code = format!(
         "import os\nx = os.environ['JUPYTERHUB_USER']\nx, [name for name, value in os.environ.items() if {:?} in value]",
-        hub.service_token()
+        hub.token_of_service("ipybox")
     );
     // Both at once.
     let said = tokio::join!(tia.cell(&code), tom.cell(&code));
@@ -82,7 +82,9 @@ async fn each_user_has_a_server_of_their_own_by_a_token_of_their_own_which_ends_
         let (key, sessions) = sessions(&place, name);
         let environ = std::fs::read(format!("/proc/{}/environ", sessions[0]["process"])).unwrap();
         let environ = String::from_utf8_lossy(&environ);
-        assert!(environ.contains("IPYBOX_SESSION_TOKEN=") && !environ.contains(hub.service_token()));
+        assert!(
+            environ.contains("IPYBOX_SESSION_TOKEN=") && !environ.contains(hub.token_of_service("ipybox"))
+        );
         let made = tokens(hub, &place, name).await;
         let [token] = made.as_slice() else { panic!("{made:?}") };
         let time = |key: &str| DateTime::parse_from_rfc3339(token[key].as_str().unwrap()).unwrap();
@@ -107,7 +109,7 @@ async fn a_user_of_the_hub_belongs_to_the_first_login_that_claims_it() {
     let hub = Hub::shared().await;
     let place = place_at(hub.url());
     let logins = ["Kim", "kim"].map(|name| place.token(name));
-    let variables = [(VARIABLE, hub.service_token())];
+    let variables = [(VARIABLE, hub.token_of_service("ipybox"))];
     let server = place.serve_in(&variables);
     let mut first = place.begun(&logins[0]).await;
     assert_eq!(first.cell("import os\nos.environ['JUPYTERHUB_USER']").await, "'kim'");
@@ -131,7 +133,7 @@ async fn sessions_go_on_when_their_token_was_revoked_and_when_the_hub_or_the_fro
     let hub = Hub::start().await;
     let place = place_at(hub.url());
     let login = place.token("uma");
-    let variables = [(VARIABLE, hub.service_token())];
+    let variables = [(VARIABLE, hub.token_of_service("ipybox"))];
     let server = place.serve_in(&variables);
     let mut client = place.begun(&login).await;
     assert_eq!(client.cell("x = 1; x").await, "1");
@@ -169,7 +171,7 @@ async fn a_hub_that_gives_no_token_is_reported_by_sessions_and_the_front_goes_on
     for (url, token, words) in [
         (hub.url(), "a-wrong-token", &["does not take the token", VARIABLE][..]),
         (hub.url(), user.as_str(), &["lacks the scope `tokens`"]),
-        (hub.url(), hub.clerk_token(), &["has no user `will`", "`admin:users`"]),
+        (hub.url(), hub.token_of_service("clerk"), &["has no user `will`", "`admin:users`"]),
         (away.as_str(), "any", &["the JupyterHub cannot be asked", "cannot be reached"]),
     ] {
         let place = place_at(url);
@@ -186,7 +188,7 @@ async fn a_hub_that_gives_no_token_is_reported_by_sessions_and_the_front_goes_on
     // A user whom somebody else has made.
     let place = place_at(hub.url());
     let login = place.token("vera");
-    let server = place.serve_in(&[(VARIABLE, hub.clerk_token())]);
+    let server = place.serve_in(&[(VARIABLE, hub.token_of_service("clerk"))]);
     assert_eq!(place.begun(&login).await.cell("1 + 1").await, "2");
     server.stop().await;
 }
@@ -200,7 +202,7 @@ async fn doctor_asks_the_hub_and_a_server_without_its_token_does_not_start() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains(&format!("`{VARIABLE}`")), "{said}");
     for (token, expected) in [
-        (hub.clerk_token(), "ok      kernels\n".to_owned()),
+        (hub.token_of_service("clerk"), "ok      kernels\n".to_owned()),
         (
             "a-wrong-token",
             format!(
