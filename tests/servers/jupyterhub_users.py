@@ -26,7 +26,7 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
-PATIENCE = 120
+PATIENCE = 300
 PR_SET_CHILD_SUBREAPER = 36
 
 CONFIG = """
@@ -94,7 +94,7 @@ c.Spawner.environment = {
     "JUPYTER_PATH": settings["home"] + "/data",
     "JUPYTERHUB_SINGLEUSER_APP": "jupyter_server.serverapp.ServerApp",
 }
-c.Spawner.http_timeout = c.Spawner.start_timeout = 120
+c.Spawner.http_timeout = c.Spawner.start_timeout = 300
 c.Spawner.poll_interval = 1
 """
 
