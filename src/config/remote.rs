@@ -6,8 +6,8 @@ use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings};
 use crate::ground::env::{self, Variables};
 use crate::ground::text::Redactor;
 use crate::kernels::kernel::jupyter::{
-    AccessError, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer, KernelServer,
-    header_name,
+    AccessError, FrontHubToken, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer,
+    KernelServer, header_name,
 };
 
 /// The Jupyter server that runs the kernels.
@@ -28,6 +28,13 @@ impl RemoteServer {
                 None => KernelServer::Named(Arc::new(JupyterServer::new(access)?)),
                 Some(RemoteHub { server, user, options }) => {
                     let options = options.clone();
+                    let access = match user {
+                        Some(user) if settings.token_of_team => {
+                            let redactor = variables.redactor().clone();
+                            access.with_token(Arc::new(FrontHubToken::new(user.clone(), redactor)))
+                        }
+                        _ => access,
+                    };
                     let name = HubServerName { server: server.clone(), user: user.clone(), options };
                     KernelServer::OfHub(Arc::new(HubServer::new(access, name)?))
                 }
