@@ -290,7 +290,8 @@ def signature(file, node, name):
         if fields := dataclass_fields(file, node):
             return laid_out(f"class {name}", fields, "")
         return f"class {name}"
-    returns = f" -> {file.segment(node.returns)}" if node.returns else ""
+    returned = file.segment(node.returns) if node.returns else "None"
+    returns = "" if returned == "None" else f" -> {returned}"
     if has_decorator(node, "property"):
         return f"{name}:{returns.removeprefix(' ->')}"
     keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"

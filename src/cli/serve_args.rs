@@ -78,14 +78,18 @@ pub(crate) struct ServeArgs {
         help_heading = REMOTE,
         value_name = "URL",
         group = "kernel_server",
-        requires = "kernel_hub_token_env",
+        requires = "hub_token",
         conflicts_with_all = ["sandbox", "python", "checkpoint", "tool_server_host", "tool_server_port"]
     )]
     pub(crate) kernel_hub_url: Option<String>,
 
     /// Environment variable that holds your token for the Hub, or a service's
-    #[arg(long, help_heading = REMOTE, value_name = "VAR", requires = "kernel_hub_url")]
+    #[arg(long, help_heading = REMOTE, value_name = "VAR", requires = "kernel_hub_url", group = "hub_token")]
     pub(crate) kernel_hub_token_env: Option<String>,
+
+    /// Have the team server, which names this session in `--front`, make tokens of the Hub's user
+    #[arg(long, hide = true, requires_all = ["kernel_hub_user", "front"], group = "hub_token")]
+    pub(crate) kernel_hub_token_team: bool,
 
     /// Named server at the Hub [default: your default server]
     #[arg(long, help_heading = REMOTE, value_name = "NAME", requires = "kernel_hub_url")]
@@ -363,6 +367,7 @@ impl From<ServeArgs> for Settings {
                     options: args.kernel_hub_options.unwrap_or_default(),
                 });
                 remote.token_env = args.kernel_hub_token_env.or(args.kernel_gateway_token_env);
+                remote.token_of_team = args.kernel_hub_token_team;
                 remote.kernel_name = args.kernel_name;
                 remote.ca = args.kernel_gateway_ca;
                 remote.headers = args.kernel_gateway_header_env.iter().map(|text| header(text)).collect();

@@ -252,6 +252,14 @@ impl Config {
         Ok(config)
     }
 
+    /// Has the session ask the server of a team for its user's tokens.
+    pub(crate) fn ask_front(&mut self, front: FrontSocket) {
+        if let KernelSite::Remote(remote) = &self.site {
+            remote.server.ask_front(front.clone());
+        }
+        self.front = Some(front);
+    }
+
     /// For a further session beside one that has this configuration, which registers what is offered at the start, and
     /// saves its variables.
     pub(crate) fn beside_another(&self) -> Self {

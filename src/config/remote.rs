@@ -10,8 +10,8 @@ use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings};
 use crate::ground::env::{self, Variables};
 use crate::ground::text::{Redactor, describe};
 use crate::kernels::kernel::jupyter::{
-    self, AccessError, DuplexStream, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer,
-    KernelServer, header_name,
+    self, AccessError, DuplexStream, FrontHubToken, HubServer, HubServerName, JupyterAccess, JupyterHeaders,
+    JupyterServer, KernelServer, header_name,
 };
 use crate::kernels::pod::PodDialer;
 
@@ -33,6 +33,13 @@ impl RemoteServer {
                 None => KernelServer::Named(Arc::new(JupyterServer::new(access)?)),
                 Some(RemoteHub { server, user, options }) => {
                     let options = options.clone();
+                    let access = match user {
+                        Some(user) if settings.token_of_team => {
+                            let redactor = variables.redactor().clone();
+                            access.with_token(Arc::new(FrontHubToken::new(user.clone(), redactor)))
+                        }
+                        _ => access,
+                    };
                     let name = HubServerName { server: server.clone(), user: user.clone(), options };
                     KernelServer::OfHub(Arc::new(HubServer::new(access, name)?))
                 }

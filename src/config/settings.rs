@@ -184,6 +184,8 @@ pub struct RemoteSettings {
     pub ca: Option<PathBuf>,
     /// Further headers of each request to it, of the connections to its kernels too. Default: none.
     pub headers: Vec<RemoteHeader>,
+    /// Whether the server of a team, of which the session is one, gives the token of the Hub's user. Default: no.
+    pub token_of_team: bool,
     /// Whether `url` is that of a JupyterHub, and the server is one of its users'. Default: no.
     pub hub: Option<RemoteHub>,
     /// Whether `url` is that of `ipybox pod`, which runs kernels like those of this machine. Default: no.
@@ -233,6 +235,7 @@ impl RemoteSettings {
             url: url.into(),
             token: None,
             token_env: None,
+            token_of_team: false,
             kernel_name: None,
             ca: None,
             headers: Vec::new(),
@@ -250,6 +253,7 @@ impl std::fmt::Debug for RemoteSettings {
             .field("url", &self.url)
             .field("has_token", &self.token.is_some())
             .field("token_env", &self.token_env)
+            .field("token_of_team", &self.token_of_team)
             .field("kernel_name", &self.kernel_name)
             .field("ca", &self.ca)
             .field("headers", &self.headers)

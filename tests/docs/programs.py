@@ -52,22 +52,6 @@ COVERED = {
     "cargo run --example sandbox": "tests/it/examples.rs",
     # Measurements, made by hand on a quiet machine.
     "cargo build --release": "benches/side_by_side.py",
-    "python3 benches/side_by_side.py target/bench": "benches/side_by_side.py",
-    "python3 benches/checkpoint.py PYTHON": "benches/checkpoint.py",
-    "python3 benches/sandbox.py PYTHON SERVER_PYTHON": "benches/sandbox.py",
-    "python3 benches/floods.py PYTHON": "benches/floods.py",
-    "python3 benches/limits.py PYTHON": "benches/limits.py",
-    "python3 benches/team.py PYTHON": "benches/team.py",
-    "python3 benches/idle_users.py PYTHON": "benches/idle_users.py",
-    "python3 benches/scaling.py": "tests/python/test_scaling.py",
-    "python3 benches/kernel.py": "benches/kernel.py",
-    "python3 benches/remote.py target/test-tools": "benches/remote.py",
-    "python3 benches/python_library.py target/bench": "benches/python_library.py",
-    "cargo bench --bench search -- SERVERS": "benches/search.rs",
-    "cargo bench --bench provenance -- SEEN -- OTHERS": "benches/provenance.rs",
-    "python3 benches/check.py --help": "benches/check.py",
-    "python3 benches/decisions.py --help": "benches/decisions.py",
-    "python3 benches/first_minutes.py --help": "benches/first_minutes.py",
     "uv run benches/code_mode/run.py --binary target/release/ipybox": "tests/packaging/code_mode.py",
 }
 """Commands that are not run here, and the file by which they are."""

@@ -4,7 +4,8 @@
 - every page is in the summary, and only pages are;
 - every page of decisions is in their list, by its title, and its room names it;
 - files of Rust that texts for developers name are there;
-- ARCHITECTURE.md is short, links every page about the architecture, and its glossary has words of the program;
+- ARCHITECTURE.md is short, also together with the README and a page about the architecture; it links all of these pages, and its
+  glossary has words of the program;
 - the pages of docs/ are short together;
 - the table of flags has the flags of `--help` (with `--binary`);
 - the messages in the tables of troubleshooting are the program's;
@@ -46,6 +47,9 @@ SHORTEST_FRAGMENT = 8
 
 MOST_WORDS, MOST_TERMS = 1800, 40
 """Of ARCHITECTURE.md and its glossary: what a newcomer reads in ten minutes."""
+
+MOST_WORDS_OF_THE_WAY_IN = 3500
+"""Of the README, ARCHITECTURE.md and any page about a part: what a newcomer reads before the code."""
 
 EXTERNAL = re.compile(r"[a-z][a-z0-9+.-]*:|//")
 
@@ -179,8 +183,14 @@ def problems_of_the_architecture():
     text = (REPOSITORY / "ARCHITECTURE.md").read_text()
     if (count := len(text.split())) > MOST_WORDS:
         yield f"ARCHITECTURE.md has {count} words instead of {MOST_WORDS}: what else could be in docs/architecture?"
+    before = len(f"{text} {(REPOSITORY / 'README.md').read_text()}".split())
+    pages = sorted(ARCHITECTURE.rglob("*.md"))
+    for file in pages:
+        count = before + len(file.read_text().split())
+        if count > MOST_WORDS_OF_THE_WAY_IN:
+            yield f"README.md, ARCHITECTURE.md and {file.name} have {count} words instead of {MOST_WORDS_OF_THE_WAY_IN}"
     linked = {(REPOSITORY / target).resolve() for target in links(text)}
-    for file in sorted(set(ARCHITECTURE.rglob("*.md")) - linked):
+    for file in sorted(set(pages) - linked):
         yield f"ARCHITECTURE.md does not link {file.relative_to(REPOSITORY)}"
     glossary = text.partition("\n## Glossary\n")[2]
     rows = re.findall(r"^\| (.+?) \|", glossary, re.MULTILINE)[1:]

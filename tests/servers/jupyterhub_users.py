@@ -1,8 +1,9 @@
 """A JupyterHub on loopback with its proxy, whose users have servers of their own: processes of whoever runs the tests.
 
 Usage: jupyterhub_users.py HOME NODE PROXY KERNEL [HOST]. Users have subdomains of HOST, if it is given. It prints `{"url": …,
-"api": …, "token": …}`: where the proxy is, where the Hub itself is, and the token of a service that may do everything. Each line on standard input is a command that is answered by a line `{}`: `stop hub`, `start hub`, and the same
-for `proxy`. At the end of standard input it kills all that it has started.
+"api": …, "services": {…}}`: where the proxy is, where the Hub itself is, and the tokens of services: `tests` may do
+everything, `ipybox` make tokens and users, `clerk` make tokens. Each line on standard input is a command that is answered by a line
+`{}`: `stop hub`, `start hub`, and the same for `proxy`. At the end of standard input it kills all that it has started.
 
 The users are made by its API. Servers of those whose names begin with `broken` never start, of those with `patient`
 when there is a file `open` in HOME, and of those with `picky` with the option `profile`.
@@ -25,7 +26,7 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
-PATIENCE = 120
+PATIENCE = 300
 PR_SET_CHILD_SUBREAPER = 36
 
 CONFIG = """
@@ -76,9 +77,16 @@ c.ConfigurableHTTPProxy.should_start = False
 c.ConfigurableHTTPProxy.api_url = settings["api"]
 c.ConfigurableHTTPProxy.auth_token = settings["secret"]
 c.Authenticator.allow_all = True
-hub.services = [{"name": "tests", "api_token": settings["token"]}]
+hub.services = [
+    {"name": name, "api_token": token} for name, token in settings["services"].items()
+]
 everything = ["admin:users", "admin:servers", "tokens", "access:servers"]
-hub.load_roles = [{"name": "tests", "scopes": everything, "services": ["tests"]}]
+hub.load_roles = [
+    {"name": "tests", "scopes": everything, "services": ["tests"]},
+    # As docs/team.md says.
+    {"name": "ipybox", "scopes": ["tokens", "admin:users"], "services": ["ipybox"]},
+    {"name": "clerk", "scopes": ["tokens"], "services": ["clerk"]},
+]
 c.Spawner.cmd = [settings["singleuser"]]
 c.Spawner.args = ["--allow-root", "--ZMQChannelsWebsocketConnection.limit_rate=False"]
 c.Spawner.environment = {
@@ -86,7 +94,7 @@ c.Spawner.environment = {
     "JUPYTER_PATH": settings["home"] + "/data",
     "JUPYTERHUB_SINGLEUSER_APP": "jupyter_server.serverapp.ServerApp",
 }
-c.Spawner.http_timeout = c.Spawner.start_timeout = 120
+c.Spawner.http_timeout = c.Spawner.start_timeout = 300
 c.Spawner.poll_interval = 1
 """
 
@@ -104,11 +112,13 @@ class Lab:
     def __init__(self, home, node, proxy, kernel, host=""):
         self.home, self.node, self.proxy_program = Path(home), node, proxy
         ports = [f"http://127.0.0.1:{free_port()}" for _ in range(3)]
-        self.secret, self.token = secrets.token_hex(32), secrets.token_hex(32)
+        self.secret = secrets.token_hex(32)
+        names = ("tests", "ipybox", "clerk")
+        self.services = {name: secrets.token_hex(32) for name in names}
         self.settings = {
             "home": home,
             "secret": self.secret,
-            "token": self.token,
+            "services": self.services,
             "singleuser": str(Path(sys.executable).parent / "jupyterhub-singleuser"),
             **dict(zip(("proxy", "hub", "api"), ports)),
             "host": host,
@@ -221,7 +231,7 @@ def main():
         ready = {
             "url": lab.settings["proxy"] + "/",
             "api": lab.settings["hub"] + "/hub/api/",
-            "token": lab.token,
+            "services": lab.services,
         }
         print(json.dumps(ready), flush=True)
         for line in sys.stdin:

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::config::TeamConfig;
 use crate::describe;
 use crate::front::tls_problem;
+use crate::hub::TeamHub;
 use crate::login::UserAuthenticator;
 use crate::upstream::UpstreamServers;
 use crate::users::{SessionStarter, UserAccounts, UserSystem};
@@ -48,6 +49,7 @@ impl TeamConfig {
                 // With control groups, if they are needed.
                 match accounts.probe() {
                     Err(error) => findings.push(TeamFinding::new("users", Err(describe(&error)))),
+                    Ok(_) if self.kernels.hub_url.is_some() => {}
                     Ok(place) => {
                         let starter =
                             SessionStarter::new(program, self.sessions.clone(), self.packages.clone());
@@ -56,6 +58,7 @@ impl TeamConfig {
                 }
             }
         }
+        findings.extend(self.check_hub(client.clone()).await);
         match UpstreamServers::open(&self.upstream, &self.login, client.clone(), |name| {
             std::env::var(name).ok()
         }) {
@@ -77,6 +80,18 @@ impl TeamConfig {
             }
         }
         findings
+    }
+
+    async fn check_hub(&self, client: reqwest::Client) -> Option<TeamFinding> {
+        let Self { kernels, login, server, .. } = self;
+        let secret = |name: &str| std::env::var(name).ok();
+        let hub = TeamHub::open(kernels, &login.resource, &server.state_dir, client, secret);
+        let result = match hub {
+            Ok(None) => return None,
+            Ok(Some(hub)) => hub.check().await,
+            Err(error) => Err(describe(&error)),
+        };
+        Some(TeamFinding::new("kernels", result))
     }
 }
 

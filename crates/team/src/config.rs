@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use crate::actions::ActionTable;
+use crate::hub::{KernelMistake, KernelTable, kernel_mistake};
 use crate::login::{LoginConfig, SecureUrl};
 use crate::storage::read_bounded;
 use crate::upstream::{self, UpstreamMistake, UpstreamTable};
@@ -76,6 +77,9 @@ pub struct TeamConfig {
     /// The sessions of users.
     #[serde(default)]
     pub sessions: SessionSettings,
+    /// The place of kernels.
+    #[serde(default)]
+    pub kernels: KernelTable,
     /// Limits for each user.
     #[serde(default)]
     pub users: UserSettings,
@@ -356,6 +360,7 @@ impl TeamConfig {
         let base = std::path::absolute(path).map_err(failed)?;
         config.rebase(base.parent().unwrap_or(Path::new("/")));
         config.validate(path)?;
+        config.login.hub_user_claim = config.kernels.hub_user_claim.clone();
         Ok(config)
     }
 
@@ -456,6 +461,10 @@ impl TeamConfig {
         if let Some(UpstreamMistake { key, why, remedy }) = upstream::mistake(&self.upstream, &self.login) {
             return wrong(key, &why, remedy);
         }
+        let mistake = kernel_mistake(&self.kernels, sessions, self.actions.is_some());
+        if let Some(KernelMistake { key, why, remedy }) = mistake {
+            return wrong(key, why, remedy);
+        }
         if self.users.requests_per_minute == 0 || self.users.max_sessions == 0 {
             return wrong("users", "would let nobody in", "leave the limits out, or use 1 at least");
         }
@@ -463,7 +472,8 @@ impl TeamConfig {
     }
 }
 
-fn is_variable(name: &str) -> bool {
+/// Whether the text is a name of an environment variable.
+pub(crate) fn is_variable(name: &str) -> bool {
     let mut characters = name.chars();
     characters.next().is_some_and(|first| first == '_' || first.is_ascii_alphabetic())
         && characters.all(|other| other == '_' || other.is_ascii_alphanumeric())

@@ -6,6 +6,7 @@ mod approvals;
 mod check;
 mod config;
 mod front;
+mod hub;
 pub mod login;
 mod retention;
 mod server;
@@ -26,6 +27,7 @@ pub use self::config::{
     TeamApproval, TeamConfig, TeamSandbox, TlsFiles, UserSettings, WebhookTable,
 };
 pub use self::front::ListenError;
+pub use self::hub::{HubSetupError, KernelTable};
 pub use self::server::{ServeError, TeamServer};
 pub use self::upstream::{AuthorizationTable, ExchangeTable, UpstreamTable};
 pub use self::users::{AccountError, MakeGroups, TeamAccount, UserLimits, UserSystem, become_user};

@@ -11,6 +11,7 @@ use crate::actions::ActionCheck;
 use crate::approvals::{ApprovalPages, ApprovalParts, ApprovalSetupError, ApprovalSite, TeamApprovals};
 use crate::config::{ConfigError, TeamConfig};
 use crate::front::{FrontListener, FrontParts, ListenError, metrics_routes, routes, serve};
+use crate::hub::{HubSetupError, TeamHub};
 use crate::login::{LoginSetupError, UserAuthenticator};
 use crate::retention::RetentionTask;
 use crate::sessions::{SessionDirectory, SessionRecords};
@@ -34,6 +35,9 @@ pub enum ServeError {
     /// Nobody could decide about calls.
     #[error(transparent)]
     Approvals(#[from] ApprovalSetupError),
+    /// Kernels could not run at the JupyterHub.
+    #[error(transparent)]
+    Hub(#[from] HubSetupError),
     /// Sessions could not ask it.
     #[error("let sessions ask by the socket `{}`", path.display())]
     Socket {
@@ -88,6 +92,15 @@ impl TeamServer {
         let records = Arc::new(SessionRecords::open(accounts.sessions(), config.users.max_sessions)?);
         let upstream = UpstreamServers::open(&config.upstream, &config.login, client.clone(), secret);
         let upstream = upstream.map_err(LoginSetupError::from)?.map(Arc::new);
+        let server = &config.server;
+        let hub = TeamHub::open(
+            &config.kernels,
+            &config.login.resource,
+            &server.state_dir,
+            client.clone(),
+            secret,
+        )?;
+        let hub = hub.map(Arc::new);
         let approvals = match &config.approvals {
             Some(table) => {
                 let parts = ApprovalParts {
@@ -116,23 +129,35 @@ impl TeamServer {
             approvals: hearing,
             upstream,
             callbacks: Arc::clone(&callbacks),
+            hub: hub.clone(),
         };
         let (way, socket) = socket(&config, hearing, &files)?;
         let starter = || {
             SessionStarter::new(program.clone(), config.sessions.clone(), config.packages.clone())
                 .with_socket(way.clone())
+                .with_hub(hub.clone())
         };
         let actions = published(&config, starter(), &accounts)?;
         let starter = Arc::new(starter());
-        starter.check(&accounts.probe()?).await.map_err(ServeError::Sandbox)?;
+        if hub.is_none() {
+            starter.check(&accounts.probe()?).await.map_err(ServeError::Sandbox)?;
+        }
         let directory = Arc::new(SessionDirectory::new(Arc::clone(&starter), records));
         let listener = FrontListener::bind(&config.server).await?;
         let metrics = match config.server.metrics {
             Some(address) => Some(FrontListener::plain(address).await?),
             None => None,
         };
-        let parts =
-            FrontParts { authenticator, approvals: site, subjects, callbacks, accounts, directory, actions };
+        let parts = FrontParts {
+            authenticator,
+            approvals: site,
+            subjects,
+            hub,
+            callbacks,
+            accounts,
+            directory,
+            actions,
+        };
         let accounts = Arc::clone(&parts.accounts);
         let retention = RetentionTask { accounts, starter, settings: config.retention };
         Ok(Self { listener, metrics, socket, config, parts, retention, lock })
@@ -155,6 +180,7 @@ impl TeamServer {
         let draining = CancellationToken::new();
         let ending = CancellationToken::new();
         end_on_signals(&draining)?;
+        let hub = parts.hub.clone();
         let directories: Vec<_> = parts.actions.iter().chain([&parts.directory]).cloned().collect();
         let (router, state) = routes(&config, parts, draining.clone(), ending.clone());
         let metrics = metrics.map(|listener| {
@@ -163,6 +189,11 @@ impl TeamServer {
         let socket = tokio::spawn(socket.serve(ending.clone()));
         let serving = tokio::spawn(serve(listener, router, ending.clone()));
         let removing = tokio::spawn(draining.clone().run_until_cancelled_owned(retention.apply_daily()));
+        let hub = hub.map(|hub| {
+            let ending = ending.clone();
+            // What it does not get done, the next server does.
+            tokio::spawn(async move { ending.run_until_cancelled(hub.take_back_left()).await })
+        });
         draining.cancelled().await;
         let ended = futures::future::join_all(directories.iter().map(|served| served.calls_have_ended()));
         if tokio::time::timeout(config.server.drain, ended).await.is_err() {
@@ -173,6 +204,9 @@ impl TeamServer {
         futures::future::join_all(directories.iter().map(|served| served.close())).await;
         ending.cancel();
         removing.await.map_err(std::io::Error::other)?;
+        if let Some(task) = hub {
+            task.await.map_err(std::io::Error::other)?;
+        }
         for task in metrics.into_iter().chain([socket, serving]) {
             task.await.map_err(std::io::Error::other)?;
         }

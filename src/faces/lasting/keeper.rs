@@ -95,9 +95,10 @@ pub async fn keep_session(settings: Settings, keep: KeepRules) -> Result<(), Err
     config.session = Some(entry.id());
     let front = keep.front.as_ref();
     config.own_checkpoint = front.map(|front| OwnCheckpoint { is_resumed: front.had(&entry.id()) });
-    config.front = front
+    let socket = front
         .and_then(|front| front.socket(entry.id(), config.variables().in_process(IPYBOX_SESSION_TOKEN)?));
-    let socket = config.front.clone().filter(|_| front.is_some_and(FrontWish::approvals));
+    socket.iter().for_each(|socket| config.ask_front(socket.clone()));
+    let socket = socket.filter(|_| front.is_some_and(FrontWish::approvals));
     for problem in config.variables().problems() {
         tracing::warn!("{problem}");
     }

@@ -68,6 +68,8 @@ pub(crate) enum ConnectionUse {
     Upstream,
     /// The answer that a browser brings.
     Login,
+    /// Tokens of the user at a JupyterHub, which end with the connection.
+    Hub,
 }
 
 #[derive(Serialize)]

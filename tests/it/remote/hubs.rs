@@ -242,7 +242,7 @@ async fn tokens_that_may_not_do_it_are_reported_and_not_repeated() {
     }
     let cannot_start = hub.token_of("gerda", &["access:servers!user"], None).await;
     let wrong = "a-wrong-token-of-mine".to_owned();
-    let service = hub.service_token().to_owned();
+    let service = hub.token_of_service("tests").to_owned();
     for (token, flags, words) in [
         (&expired, &[][..], &["the token is wrong or has expired", "/hub/token"][..]),
         (&wrong, &[], &["the token is wrong or has expired"]),

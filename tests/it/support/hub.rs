@@ -25,8 +25,8 @@ pub(crate) struct Hub {
     url: String,
     /// The URL of the Hub's API, without the proxy.
     api: String,
-    /// A service's, which may do everything.
-    token: String,
+    /// The tokens of services, by their names.
+    services: Value,
 }
 
 /// The way of commands to it, and of its answers.
@@ -67,12 +67,12 @@ impl Hub {
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let pipes = Arc::new(Mutex::new(Some(HubPipes { input, output })));
-        let mut hub =
-            Self { child, pipes, home, url: String::new(), api: String::new(), token: String::new() };
+        let [url, api] = Default::default();
+        let mut hub = Self { child, pipes, home, url, api, services: Value::Null };
         let ready = hub.said(None).await;
         ready["url"].as_str().unwrap().clone_into(&mut hub.url);
         ready["api"].as_str().unwrap().clone_into(&mut hub.api);
-        ready["token"].as_str().unwrap().clone_into(&mut hub.token);
+        hub.services = ready["services"].clone();
         hub
     }
 
@@ -102,8 +102,9 @@ impl Hub {
         self.url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap()
     }
 
-    pub(crate) fn service_token(&self) -> &str {
-        &self.token
+    /// The token of a service: `tests` may do everything, `ipybox` make tokens and users, `clerk` make tokens.
+    pub(crate) fn token_of_service(&self, name: &str) -> &str {
+        self.services[name].as_str().unwrap()
     }
 
     /// Lets the servers of patient users start.
@@ -175,7 +176,7 @@ impl Hub {
 
     /// Asks the Hub's API as the service.
     pub(crate) async fn ask(&self, method: &str, path: &str, document: &Value) -> (u16, Value) {
-        self.ask_as(&self.token, method, path, document).await
+        self.ask_as(self.token_of_service("tests"), method, path, document).await
     }
 
     pub(crate) async fn ask_as(

@@ -6,6 +6,7 @@ mod approvals;
 mod attacks;
 mod clients;
 mod conformance;
+mod hubs;
 mod lives;
 mod login;
 mod packages;

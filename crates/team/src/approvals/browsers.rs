@@ -94,12 +94,14 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::login::ClaimedName;
 
     #[test]
     fn a_login_ends_with_its_token_at_logout_and_for_room() {
         let user = |end: Option<SystemTime>| TeamUser {
             identity: UserIdentity { issuer: "local".to_owned(), subject: "ann".to_owned() },
             name: "ann".to_owned(),
+            hub_user: ClaimedName { claim: "sub".to_owned(), value: "ann".to_owned() },
             groups: BTreeSet::new(),
             scopes: BTreeSet::new(),
             expires_at: end,

@@ -224,11 +224,19 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::login::ClaimedName;
 
     fn user(issuer: &str, subject: &str, groups: &[&str]) -> TeamUser {
         let identity = UserIdentity { issuer: issuer.to_owned(), subject: subject.to_owned() };
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
-        TeamUser { identity, name: subject.to_owned(), groups, scopes: BTreeSet::new(), expires_at: None }
+        TeamUser {
+            identity,
+            name: subject.to_owned(),
+            hub_user: ClaimedName { claim: "sub".to_owned(), value: subject.to_owned() },
+            groups,
+            scopes: BTreeSet::new(),
+            expires_at: None,
+        }
     }
 
     fn asked(approvers: &[&str], includes_user: bool) -> WaitingQuestion {

@@ -15,6 +15,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use super::FrontState;
 use super::rate::RateLimits;
 use crate::config::TeamConfig;
+use crate::hub::TeamHub;
 use crate::login::UserAuthenticator;
 use crate::sessions::{SessionRecords, SessionSlot};
 use crate::upstream::SubjectTokens;
@@ -41,6 +42,8 @@ pub(crate) struct RequestAdmission {
     rates: Arc<RateLimits>,
     /// The tokens of users, if they are exchanged.
     subjects: Option<Arc<SubjectTokens>>,
+    /// The JupyterHub at which users have servers, if they have.
+    hub: Option<Arc<TeamHub>>,
     /// The names of the server that a request may have as `Host`.
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -70,6 +73,7 @@ impl RequestAdmission {
             sessions,
             rates,
             subjects: None,
+            hub: None,
             hosts,
             origins: origins.collect(),
             max_request_bytes: config.server.max_request_bytes,
@@ -79,6 +83,11 @@ impl RequestAdmission {
     /// Keeps the tokens of users.
     pub(crate) fn with_subjects(self, subjects: Option<Arc<SubjectTokens>>) -> Self {
         Self { subjects, ..self }
+    }
+
+    /// Notes the users' names at this JupyterHub.
+    pub(crate) fn with_hub(self, hub: Option<Arc<TeamHub>>) -> Self {
+        Self { hub, ..self }
     }
 
     pub(crate) fn authenticator(&self) -> &UserAuthenticator {
@@ -133,6 +142,9 @@ impl RequestAdmission {
             && let Some(token) = self.authenticator.provider_token(uri, headers)
         {
             subjects.note(&place.key, &user.identity.issuer, token, user.expires_at);
+        }
+        if let Some(hub) = &self.hub {
+            hub.note(&place.key, &user);
         }
         let slot = self.records.slot(&place.key, id.as_deref());
         Ok(RequestUser { place, slot })

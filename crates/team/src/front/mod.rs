@@ -32,6 +32,7 @@ pub(crate) use self::rate::RateLimits;
 pub(crate) use self::tls::tls_problem;
 use crate::approvals::ApprovalSite;
 use crate::config::{ACTIONS_PATH, MCP_PATH, TeamConfig};
+use crate::hub::TeamHub;
 use crate::login::UserAuthenticator;
 use crate::sessions::{SessionDirectory, SessionRecords, TeamHandler};
 use crate::upstream::{LoginCallbacks, SubjectTokens};
@@ -53,6 +54,8 @@ pub(crate) struct FrontParts {
     pub(crate) approvals: Option<Arc<ApprovalSite>>,
     /// The tokens of users, if they are exchanged.
     pub(crate) subjects: Option<Arc<SubjectTokens>>,
+    /// The JupyterHub at which users have servers, if they have.
+    pub(crate) hub: Option<Arc<TeamHub>>,
     pub(crate) callbacks: Arc<LoginCallbacks>,
     pub(crate) accounts: Arc<UserAccounts>,
     pub(crate) directory: Arc<SessionDirectory>,
@@ -67,7 +70,8 @@ pub(crate) fn routes(
     draining: CancellationToken,
     ending: CancellationToken,
 ) -> (Router, Arc<FrontState>) {
-    let FrontParts { authenticator, approvals, subjects, callbacks, accounts, directory, actions } = parts;
+    let FrontParts { authenticator, approvals, subjects, hub, callbacks, accounts, directory, actions } =
+        parts;
     let rates = Arc::new(RateLimits::new(config.users.requests_per_minute));
     let metrics = Arc::new(FrontMetrics::default());
     let guard = |path: &str, directory: Arc<SessionDirectory>| {
@@ -91,7 +95,8 @@ pub(crate) fn routes(
         let rates = Arc::clone(&rates);
         let state = Arc::new(FrontState {
             admission: RequestAdmission::new(config, authenticator, accounts, records, sessions, rates)
-                .with_subjects(subjects.clone()),
+                .with_subjects(subjects.clone())
+                .with_hub(hub.clone()),
             metrics: Arc::clone(&metrics),
             draining: draining.clone(),
         });

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Map, Value};
 
 use super::config::IssuerConfig;
-use super::{LoginConfig, TeamUser, TokenFault, TokenLoginError, UserIdentity};
+use super::{ClaimedName, LoginConfig, TeamUser, TokenFault, TokenLoginError, UserIdentity};
 
 /// The longest subject, in characters; OpenID Connect allows 255 bytes.
 const LONGEST_SUBJECT: usize = 512;
@@ -56,7 +56,15 @@ impl TokenClaims<'_> {
         let identity =
             UserIdentity { issuer: self.issuer.issuer.as_str().to_owned(), subject: subject.to_owned() };
         let name = self.name().unwrap_or_else(|| subject.to_owned());
-        Ok(TeamUser { identity, name, groups: self.groups()?, scopes, expires_at: self.expires_at()? })
+        let hub_user = self.hub_user(subject);
+        Ok(TeamUser {
+            identity,
+            name,
+            hub_user,
+            groups: self.groups()?,
+            scopes,
+            expires_at: self.expires_at()?,
+        })
     }
 
     /// Refuses what Amazon's or Keycloak's claims say is no access token.
@@ -120,6 +128,18 @@ impl TokenClaims<'_> {
             visible.take(LONGEST_NAME).collect::<String>().trim().to_owned()
         };
         names.map(shown).find(|name| !name.is_empty())
+    }
+
+    /// The user's name at a JupyterHub: that of the configured claim, or the first one of those that are usual.
+    fn hub_user(&self, subject: &str) -> ClaimedName {
+        let text = |claim: &str| self.claim(claim).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let claimed = |claim: &str| ClaimedName { claim: claim.to_owned(), value: text(claim) };
+        if let Some(claim) = &self.config.hub_user_claim {
+            return claimed(claim);
+        }
+        let usual = ["preferred_username", "username"].into_iter().map(claimed);
+        let first = usual.into_iter().find(|name| !name.value.is_empty());
+        first.unwrap_or_else(|| ClaimedName { claim: "sub".to_owned(), value: subject.to_owned() })
     }
 
     fn expires_at(&self) -> Result<Option<SystemTime>, TokenFault> {

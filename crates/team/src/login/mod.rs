@@ -52,12 +52,12 @@ pub use lookup::SecretError;
 use lookup::TokenLookup;
 pub(crate) use metadata::IssuerMetadata;
 pub use provider_http::configure_client;
-pub(crate) use provider_http::{ProviderHttp, RequestCredentials};
+pub(crate) use provider_http::{ProviderAnswer, ProviderHttp, RequestCredentials};
 pub use secure_url::{SecureUrl, SecureUrlError};
 pub(crate) use strict_json::StrictObject;
 pub(crate) use token_file::LocalToken;
 pub use token_file::{LocalUser, NewToken, NewUser, TOKEN_PREFIX, TokenFile, TokenFileError};
-pub use user::{LOCAL_ISSUER, TeamUser, UserIdentity};
+pub use user::{ClaimedName, LOCAL_ISSUER, TeamUser, UserIdentity};
 use web_login::WebLogin;
 pub(crate) use web_login::{WebLoginAttempt, WebLoginError};
 

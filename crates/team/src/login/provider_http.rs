@@ -4,9 +4,10 @@ use std::error::Error as _;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use http::StatusCode;
 use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{Method, StatusCode};
 use reqwest::{Client, ClientBuilder, RequestBuilder, redirect};
+use serde_json::Value;
 use url::Url;
 use url::form_urlencoded;
 
@@ -69,6 +70,19 @@ impl ProviderHttp {
         let request =
             self.0.post(url.url().clone()).header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         send(url, authorized(request.body(form), &credentials)).await
+    }
+
+    /// Sends a document in JSON, if there is one.
+    pub(crate) async fn send_json(
+        &self,
+        method: Method,
+        url: &SecureUrl,
+        credentials: RequestCredentials<'_>,
+        document: Option<&Value>,
+    ) -> Result<ProviderAnswer, ProviderFault> {
+        let request = authorized(self.0.request(method, url.url().clone()), &credentials);
+        let request = request.header(CONTENT_TYPE, "application/json");
+        send(url, document.map(Value::to_string).into_iter().fold(request, RequestBuilder::body)).await
     }
 }
 

@@ -36,10 +36,20 @@ impl SecureUrl {
     }
 
     /// The URL with another path, and no query.
-    pub(super) fn with_path(&self, path: &str) -> Self {
+    pub(crate) fn with_path(&self, path: &str) -> Self {
         let mut url = self.url.clone();
         url.set_path(path);
         url.set_query(None);
+        Self { text: url.to_string(), url }
+    }
+
+    /// The URL of what has these names below it, one after the other.
+    pub(crate) fn below(&self, names: &[&str]) -> Self {
+        let mut url = self.url.clone();
+        // A URL with a host has a path.
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(names);
+        }
         Self { text: url.to_string(), url }
     }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use super::{LOCAL_ISSUER, ProviderFault, TeamUser, TokenFault, TokenLoginError, UserIdentity};
+use super::{ClaimedName, LOCAL_ISSUER, ProviderFault, TeamUser, TokenFault, TokenLoginError, UserIdentity};
 
 /// The beginning of all tokens, by which scanners for secrets find a leaked one.
 pub const TOKEN_PREFIX: &str = "ipybox_";
@@ -299,6 +299,7 @@ impl TokenFile {
         Ok(TeamUser {
             identity: UserIdentity { issuer: LOCAL_ISSUER.to_owned(), subject: user.name.clone() },
             name: user.name.clone(),
+            hub_user: ClaimedName { claim: "sub".to_owned(), value: user.name.clone() },
             groups: user.groups.clone(),
             scopes: BTreeSet::new(),
             expires_at: user.expires_secs.map(|end| SystemTime::UNIX_EPOCH + Duration::from_secs(end)),

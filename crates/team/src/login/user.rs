@@ -20,6 +20,15 @@ pub struct UserIdentity {
     pub subject: String,
 }
 
+/// A name that a user has elsewhere, as a claim has it. Its form is not checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimedName {
+    /// The claim.
+    pub claim: String,
+    /// Its text; empty if it is missing or no text.
+    pub value: String,
+}
+
 /// The user of a request, as its token says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TeamUser {
@@ -27,6 +36,8 @@ pub struct TeamUser {
     pub identity: UserIdentity,
     /// The name for people. Without control characters; not unique, and not to decide by.
     pub name: String,
+    /// The user's name at a JupyterHub. Not to decide by: whoever can choose the claim can choose anybody's.
+    pub hub_user: ClaimedName,
     /// The user's groups.
     pub groups: BTreeSet<String>,
     /// The scopes of the token.

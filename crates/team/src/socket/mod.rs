@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::tokens::SessionTokens;
 use crate::approvals::{ApprovalHearing, AskingSession};
+use crate::hub::TeamHub;
 use crate::upstream::{LoginCallbacks, UpstreamServers};
 use crate::users::{TeamAccount, UserAccounts};
 
@@ -41,6 +42,7 @@ pub(crate) struct SessionHearing {
     pub(crate) approvals: Option<ApprovalHearing>,
     pub(crate) upstream: Option<Arc<UpstreamServers>>,
     pub(crate) callbacks: Arc<LoginCallbacks>,
+    pub(crate) hub: Option<Arc<TeamHub>>,
 }
 
 #[derive(Deserialize)]
@@ -58,6 +60,7 @@ enum ConnectionUse {
     OwnPage,
     Upstream,
     Login,
+    Hub,
 }
 
 /// The files by which sessions reach the server.
@@ -141,6 +144,10 @@ impl SessionHearing {
             ConnectionUse::Upstream => {
                 let upstream = self.upstream.as_ref().ok_or_else(absent)?;
                 upstream.hear(input, output, &account).await
+            }
+            ConnectionUse::Hub => {
+                let hub = self.hub.as_ref().ok_or_else(absent)?;
+                hub.hear(input, output, &account).await
             }
             ConnectionUse::Login => self.callbacks.hear(input, output, account).await,
         }

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::account::UserPlace;
 use crate::actions::ActionTable;
 use crate::config::{PackageSettings, SessionSettings, TeamApproval, TeamSandbox};
+use crate::hub::{HubName, HubNameError, TeamHub};
 use crate::login::SecureUrl;
 use crate::socket::SessionTokens;
 
@@ -36,6 +37,8 @@ pub(crate) struct SessionStarter {
     settings: SessionSettings,
     packages: PackageSettings,
     way: Option<SocketWay>,
+    /// The JupyterHub whose servers run kernels; `None` if this machine does.
+    hub: Option<Arc<TeamHub>>,
     /// The directory of published actions, if processes serve these instead.
     published: Option<PathBuf>,
 }
@@ -78,12 +81,17 @@ impl SocketWay {
 impl SessionStarter {
     /// Starts this program.
     pub(crate) fn new(program: PathBuf, settings: SessionSettings, packages: PackageSettings) -> Self {
-        Self { program, settings, packages, way: None, published: None }
+        Self { program, settings, packages, way: None, hub: None, published: None }
     }
 
     /// Has sessions ask the server by this way.
     pub(crate) fn with_socket(self, way: SocketWay) -> Self {
         Self { way: Some(way), ..self }
+    }
+
+    /// Has kernels run at this JupyterHub.
+    pub(crate) fn with_hub(self, hub: Option<Arc<TeamHub>>) -> Self {
+        Self { hub, ..self }
     }
 
     /// Starts processes that serve the published actions in a directory, in place of sessions.
@@ -109,7 +117,9 @@ impl SessionStarter {
                 server
             }
             None => {
-                command.args(self.arguments(place));
+                let hub = self.hub.as_ref().map(|hub| Ok((hub.url(), hub.user_of(&place.key)?)));
+                let hub = hub.transpose().map_err(|error: HubNameError| io::Error::other(error))?;
+                command.args(self.arguments(place, hub.as_ref()));
                 if let Some(server) = server {
                     wish["server"] = server;
                 }
@@ -197,7 +207,8 @@ impl SessionStarter {
         command
     }
 
-    fn arguments(&self, place: &UserPlace) -> Vec<OsString> {
+    /// The flags of a session, whose kernel runs on this machine or as this user of a JupyterHub.
+    fn arguments(&self, place: &UserPlace, hub: Option<&(&str, HubName)>) -> Vec<OsString> {
         let settings = &self.settings;
         let mut arguments = FlagList::default();
         arguments.flag("--workspace", place.workspace());
@@ -205,13 +216,21 @@ impl SessionStarter {
         arguments.flag("--keep-session", format!("{}s", settings.keep.as_secs().max(1)));
         arguments.flag("--audit-log", place.audit_log());
         arguments.flags("--audit-contents", settings.audit_contents);
-        arguments.flags("--checkpoint", true);
+        arguments.flags("--checkpoint", hub.is_none());
         arguments.flags("--long-cells", settings.long_cells);
-        arguments.flags("--sandbox", true);
+        arguments.flags("--sandbox", hub.is_none());
+        if let Some((url, user)) = hub {
+            arguments.flag("--kernel-hub-url", url);
+            arguments.flag("--kernel-hub-user", user.as_str());
+            arguments.flags("--kernel-hub-token-team", true);
+        }
         settings.install_domains.iter().for_each(|domain| arguments.flag("--sandbox-install-domain", domain));
         let upstream = self.way.as_ref().and_then(|way| way.upstream.as_ref());
         settings.mcp_config.iter().chain(upstream).for_each(|file| arguments.flag("--mcp-config", file));
-        self.add_shared(&mut arguments);
+        if hub.is_none() {
+            self.add_local(&mut arguments);
+        }
+        self.add_approval(&mut arguments);
         arguments.0
     }
 
@@ -223,17 +242,27 @@ impl SessionStarter {
         arguments.flag("--state-dir", place.state());
         arguments.flag("--audit-log", place.audit_log());
         arguments.flags("--audit-contents", self.settings.audit_contents);
-        self.add_shared(&mut arguments);
+        self.add_local(&mut arguments);
+        self.add_approval(&mut arguments);
         arguments.0
     }
 
-    /// The flags about kernels and approval that both have.
-    fn add_shared(&self, arguments: &mut FlagList) {
+    /// The flags about kernels of this machine.
+    fn add_local(&self, arguments: &mut FlagList) {
         let settings = &self.settings;
         arguments.flag("--sandbox-backend", self.backend());
         FOREIGN.iter().for_each(|place| arguments.flag("--sandbox-hide", place));
         arguments.option("--sandbox-config", settings.sandbox_config.as_ref());
         arguments.option("--python", settings.python.as_ref());
+        arguments.option("--limit-memory", settings.limit_memory.as_ref());
+        arguments.option("--limit-cpu", settings.limit_cpu.map(|cpu| cpu.to_string()).as_ref());
+        arguments.option("--limit-processes", settings.limit_processes.map(|most| most.to_string()).as_ref());
+        arguments.option("--limit-disk", settings.limit_disk.as_ref());
+    }
+
+    /// The flags about approval.
+    fn add_approval(&self, arguments: &mut FlagList) {
+        let settings = &self.settings;
         let approval = settings.approval.map(|mode| match mode {
             TeamApproval::Auto => "auto",
             TeamApproval::Ask => "ask",
@@ -245,10 +274,6 @@ impl SessionStarter {
         let wait =
             self.way.as_ref().and_then(|way| way.approvals).map(|wait| wait.as_secs().max(1).to_string());
         arguments.option("--approval-timeout", wait.as_ref());
-        arguments.option("--limit-memory", settings.limit_memory.as_ref());
-        arguments.option("--limit-cpu", settings.limit_cpu.map(|cpu| cpu.to_string()).as_ref());
-        arguments.option("--limit-processes", settings.limit_processes.map(|most| most.to_string()).as_ref());
-        arguments.option("--limit-disk", settings.limit_disk.as_ref());
     }
 }
 

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use url::{Host, Url};
 
 use super::access_error::AccessError;
+use super::front_token::FrontHubToken;
 use super::headers::JupyterHeaders;
 use crate::ground::files::small;
 use crate::ground::text::Redactor;
@@ -21,6 +23,8 @@ pub(crate) struct JupyterAccess {
     /// Without that slash, for people.
     name: String,
     headers: JupyterHeaders,
+    /// The token beside them, if the server of a team gives it.
+    token: Option<Arc<FrontHubToken>>,
     /// Knows the values of the headers: a server may repeat them.
     redactor: Redactor,
     roots: Vec<CertificateDer<'static>>,
@@ -43,7 +47,13 @@ impl JupyterAccess {
                 "the token of the Jupyter server travels unencrypted; use https, or a tunnel to a loopback address"
             );
         }
-        Ok(Self { base, name, headers, redactor, roots: roots.map_or_else(|| Ok(Vec::new()), read_roots)? })
+        let roots = roots.map_or_else(|| Ok(Vec::new()), read_roots)?;
+        Ok(Self { base, name, headers, token: None, redactor, roots })
+    }
+
+    /// The same with a token that the server of a team gives.
+    pub(crate) fn with_token(self, token: Arc<FrontHubToken>) -> Self {
+        Self { token: Some(token), ..self }
     }
 
     /// Whether it is on this machine, or reached through a tunnel that ends here.
@@ -57,6 +67,10 @@ impl JupyterAccess {
 
     pub(super) fn headers(&self) -> &JupyterHeaders {
         &self.headers
+    }
+
+    pub(super) fn token(&self) -> Option<&FrontHubToken> {
+        self.token.as_deref()
     }
 
     /// Replaces secrets in a text of the server.

@@ -13,6 +13,9 @@ pub(crate) enum Error {
     /// It refuses our credentials.
     #[error("{what} at `{server}`: the Jupyter server answers {status}\nhint: {advice}")]
     Refused { what: &'static str, server: String, status: http::StatusCode, advice: &'static str },
+    /// The server of a team gives no token for it.
+    #[error("get a token for `{server}`: {reason}")]
+    NoToken { server: String, reason: String },
     /// Something else answers at its URL.
     #[error(
         "{what} at `{server}`: there is no Jupyter server; what is there answers {status}\n\
@@ -42,6 +45,12 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    /// Whether the server knows our token no more, or does not let it in.
+    pub(super) fn is_of_credentials(&self) -> bool {
+        let refusals = [http::StatusCode::UNAUTHORIZED, http::StatusCode::FORBIDDEN];
+        matches!(self, Self::Refused { status, .. } if refusals.contains(status))
+    }
+
     /// Whether the kernel has ended, and not only the connection to it.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::KernelGone { .. } | Self::ServerStopped { .. })

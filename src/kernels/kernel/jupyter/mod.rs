@@ -10,6 +10,7 @@ mod access;
 mod access_error;
 mod dial;
 mod error;
+mod front_token;
 mod headers;
 mod hub;
 mod quick_ack;
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
-use tokio_tungstenite::tungstenite::http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
+use tokio_tungstenite::tungstenite::http::header::{AUTHORIZATION, HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest as _, protocol::WebSocketConfig};
 use url::Url;
 
@@ -34,6 +35,7 @@ pub(crate) use self::access::JupyterAccess;
 pub(crate) use self::access_error::AccessError;
 pub(crate) use self::dial::DuplexStream;
 pub(crate) use self::error::Error;
+pub(crate) use self::front_token::FrontHubToken;
 pub(crate) use self::headers::{JupyterHeaders, header_name};
 pub(crate) use self::hub::{HubError, HubServer, HubServerName, KernelServer};
 pub(crate) use self::rest::KernelId;
@@ -57,6 +59,15 @@ pub(crate) struct JupyterChannels {
     pub(crate) socket: WebSocketStream<Box<dyn DuplexStream>>,
     /// Whether messages are binary, by the subprotocol that was asked for. They are JSON otherwise.
     pub(crate) is_binary: bool,
+}
+
+/// A WebSocket that is to be opened.
+struct WantedSocket {
+    url: Url,
+    subprotocol: Option<&'static str>,
+    authorization: Option<HeaderValue>,
+    /// The words for what a refusal keeps us from.
+    purpose: &'static str,
 }
 
 impl JupyterServer {
@@ -114,9 +125,29 @@ impl JupyterServer {
         subprotocol: Option<&'static str>,
         config: WebSocketConfig,
     ) -> Result<WebSocketStream<Box<dyn DuplexStream>>, Error> {
+        let shown = self.authorization().await?;
+        let socket = self.try_to_open(kernel, session, subprotocol, config, shown.clone()).await;
+        match (socket, shown) {
+            (Err(error), Some(refused)) if error.is_of_credentials() => {
+                let another = self.authorization_after(&refused).await?;
+                self.try_to_open(kernel, session, subprotocol, config, another).await
+            }
+            (socket, _) => socket,
+        }
+    }
+
+    async fn try_to_open(
+        &self,
+        kernel: &KernelId,
+        session: &str,
+        subprotocol: Option<&'static str>,
+        config: WebSocketConfig,
+        authorization: Option<HeaderValue>,
+    ) -> Result<WebSocketStream<Box<dyn DuplexStream>>, Error> {
         let mut url = self.access.url(&["api", "kernels", kernel.as_str(), "channels"]);
         url.query_pairs_mut().append_pair("session_id", session);
-        self.open_socket(url, subprotocol, config, "open the channels of a kernel").await
+        let purpose = "open the channels of a kernel";
+        self.open_socket(WantedSocket { url, subprotocol, authorization, purpose }, config).await
     }
 
     /// Opens a WebSocket to the server itself, where it is no Jupyter server.
@@ -124,16 +155,17 @@ impl JupyterServer {
         &self,
         config: WebSocketConfig,
     ) -> Result<WebSocketStream<Box<dyn DuplexStream>>, Error> {
-        self.open_socket(self.access.url(&[]), None, config, "open a connection to the pod").await
+        let url = self.access.url(&[]);
+        let purpose = "open a connection to the pod";
+        self.open_socket(WantedSocket { url, subprotocol: None, authorization: None, purpose }, config).await
     }
 
     async fn open_socket(
         &self,
-        mut url: Url,
-        subprotocol: Option<&'static str>,
+        wanted: WantedSocket,
         config: WebSocketConfig,
-        purpose: &'static str,
     ) -> Result<WebSocketStream<Box<dyn DuplexStream>>, Error> {
+        let WantedSocket { mut url, subprotocol, authorization, purpose } = wanted;
         let stream = self.dialer.dial(&url).await.map_err(|reason| self.unreachable(reason))?;
         let is_secure = url.scheme() == "https";
         // Both are special schemes of the URL standard, so one can replace the other.
@@ -141,6 +173,7 @@ impl JupyterServer {
         let mut request =
             url.as_str().into_client_request().map_err(|error| self.unreachable(error.to_string()))?;
         self.access.headers().put_into(request.headers_mut());
+        request.headers_mut().extend(authorization.map(|value| (AUTHORIZATION, value)));
         if let Some(subprotocol) = subprotocol {
             request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));
         }
@@ -155,6 +188,22 @@ impl JupyterServer {
             }
             error => self.unreachable(error.to_string()),
         })
+    }
+
+    /// The header with a token that the server of a team gives; `None` if the headers of each request have one.
+    async fn authorization(&self) -> Result<Option<HeaderValue>, Error> {
+        let Some(token) = self.access.token() else { return Ok(None) };
+        token.header().await.map(Some).map_err(|reason| self.without_token(reason))
+    }
+
+    /// The same with another token than one that was refused.
+    async fn authorization_after(&self, refused: &HeaderValue) -> Result<Option<HeaderValue>, Error> {
+        let Some(token) = self.access.token() else { return Ok(None) };
+        token.after(refused).await.map(Some).map_err(|reason| self.without_token(reason))
+    }
+
+    fn without_token(&self, reason: String) -> Error {
+        Error::NoToken { server: self.name().to_owned(), reason }
     }
 
     fn unreachable(&self, reason: String) -> Error {

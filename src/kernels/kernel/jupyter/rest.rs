@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::StatusCode;
+use http::header::AUTHORIZATION;
 use reqwest::{Method, redirect};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -248,10 +249,35 @@ impl JupyterServer {
             .header(http::header::ACCEPT, accepted)
     }
 
+    /// Sends a request; once more with another token if the server of a team gives it, and this one was refused.
     pub(super) async fn send(
         &self,
         request: reqwest::RequestBuilder,
     ) -> Result<(StatusCode, Vec<u8>), Error> {
+        let Some(shown) = self.authorization().await? else { return self.receive(request).await };
+        let again = request.try_clone();
+        let answer = self.receive(request.header(AUTHORIZATION, &shown)).await?;
+        match (answer.0, again) {
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, Some(again)) => {
+                let another = self.authorization_after(&shown).await?;
+                let another = another.map(|value| (AUTHORIZATION, value));
+                self.receive(again.headers(another.into_iter().collect())).await
+            }
+            _ => Ok(answer),
+        }
+    }
+
+    /// Sends a request whose answer is not read here.
+    pub(super) async fn send_stream(
+        &self,
+        request: reqwest::RequestBuilder,
+    ) -> Result<reqwest::Response, Error> {
+        let authorization = self.authorization().await?.map(|value| (AUTHORIZATION, value));
+        let request = request.headers(authorization.into_iter().collect());
+        request.send().await.map_err(|error| self.unreachable(innermost(&error)))
+    }
+
+    async fn receive(&self, request: reqwest::RequestBuilder) -> Result<(StatusCode, Vec<u8>), Error> {
         let failed = |error: reqwest::Error| self.unreachable(innermost(&error));
         let mut response = request.send().await.map_err(failed)?;
         let status = response.status();

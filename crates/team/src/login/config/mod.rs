@@ -29,6 +29,8 @@ pub struct LoginConfig {
     pub clock_skew: Duration,
     /// The file of the tokens that `ipybox team user add` makes.
     pub tokens_file: Option<PathBuf>,
+    /// The claim that is the user's name at a JupyterHub, of `kernels.hub_user_claim`.
+    pub hub_user_claim: Option<String>,
 }
 
 /// An identity provider.
@@ -304,6 +306,7 @@ impl TryFrom<WrittenLogin> for LoginConfig {
             required_scopes: written.required_scopes,
             clock_skew: written.clock_skew,
             tokens_file: written.tokens_file,
+            hub_user_claim: None,
         })
     }
 }

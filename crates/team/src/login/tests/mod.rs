@@ -49,11 +49,15 @@ fn with_provider(provider: &TestProvider, lines: &str, times: KeyTimes) -> UserA
 }
 
 fn configured(lines: &str, times: KeyTimes) -> UserAuthenticator {
+    authenticator_of(config(lines), times)
+}
+
+fn authenticator_of(config: LoginConfig, times: KeyTimes) -> UserAuthenticator {
     // An error means that another test has done so.
     rustls::crypto::ring::default_provider().install_default().ok();
     let client = configure_client(Client::builder()).no_proxy().build().unwrap();
     let secret = |name: &str| (name == "TEST_SECRET").then(|| "s3cret: with/all+kinds".to_owned());
-    UserAuthenticator::with_times(config(lines), client, secret, times).unwrap()
+    UserAuthenticator::with_times(config, client, secret, times).unwrap()
 }
 
 /// The user of a request with this token.

@@ -95,3 +95,26 @@ async fn clocks_may_differ_a_little() {
     assert_eq!(fault(&authenticator, &token(json!({"exp": now() - 70}))).await, TokenFault::Expired);
     assert_eq!(fault(&authenticator, &token(json!({"nbf": now() + 600}))).await, TokenFault::Early);
 }
+
+#[tokio::test]
+async fn the_name_at_a_hub_is_that_of_the_configured_claim_or_of_the_first_usual_one() {
+    let key = TestKey::es256("a");
+    let provider = TestProvider::new(&[&key]).await;
+    let login = config(&format!("[[login.issuer]]\nissuer = \"{}\"", provider.url));
+    let by_mail = LoginConfig { hub_user_claim: Some("email".to_owned()), ..login.clone() };
+    let both = [login, by_mail].map(|login| authenticator_of(login, SLOW));
+    for (changes, expected) in [
+        (
+            json!({"preferred_username": "ann", "username": "b", "email": "c"}),
+            [("preferred_username", "ann"), ("email", "c")],
+        ),
+        (json!({"preferred_username": "", "username": "b"}), [("username", "b"), ("email", "")]),
+        (json!({"username": 7, "email": ["c"]}), [("sub", "alice"), ("email", "")]),
+    ] {
+        let token = key.token(json!({}), &claims(&provider, changes));
+        for (authenticator, (claim, value)) in both.iter().zip(expected) {
+            let found = user(authenticator, &token).await.unwrap().hub_user;
+            assert_eq!((found.claim.as_str(), found.value.as_str()), (claim, value));
+        }
+    }
+}

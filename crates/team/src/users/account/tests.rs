@@ -1,12 +1,13 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::login::UserIdentity;
+use crate::login::{ClaimedName, UserIdentity};
 
 fn user(subject: &str) -> TeamUser {
     TeamUser {
         identity: UserIdentity { issuer: "local".to_owned(), subject: subject.to_owned() },
         name: subject.to_owned(),
+        hub_user: ClaimedName { claim: "sub".to_owned(), value: subject.to_owned() },
         groups: BTreeSet::new(),
         scopes: BTreeSet::new(),
         expires_at: None,

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use super::*;
 use crate::config::UserSettings;
-use crate::login::{TeamUser, UserIdentity};
+use crate::login::{ClaimedName, TeamUser, UserIdentity};
 use crate::storage::replace;
 use crate::users::UserSystem;
 
@@ -27,6 +27,7 @@ fn come(accounts: &UserAccounts, subject: &str) -> String {
     let user = TeamUser {
         identity: UserIdentity { issuer: "local".to_owned(), subject: subject.to_owned() },
         name: subject.to_owned(),
+        hub_user: ClaimedName { claim: "sub".to_owned(), value: subject.to_owned() },
         groups: BTreeSet::new(),
         scopes: BTreeSet::new(),
         expires_at: None,

@@ -15,7 +15,7 @@ fn published_actions_run_in_the_same_sandbox_and_are_logged() {
         let begin = list.iter().position(|word| word == "--sandbox-backend").unwrap();
         list[begin..].chunks(2).map(|pair| [pair[0].clone(), pair[1].clone()]).collect()
     };
-    assert_eq!(pairs(&of_actions), pairs(&starter.arguments(&place)));
+    assert_eq!(pairs(&of_actions), pairs(&starter.arguments(&place, None)));
     assert!(words.windows(2).any(|pair| pair == ["--audit-log", "/users/a/audit/log.jsonl"]));
 }
 
@@ -24,7 +24,7 @@ fn a_session_is_kept_saved_logged_and_in_a_sandbox() {
     let starter =
         SessionStarter::new(PathBuf::from("ipybox"), SessionSettings::default(), PackageSettings::default());
     let place = UserPlace::at(Path::new("/users/a"));
-    let arguments = starter.arguments(&place);
+    let arguments = starter.arguments(&place, None);
     let arguments: Vec<&str> = arguments.iter().map(|argument| argument.to_str().unwrap()).collect();
     assert_eq!(
         arguments,
@@ -69,6 +69,28 @@ fn indexes_are_the_only_ones_of_uv_and_pip() {
             ("PIP_INDEX_URL", "https://one.example/simple".to_owned()),
             ("UV_INDEX", "https://one.example/simple".to_owned()),
             ("PIP_EXTRA_INDEX_URL", "https://two.example/simple".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn a_session_with_a_kernel_at_a_hub_has_nothing_of_kernels_of_this_machine() {
+    let starter =
+        SessionStarter::new(PathBuf::from("ipybox"), SessionSettings::default(), PackageSettings::default());
+    let name = crate::login::ClaimedName { claim: "sub".to_owned(), value: "Ann".to_owned() };
+    let hub = ("https://hub.example/", HubName::of(&name).unwrap());
+    let arguments = starter.arguments(&UserPlace::at(Path::new("/users/a")), Some(&hub));
+    let arguments: Vec<&str> = arguments.iter().map(|argument| argument.to_str().unwrap()).collect();
+    assert_eq!(
+        arguments[6..],
+        [
+            "--audit-log",
+            "/users/a/audit/log.jsonl",
+            "--kernel-hub-url",
+            "https://hub.example/",
+            "--kernel-hub-user",
+            "ann",
+            "--kernel-hub-token-team",
         ]
     );
 }

@@ -17,6 +17,7 @@ use tokio::sync::Mutex;
 
 use self::search::HubSearch;
 use super::{AccessError, Error, JupyterAccess, JupyterServer};
+use crate::ground::files::FrontSocket;
 
 pub(super) use self::client::HubClient;
 pub(crate) use self::client::HubServerName;
@@ -154,6 +155,15 @@ impl KernelServer {
         match self {
             Self::Named(server) => Some(Arc::clone(server)),
             Self::OfHub(hub) => hub.found(),
+        }
+    }
+
+    /// Has the server of a team give the token for its Hub, if it is to do so.
+    pub(crate) fn ask_front(&self, front: FrontSocket) {
+        if let Self::OfHub(hub) = self
+            && let Some(token) = hub.client.http.access.token()
+        {
+            token.ask_at(front);
         }
     }
 

@@ -43,9 +43,9 @@ impl HubClient {
         let path = [&self.server_path(user)[..], &["progress"]].concat();
         // Without a time for the whole: a start may take minutes.
         let request = self.http.stream(Method::GET, &path, "text/event-stream");
-        let response = match tokio::time::timeout(SILENCE, request.send()).await {
+        let response = match tokio::time::timeout(SILENCE, self.http.send_stream(request)).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return FollowedStart::Broken(innermost(&error)),
+            Ok(Err(error)) => return FollowedStart::Broken(error.to_string()),
             Err(_) => return FollowedStart::Broken("no answer".to_owned()),
         };
         if !response.status().is_success() {
