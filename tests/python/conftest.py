@@ -15,6 +15,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from kubernetes_cluster import StartedCluster
 from support import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -168,3 +169,12 @@ def probe():
     python = TOOLS / "mcp1/bin/python"
     script = str(ROOT / "tests/servers/probe.py")
     return {"command": str(python), "args": [script], "timeout": SECONDS}
+
+
+@pytest.fixture
+def cluster(workspace):
+    """A server of Kubernetes."""
+    started = StartedCluster(workspace.directory)
+    yield started
+    if started.process.poll() is None:
+        started.end()
