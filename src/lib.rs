@@ -118,7 +118,7 @@ pub use approval::{
 };
 pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, ChangesMode, Config, Error as ConfigError, Images,
-    KernelSettings, NotebookSettings, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings,
+    KernelSettings, NotebookSettings, RemoteHeader, RemoteHeaderValue, RemoteHub, RemotePool, RemoteSettings,
     ResourceLinks, SandboxBackend, SandboxSettings, SessionLimits, Settings, ToolServerSettings,
     UnusableNotebook,
 };

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "kubernetes")]
+use super::RemotePool;
 use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings};
 use crate::ground::env::{self, Variables};
 use crate::ground::text::Redactor;
@@ -9,6 +11,11 @@ use crate::kernels::kernel::jupyter::{
     AccessError, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer, KernelServer,
     header_name,
 };
+#[cfg(feature = "kubernetes")]
+use crate::kernels::claims::{ClaimOwner, ClaimSettings, SandboxClaims};
+use crate::kernels::kernel::PodSource;
+#[cfg(feature = "kubernetes")]
+use crate::kernels::kernel::{PodPool, PodRoute};
 
 /// The Jupyter server that runs the kernels.
 #[derive(Debug, Clone)]
@@ -38,21 +45,52 @@ impl RemoteServer {
     }
 }
 
-/// The pod that runs the kernels.
+/// The pods that run the kernels.
 #[derive(Debug, Clone)]
 pub(crate) struct PodServer {
-    pub(crate) server: Arc<JupyterServer>,
+    pub(crate) source: PodSource,
 }
 
 impl PodServer {
     pub(super) fn new(settings: &RemoteSettings, variables: &Variables) -> Result<Self, Error> {
+        if let Some(pool) = &settings.pool {
+            #[cfg(feature = "kubernetes")]
+            return Self::of_pool(settings, pool, variables);
+            #[cfg(not(feature = "kubernetes"))]
+            return Err(Error::NoKubernetes { pool: pool.name.clone() });
+        }
         let server = || {
             let headers = headers(settings, variables)?;
             let redactor = variables.redactor().clone();
             JupyterServer::new(JupyterAccess::new(&settings.url, headers, settings.ca.clone(), redactor)?)
         };
         let server = server().map_err(|error: AccessError| Error::Remote(error.into()))?;
-        Ok(Self { server: Arc::new(server) })
+        Ok(Self { source: PodSource::Address(Arc::new(server)) })
+    }
+
+    #[cfg(feature = "kubernetes")]
+    fn of_pool(settings: &RemoteSettings, pool: &RemotePool, variables: &Variables) -> Result<Self, Error> {
+        let owner = variables.in_process("POD_NAME").zip(variables.in_process("POD_UID"));
+        let claims = SandboxClaims::new(ClaimSettings {
+            pool: pool.name.clone(),
+            namespace: pool.namespace.clone(),
+            lease: pool.lease,
+            patience: pool.timeout,
+            owner: owner.map(|(name, uid)| ClaimOwner { name: name.to_owned(), uid: uid.to_owned() }),
+        });
+        let claims = claims.map_err(|error| Error::Remote(error.into()))?;
+        let route = || {
+            let headers = headers(settings, variables)?;
+            let roots = settings.ca.clone();
+            let redactor = variables.redactor().clone();
+            Ok(if settings.url.is_empty() {
+                PodRoute::Direct { headers, roots, redactor }
+            } else {
+                PodRoute::Router(Box::new(JupyterAccess::new(&settings.url, headers, roots, redactor)?))
+            })
+        };
+        let route = route().map_err(|error: AccessError| Error::Remote(error.into()))?;
+        Ok(Self { source: PodSource::Pool(Arc::new(PodPool::new(claims, pool.port, route))) })
     }
 }
 
@@ -99,7 +137,13 @@ fn headers(settings: &RemoteSettings, variables: &Variables) -> Result<JupyterHe
         (None, None) => None,
     };
     if let Some((source, token)) = token {
-        headers.add_token(token)?;
+        // The router of sandboxes wants another scheme than Jupyter.
+        let is_bearer = settings.pool.is_some() && !token.trim().contains(' ');
+        if is_bearer {
+            headers.add_token(&format!("Bearer {}", token.trim()))?;
+        } else {
+            headers.add_token(token)?;
+        }
         withhold(variables.redactor(), source, token);
     }
     Ok(headers)

@@ -31,7 +31,8 @@ pub(crate) use crate::kernels::changes::{AppliedChanges, ChangedCopies, FileChan
 /// The reading of an installer's output, also of one that a remote kernel has run.
 pub(super) use crate::kernels::environment::{explained, summarised};
 use crate::kernels::kernel::{
-    self, BranchOrder, BranchTools, Kernel, KernelEvent, LimitsError, RemoteLaunch, RunningBranch, SessionLimits,
+    self, BranchOrder, BranchTools, Kernel, KernelEvent, LimitsError, PodSourceError, RemoteLaunch, RunningBranch,
+    SessionLimits,
 };
 /// The limits of a session, also where the session itself shows them.
 pub(crate) use crate::kernels::kernel::{ByteSize, HeldLimits, LimitUse};
@@ -55,6 +56,9 @@ pub(crate) enum Error {
     #[error(transparent)]
     Sandbox(#[from] sandbox::Error),
     /// There is no pod for it.
+    #[error(transparent)]
+    NoPod(#[from] PodSourceError),
+    /// The pod is gone.
     #[error(transparent)]
     Pod(#[from] PodError),
     /// The kernel's Python is on another machine.

@@ -4,28 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
-
 use super::{BranchFailure, Error, KernelSaid, SleepingKernel, awaken, tools_of_branch};
 use crate::config::{Config, PodServer};
 use crate::ground::env;
-use crate::ground::text::describe;
-use crate::kernels::kernel::jupyter::{DuplexStream, JupyterServer};
 use crate::kernels::kernel::{
-    self, BranchOrder, HeldLimits, Kernel, KernelGround, KernelLaunch, KernelLimits, RunningBranch,
-    ShellCommands,
+    self, BranchOrder, HeldLimits, Kernel, KernelGround, KernelLaunch, KernelLimits, PodSource, RunningBranch,
+    ShellCommands, TakenPod,
 };
-use crate::kernels::pod::{PodDialer, PodError, PodLink};
+use crate::kernels::pod::{PodError, PodLink};
 use crate::kernels::sandbox::KernelProgram;
 use crate::tools::tool_server::ToolEndpoint;
 
 /// Starts kernels in a pod.
 pub(crate) struct PodKernels {
-    server: PodServer,
+    source: PodSource,
     /// The pod, once it is taken; shared with branches.
-    link: Option<Arc<PodLink>>,
+    pod: Option<Arc<TakenPod>>,
     /// The port in the pod that stands for the tool server.
     tools_port: Option<u16>,
     variables: BTreeMap<String, String>,
@@ -37,27 +31,11 @@ pub(crate) struct PodKernels {
     family: Arc<()>,
 }
 
-/// Opens WebSockets to a pod at an address.
-struct AddressDialer(Arc<JupyterServer>);
-
-impl PodDialer for AddressDialer {
-    type Stream = Box<dyn DuplexStream>;
-
-    fn dial(
-        &self,
-        config: WebSocketConfig,
-    ) -> BoxFuture<'_, Result<WebSocketStream<Box<dyn DuplexStream>>, String>> {
-        Box::pin(async move {
-            self.0.root_socket(config).await.map_err(|error| describe(&error).to_string())
-        })
-    }
-}
-
 impl PodKernels {
     pub(super) fn new(config: &Config, server: &PodServer, tool_server: Option<Arc<ToolEndpoint>>) -> Self {
         Self {
-            server: server.clone(),
-            link: None,
+            source: server.source.clone(),
+            pod: None,
             tools_port: None,
             variables: config.kernel_variables(),
             limits: config.kernel.limits(),
@@ -73,7 +51,8 @@ impl PodKernels {
         &mut self,
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Kernel, Error> {
-        let link = self.link(report).await?;
+        let pod = self.pod(report).await?;
+        let link = pod.link();
         report("starting the IPython kernel in the pod");
         let about = link.about();
         let mut environment = self.variables.clone();
@@ -96,32 +75,25 @@ impl PodKernels {
             has_checkpoints: checkpoint.is_some(),
             held: Arc::new(HeldLimits::default()),
         };
-        let kernel = Kernel::start(&launch, KernelGround::Pod(&link)).await?;
+        let kernel = Kernel::start(&launch, KernelGround::Pod(link)).await?;
         if let Some(checkpoint) = checkpoint {
             let (major, minor) = about.python_version;
             checkpoint.kernel_started(major, minor);
         }
-        tracing::info!(pod = self.server.server.name(), "the kernel is ready");
+        tracing::info!(pod = self.source.name(), "the kernel is ready");
         Ok(kernel)
     }
 
     /// The pod, taken anew if the earlier one is lost.
-    async fn link(&mut self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<Arc<PodLink>, Error> {
-        if let Some(link) = self.link.as_ref().filter(|link| link.end().is_none()) {
-            return Ok(Arc::clone(link));
+    async fn pod(&mut self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<Arc<TakenPod>, Error> {
+        if let Some(pod) = self.pod.as_ref().filter(|pod| pod.link().end().is_none()) {
+            return Ok(Arc::clone(pod));
         }
-        report("connecting to the pod");
-        let taking = PodLink::take(AddressDialer(Arc::clone(&self.server.server)));
-        let unreachable = |_| {
-            let seconds = self.timeout.as_secs_f64();
-            PodError::Unreachable(format!("it does not answer within {seconds} seconds"))
-        };
-        let link =
-            tokio::time::timeout(self.timeout, taking).await.map_err(unreachable).and_then(|link| link)?;
-        let link = Arc::new(link);
-        self.tools_port = listen_for(&link, self.tool_server.as_deref()).await?;
-        self.link = Some(Arc::clone(&link));
-        Ok(link)
+        self.end().await;
+        let pod = Arc::new(self.source.take(self.timeout, report).await?);
+        self.tools_port = listen_for(pod.link(), self.tool_server.as_deref()).await?;
+        self.pod = Some(Arc::clone(&pod));
+        Ok(pod)
     }
 
     /// Has a kernel of the pod fork, and returns the branch with a site for it and for the kernels after it.
@@ -132,16 +104,16 @@ impl PodKernels {
         said: &mut Vec<KernelSaid>,
     ) -> Result<(RunningBranch, Self), BranchFailure> {
         let gone = || Error::from(PodError::Gone("it has been left".to_owned()));
-        let link = self.link.as_ref().ok_or_else(gone)?;
-        let tools_port = listen_for(link, tool_server.as_deref()).await?;
+        let pod = self.pod.as_ref().ok_or_else(gone)?;
+        let tools_port = listen_for(pod.link(), tool_server.as_deref()).await?;
         let address = tools_port.map(|port| format!("127.0.0.1:{port}"));
         let tools = tools_of_branch(self.tool_server.as_ref(), tool_server.as_ref(), address);
         let order = BranchOrder { tools, inside: None, sleeps: false, moves: Vec::new() };
         let (branched, mut events) = kernel.branch(order).await;
         said.append(&mut events);
         let site = Self {
-            server: self.server.clone(),
-            link: Some(Arc::clone(link)),
+            source: self.source.clone(),
+            pod: Some(Arc::clone(pod)),
             tools_port,
             variables: self.variables.clone(),
             limits: self.limits,
@@ -169,8 +141,8 @@ impl PodKernels {
 
     /// Leaves the pod, unless branches are in it. It ends then.
     pub(super) async fn end(&mut self) {
-        if let Some(link) = self.link.take().and_then(Arc::into_inner) {
-            link.leave().await;
+        if let Some(pod) = self.pod.take().and_then(Arc::into_inner) {
+            pod.leave().await;
         }
     }
 }
