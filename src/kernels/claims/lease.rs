@@ -60,9 +60,10 @@ impl LeasedClaim {
                 () = stop.cancelled() => return self.delete().await,
                 () = tokio::time::sleep_until(next) => {}
             }
+            let renewal = self.renewal();
             let renewed = tokio::select! {
                 () = stop.cancelled() => return self.delete().await,
-                renewed = self.cluster.ask(&self.renewal()) => renewed,
+                renewed = self.cluster.ask(&renewal) => renewed,
             };
             let pause = match renewed {
                 Ok(_) => self.lease / 3,
@@ -89,14 +90,14 @@ impl LeasedClaim {
         let deleting = async {
             loop {
                 match self.cluster.ask(&request).await {
-                    Ok(_) | Err(ClaimError::NotFound { .. }) => return Ok(()),
+                    Ok(_) | Err(ClaimError::NotFound { .. }) => return Ok::<_, ClaimError>(()),
                     Err(error) => tokio::time::sleep(error.pause().ok_or(error)?.max(PAUSE)).await,
                 }
             }
         };
         let why = match tokio::time::timeout(RELEASE_TIMEOUT, deleting).await {
             Ok(Ok(())) => return,
-            Ok(Err(error)) => { let error: ClaimError = error; describe(&error) }
+            Ok(Err(error)) => describe(&error),
             Err(_) => "the cluster takes long".to_owned(),
         };
         tracing::warn!(claim = self.name, why, "a claim is not deleted; the cluster does it when its time is over");
