@@ -104,12 +104,11 @@ impl Cluster {
     /// Makes a pool of sandboxes which run this, and are ready when something listens on their port.
     pub(crate) async fn make_pool_of(&self, name: &str, replicas: u64, command: &[&str]) {
         let address = json!({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}});
-        let home = json!({"name": "HOME", "value": self.home.path()});
         let container = json!({
             "name": "ipybox",
             "image": "none",
             "command": command,
-            "env": [address, home],
+            "env": [address],
             "ports": [{"containerPort": 8888}],
             "readinessProbe": {"tcpSocket": {"port": 8888}, "periodSeconds": 1},
         });
