@@ -381,7 +381,10 @@ impl From<ServeArgs> for Settings {
                 user: args.kernel_hub_user,
                 options: args.kernel_hub_options.unwrap_or_default(),
             });
-            remote.token_env = args.kernel_hub_token_env.or(args.kernel_gateway_token_env).or(args.claims.kernel_router_token_env);
+            remote.token_env = args
+                .kernel_hub_token_env
+                .or(args.kernel_gateway_token_env)
+                .or(args.claims.kernel_router_token_env);
             remote.kernel_name = args.kernel_name;
             remote.ca = args.kernel_gateway_ca;
             remote.headers = args.kernel_gateway_header_env.iter().map(|text| header(text)).collect();

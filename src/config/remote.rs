@@ -7,13 +7,13 @@ use super::RemotePool;
 use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings};
 use crate::ground::env::{self, Variables};
 use crate::ground::text::Redactor;
+#[cfg(feature = "kubernetes")]
+use crate::kernels::claims::{ClaimOwner, ClaimSettings, SandboxClaims};
+use crate::kernels::kernel::PodSource;
 use crate::kernels::kernel::jupyter::{
     AccessError, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer, KernelServer,
     header_name,
 };
-#[cfg(feature = "kubernetes")]
-use crate::kernels::claims::{ClaimOwner, ClaimSettings, SandboxClaims};
-use crate::kernels::kernel::PodSource;
 #[cfg(feature = "kubernetes")]
 use crate::kernels::kernel::{PodPool, PodRoute};
 

@@ -1,12 +1,13 @@
 //! Requests to the API server of a cluster: JSON, the cluster's words for failures, and its time.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use http::header::{CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER};
-use http::{Method, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::{Body, Client};
 use kube::config::{Config, ExecInteractiveMode, KubeConfigOptions};
@@ -14,15 +15,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::ClaimError;
+use super::request::{ClusterRequest, ClusterVerb};
 use crate::ground::text::{describe, visible};
-
-/// The group of claims and pools.
-pub(super) const GROUP: &str = "extensions.agents.x-k8s.io";
-/// The version of it that we speak.
-pub(super) const API_VERSION: &str = "extensions.agents.x-k8s.io/v1beta1";
-
-/// The pause before another try, if the server asks for none.
-pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
 /// The time for a request that is answered at once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,82 +26,6 @@ const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The name of the environment variable with files of credentials, as `kubectl` has it.
 const KUBECONFIG: &str = "KUBECONFIG";
-
-/// An action, as roles name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ClusterVerb {
-    Create,
-    Delete,
-    Get,
-    List,
-    Patch,
-    Watch,
-}
-
-impl ClusterVerb {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Delete => "delete",
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Patch => "patch",
-            Self::Watch => "watch",
-        }
-    }
-
-    fn method(self) -> Method {
-        match self {
-            Self::Create => Method::POST,
-            Self::Delete => Method::DELETE,
-            Self::Get | Self::List | Self::Watch => Method::GET,
-            Self::Patch => Method::PATCH,
-        }
-    }
-}
-
-/// A request about one object, or the objects of a kind.
-pub(super) struct ClusterRequest {
-    verb: ClusterVerb,
-    resource: &'static str,
-    name: Option<String>,
-    query: String,
-    body: Option<Value>,
-}
-
-impl ClusterRequest {
-    pub(super) fn of(verb: ClusterVerb, resource: &'static str) -> Self {
-        Self { verb, resource, name: None, query: String::new(), body: None }
-    }
-
-    /// About the object of this name, which is one that Kubernetes can have.
-    pub(super) fn named(mut self, name: &str) -> Self {
-        self.name = Some(name.to_owned());
-        self
-    }
-
-    /// For lists and watches of the object of this name alone.
-    pub(super) fn only(mut self, name: &str) -> Self {
-        self.query = format!("fieldSelector=metadata.name%3D{name}");
-        self
-    }
-
-    pub(super) fn with_query(mut self, query: &str) -> Self {
-        self.query = format!("{}&{query}", self.query);
-        self
-    }
-
-    pub(super) fn with_body(mut self, body: Value) -> Self {
-        self.body = Some(body);
-        self
-    }
-
-    fn uri(&self, namespace: &str) -> String {
-        let Self { resource, query, .. } = self;
-        let name = self.name.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
-        format!("/apis/{API_VERSION}/namespaces/{namespace}/{resource}{name}?{query}")
-    }
-}
 
 /// The cluster's words for a failure.
 #[derive(Default, Deserialize)]
@@ -122,6 +40,8 @@ pub(super) struct ClusterStatus {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct StatusDetails {
+    /// The object that the failure is about; empty if there is none.
+    name: String,
     retry_after_seconds: u64,
 }
 
@@ -158,6 +78,10 @@ impl ClusterClient {
             }),
         };
         let (mut config, is_inside) = found?;
+        if is_loopback(&config.cluster_url) {
+            // A cluster on this machine, or a tunnel that ends here: no proxy must see the token.
+            config.proxy_url = None;
+        }
         // We say ourselves which requests are sent again, and until when.
         config.default_retry = false;
         if let Some(program) = &mut config.auth_info.exec {
@@ -291,7 +215,10 @@ impl ClusterClient {
             StatusCode::FORBIDDEN => {
                 ClaimError::Forbidden { verb, resource, namespace: self.namespace.clone(), message }
             }
-            StatusCode::NOT_FOUND => ClaimError::NotFound { resource, message },
+            StatusCode::NOT_FOUND if said.details.is_some_and(|details| !details.name.is_empty()) => {
+                ClaimError::NotFound { message }
+            }
+            StatusCode::NOT_FOUND => ClaimError::NotInstalled { server: self.server.clone(), resource },
             StatusCode::GONE => ClaimError::Expired,
             StatusCode::CONFLICT if said.reason == "AlreadyExists" => ClaimError::Exists { message },
             status => {
@@ -301,4 +228,9 @@ impl ClusterClient {
             }
         }
     }
+}
+
+fn is_loopback(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

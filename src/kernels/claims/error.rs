@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::cluster::{API_VERSION, ClusterVerb, GROUP, PAUSE};
+use super::request::{API_VERSION, ClusterVerb, GROUP, PAUSE};
 use crate::ground::text::listed;
 
 /// The longest pause that a server may ask for.
@@ -44,13 +44,16 @@ pub(crate) enum ClaimError {
         verb = verb.word(), group = GROUP
     )]
     Forbidden { verb: ClusterVerb, resource: &'static str, namespace: String, message: String },
-    /// There is no such object, or no such kind of objects.
+    /// There is no such object.
+    #[error("use an object of the Kubernetes cluster: {message}")]
+    NotFound { message: String },
+    /// There are no objects of this kind.
     #[error(
-        "use `{resource}` of the Kubernetes cluster: {message}\n\
+        "use `{resource}` of the Kubernetes cluster at `{server}`: it knows none\n\
          hint: is agent-sandbox installed there with its extensions, in a version that serves `{version}`?",
         version = API_VERSION
     )]
-    NotFound { resource: &'static str, message: String },
+    NotInstalled { server: String, resource: &'static str },
     /// There is an object of that name.
     #[error("create a claim: {message}")]
     Exists { message: String },

@@ -8,7 +8,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::cluster::{ClusterClient, ClusterRequest, ClusterVerb, PAUSE};
+use super::cluster::ClusterClient;
+use super::request::{ClusterRequest, ClusterVerb, PAUSE};
 use super::{CLAIMS, ClaimError};
 use crate::ground::text::describe;
 
@@ -71,7 +72,10 @@ impl LeasedClaim {
                     return tracing::warn!(claim = self.name, "the claim of the session's sandbox is gone");
                 }
                 Err(error) => {
-                    tracing::warn!(error = describe(&error), "the claim of the session's sandbox is not renewed");
+                    tracing::warn!(
+                        error = describe(&error),
+                        "the claim of the session's sandbox is not renewed"
+                    );
                     error.pause().unwrap_or_default().max(self.lease / 30)
                 }
             };
@@ -100,6 +104,10 @@ impl LeasedClaim {
             Ok(Err(error)) => describe(&error),
             Err(_) => "the cluster takes long".to_owned(),
         };
-        tracing::warn!(claim = self.name, why, "a claim is not deleted; the cluster does it when its time is over");
+        tracing::warn!(
+            claim = self.name,
+            why,
+            "a claim is not deleted; the cluster does it when its time is over"
+        );
     }
 }

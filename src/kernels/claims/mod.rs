@@ -6,13 +6,12 @@
 //! ```
 //!
 //! A claim has an end that is always a few minutes away, so that the cluster deletes it when we are gone.
-//!
-//! Reasons: `docs/decisions/pods.md`.
 
 mod cluster;
 mod error;
 mod lease;
 mod objects;
+mod request;
 #[cfg(test)]
 mod tests;
 mod wait;
@@ -25,10 +24,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use self::cluster::{ClusterClient, ClusterRequest, ClusterVerb, PAUSE};
+use self::cluster::ClusterClient;
 pub(crate) use self::error::ClaimError;
 use self::lease::ClaimLease;
 use self::objects::ObjectList;
+use self::request::{API_VERSION, ClusterRequest, ClusterVerb, PAUSE};
 use self::wait::ClaimWait;
 
 /// The plurals of the kinds that we use, in agent-sandbox's group for extensions.
@@ -188,7 +188,7 @@ impl SandboxClaims {
             metadata["ownerReferences"] = json!([owner]);
         }
         json!({
-            "apiVersion": cluster::API_VERSION,
+            "apiVersion": API_VERSION,
             "kind": "SandboxClaim",
             "metadata": metadata,
             "spec": {

@@ -37,13 +37,15 @@ fn state(status: &Value) -> Result<ClaimState, ClaimError> {
 
 #[test]
 fn a_claim_is_ready_with_its_condition_and_an_address() {
-    let ready = json!([{"type": "Finished", "status": "False"}, {"type": "Ready", "status": "True", "reason": "a"}]);
+    let ready =
+        json!([{"type": "Finished", "status": "False"}, {"type": "Ready", "status": "True", "reason": "a"}]);
     let bound = json!({"conditions": ready, "sandbox": {"name": "s", "podIPs": ["10.0.0.7", "fd00::7"]}});
     let Ok(ClaimState::Ready(bound)) = state(&bound) else { panic!() };
     assert_eq!((bound.sandbox.as_str(), bound.address.to_string().as_str()), ("s", "10.0.0.7"));
     let without = json!({"conditions": ready, "sandbox": {"name": "s"}});
     assert!(matches!(state(&without), Ok(ClaimState::Waiting(Some(_)))));
-    let waiting = json!({"conditions": [{"type": "Ready", "status": "False", "reason": "A", "message": "b"}]});
+    let waiting =
+        json!({"conditions": [{"type": "Ready", "status": "False", "reason": "A", "message": "b"}]});
     assert!(matches!(state(&waiting), Ok(ClaimState::Waiting(Some(words))) if words == "A: b"));
     assert!(matches!(state(&json!({})), Ok(ClaimState::Waiting(None))));
     let never = json!({"conditions": [{"type": "Ready", "status": "False", "reason": "TemplateNotFound"}]});

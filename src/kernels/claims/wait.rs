@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::cluster::{ClusterClient, ClusterRequest, ClusterVerb, PAUSE};
+use super::cluster::ClusterClient;
 use super::objects::{BoundSandbox, ClaimObject, ClaimState, ObjectList};
+use super::request::{ClusterRequest, ClusterVerb, PAUSE};
 use super::watch::{ClaimEvent, ClaimWatch};
 use super::{CLAIMS, ClaimError, ClaimSettings};
 use crate::ground::text::{describe, visible};

@@ -7,8 +7,9 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::cluster::{ClusterClient, ClusterRequest, ClusterStatus, ClusterVerb};
+use super::cluster::{ClusterClient, ClusterStatus};
 use super::objects::{ClaimObject, ObjectMetadata};
+use super::request::{ClusterRequest, ClusterVerb};
 use super::{CLAIMS, ClaimError};
 
 /// The seconds after which the server ends a watch. A connection that died silently is noticed soon after.

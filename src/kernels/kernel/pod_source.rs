@@ -61,9 +61,9 @@ impl PodDialer for AddressDialer {
         &self,
         config: WebSocketConfig,
     ) -> BoxFuture<'_, Result<WebSocketStream<Box<dyn DuplexStream>>, String>> {
-        Box::pin(async move {
-            self.0.root_socket(config).await.map_err(|error| describe(&error).to_string())
-        })
+        Box::pin(
+            async move { self.0.root_socket(config).await.map_err(|error| describe(&error).to_string()) },
+        )
     }
 }
 

@@ -8,8 +8,8 @@ use super::{BranchFailure, Error, KernelSaid, SleepingKernel, awaken, tools_of_b
 use crate::config::{Config, PodServer};
 use crate::ground::env;
 use crate::kernels::kernel::{
-    self, BranchOrder, HeldLimits, Kernel, KernelGround, KernelLaunch, KernelLimits, PodSource, RunningBranch,
-    ShellCommands, TakenPod,
+    self, BranchOrder, HeldLimits, Kernel, KernelGround, KernelLaunch, KernelLimits, PodSource,
+    RunningBranch, ShellCommands, TakenPod,
 };
 use crate::kernels::pod::{PodError, PodLink};
 use crate::kernels::sandbox::KernelProgram;

@@ -98,7 +98,8 @@ impl Cluster {
         let command = [&command[..], &[python.to_str().unwrap()]].concat();
         self.make_pool_of(name, replicas, &command).await;
         let path = format!("{EXTENSIONS}/sandboxwarmpools/{name}");
-        self.until(&path, |pool| pool["status"]["readyReplicas"].as_u64().unwrap_or_default() == replicas).await;
+        self.until(&path, |pool| pool["status"]["readyReplicas"].as_u64().unwrap_or_default() == replicas)
+            .await;
     }
 
     /// Makes a pool of sandboxes which run this, and are ready when something listens on their port.

@@ -77,7 +77,12 @@ impl PodPool {
         let access = match &self.route {
             PodRoute::Direct { headers, roots, redactor } => {
                 let address = std::net::SocketAddr::new(claim.address, self.port);
-                JupyterAccess::new(&format!("http://{address}/"), headers.clone(), roots.clone(), redactor.clone())?
+                JupyterAccess::new(
+                    &format!("http://{address}/"),
+                    headers.clone(),
+                    roots.clone(),
+                    redactor.clone(),
+                )?
             }
             PodRoute::Router(access) => access.with_headers(&[
                 ("X-Sandbox-ID", &claim.sandbox),
