@@ -34,7 +34,7 @@ pub(super) struct ClusterStatus {
     code: u16,
     message: String,
     reason: String,
-    details: Option<StatusDetails>,
+    details: StatusDetails,
 }
 
 #[derive(Default, Deserialize)]
@@ -215,15 +215,15 @@ impl ClusterClient {
             StatusCode::FORBIDDEN => {
                 ClaimError::Forbidden { verb, resource, namespace: self.namespace.clone(), message }
             }
-            StatusCode::NOT_FOUND if said.details.is_some_and(|details| !details.name.is_empty()) => {
+            StatusCode::NOT_FOUND if !said.details.name.is_empty() => {
                 ClaimError::NotFound { message }
             }
             StatusCode::NOT_FOUND => ClaimError::NotInstalled { server: self.server.clone(), resource },
             StatusCode::GONE => ClaimError::Expired,
             StatusCode::CONFLICT if said.reason == "AlreadyExists" => ClaimError::Exists { message },
             status => {
-                let asked = said.details.map(|details| details.retry_after_seconds).filter(|more| *more > 0);
-                let retry_after = seconds.or(asked).map(Duration::from_secs);
+                let asked = said.details.retry_after_seconds;
+                let retry_after = seconds.or((asked > 0).then_some(asked)).map(Duration::from_secs);
                 ClaimError::Failed { verb, resource, status, message, retry_after }
             }
         }
