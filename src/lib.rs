@@ -60,6 +60,8 @@
 //!
 //! `cli`, on by default, is for the program `ipybox` alone. Turn it off for a library: `default-features = false`.
 //!
+//! `kubernetes`, on by default too, has kernels run in sandboxes that are claimed from a cluster.
+//!
 //! `views`, on by default too, has MCP clients show tables and plots (MCP Apps), and saves plots as pages: 2 MB of JavaScript.
 //!
 //! `otel`, on by default too, has sessions make spans and metrics by the global providers of the crate `opentelemetry`; see
@@ -118,7 +120,7 @@ pub use approval::{
 };
 pub use config::{
     ApprovalMode, ApprovalSettings, AuditSettings, ChangesMode, Config, Error as ConfigError, Images,
-    KernelSettings, NotebookSettings, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings,
+    KernelSettings, NotebookSettings, RemoteHeader, RemoteHeaderValue, RemoteHub, RemotePool, RemoteSettings,
     ResourceLinks, SandboxBackend, SandboxSettings, SessionLimits, Settings, ToolServerSettings,
     UnusableNotebook,
 };

@@ -52,16 +52,20 @@ pub(crate) fn forward(level: LogLevel, sender: LogSender) -> SetLevel {
 
 /// Libraries log at most warnings: below that they quote messages, arguments and secrets included.
 /// rmcp's transports log nothing: their warnings quote answers of servers, which may repeat a token, and are about errors that
-/// we report. `rustls_platform_verifier` warns of such errors, too, and rmcp's service of each request of a server that we
-/// refuse.
+/// we report. `rustls_platform_verifier` and `kube_client` warn of such errors, too, and rmcp's service of each request of a
+/// server that we refuse.
 fn filter(level: LogLevel) -> EnvFilter {
     EnvFilter::new(match level {
-        LogLevel::Debug => "warn,ipybox=debug,rmcp::transport=off,rmcp::service=error",
+        LogLevel::Debug => "warn,ipybox=debug,kube_client=off,rmcp::transport=off,rmcp::service=error",
         LogLevel::Info => {
-            "warn,ipybox=info,rustls_platform_verifier=off,rmcp::transport=off,rmcp::service=error"
+            "warn,ipybox=info,rustls_platform_verifier=off,kube_client=off,rmcp::transport=off,rmcp::service=error"
         }
-        LogLevel::Warning => "warn,rustls_platform_verifier=off,rmcp::transport=off,rmcp::service=error",
-        LogLevel::Error | LogLevel::Critical => "error,rustls_platform_verifier=off,rmcp::transport=off",
+        LogLevel::Warning => {
+            "warn,rustls_platform_verifier=off,kube_client=off,rmcp::transport=off,rmcp::service=error"
+        }
+        LogLevel::Error | LogLevel::Critical => {
+            "error,rustls_platform_verifier=off,kube_client=off,rmcp::transport=off"
+        }
     })
 }
 

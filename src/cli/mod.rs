@@ -8,6 +8,7 @@ mod args;
 mod attach;
 mod audit;
 mod changes;
+mod claim_args;
 mod doctor;
 mod greeting;
 mod headings;

@@ -9,6 +9,7 @@ use ipybox::{
     SandboxSettings, Settings,
 };
 
+use super::claim_args::ClaimArgs;
 use super::headings::{APPROVAL, AUDIT, LIMITS, REMOTE, SANDBOX, SERVERS, SESSION};
 use super::reply_args::ReplyArgs;
 use super::session_args::LastingArgs;
@@ -113,6 +114,20 @@ pub(crate) struct ServeArgs {
         conflicts_with_all = ["sandbox", "python"]
     )]
     pub(crate) kernel_pod_url: Option<String>,
+
+    /// Run the kernel in a sandbox that is claimed from this warm pool of a Kubernetes cluster with agent-sandbox. Credentials
+    /// are found as `kubectl` finds them, or are those of the pod's service account
+    #[arg(
+        long,
+        help_heading = REMOTE,
+        value_name = "NAME",
+        group = "kernel_server",
+        conflicts_with_all = ["sandbox", "python"]
+    )]
+    pub(crate) kernel_pool: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) claims: ClaimArgs,
 
     /// Environment variable that holds the server's token; a value with a blank is the whole Authorization header
     #[arg(long, help_heading = REMOTE, value_name = "VAR", requires = "kernel_gateway_url")]
@@ -357,22 +372,29 @@ impl From<ServeArgs> for Settings {
         settings.ignore_client_sandbox = args.ignore_client_sandbox;
         let hub = args.kernel_hub_url.is_some();
         let is_pod = args.kernel_pod_url.is_some();
-        settings.remote =
-            args.kernel_hub_url.or(args.kernel_gateway_url).or(args.kernel_pod_url).map(|url| {
-                let mut remote = RemoteSettings::new(url);
-                remote.is_pod = is_pod;
-                remote.hub = hub.then(|| RemoteHub {
-                    server: args.kernel_hub_server,
-                    user: args.kernel_hub_user,
-                    options: args.kernel_hub_options.unwrap_or_default(),
-                });
-                remote.token_env = args.kernel_hub_token_env.or(args.kernel_gateway_token_env);
-                remote.token_of_team = args.kernel_hub_token_team;
-                remote.kernel_name = args.kernel_name;
-                remote.ca = args.kernel_gateway_ca;
-                remote.headers = args.kernel_gateway_header_env.iter().map(|text| header(text)).collect();
-                remote
+        let pool = args.kernel_pool.map(|name| args.claims.pool(name));
+        // Without a router, sandboxes have addresses of their own.
+        let of_pool = pool.as_ref().map(|_| args.claims.kernel_router_url.unwrap_or_default());
+        let url = args.kernel_hub_url.or(args.kernel_gateway_url).or(args.kernel_pod_url).or(of_pool);
+        settings.remote = url.map(|url| {
+            let mut remote = RemoteSettings::new(url);
+            remote.is_pod = is_pod || pool.is_some();
+            remote.pool = pool;
+            remote.hub = hub.then(|| RemoteHub {
+                server: args.kernel_hub_server,
+                user: args.kernel_hub_user,
+                options: args.kernel_hub_options.unwrap_or_default(),
             });
+            remote.token_env = args
+                .kernel_hub_token_env
+                .or(args.kernel_gateway_token_env)
+                .or(args.claims.kernel_router_token_env);
+            remote.token_of_team = args.kernel_hub_token_team;
+            remote.kernel_name = args.kernel_name;
+            remote.ca = args.kernel_gateway_ca;
+            remote.headers = args.kernel_gateway_header_env.iter().map(|text| header(text)).collect();
+            remote
+        });
         settings.limits.memory = args.limit_memory;
         settings.limits.cpu = args.limit_cpu;
         settings.limits.processes = args.limit_processes;

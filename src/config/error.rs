@@ -159,6 +159,13 @@ pub enum Error {
     /// The Jupyter server that is to run kernels cannot be used.
     #[error(transparent)]
     Remote(Box<dyn std::error::Error + Send + Sync>),
+    /// This program knows no clusters.
+    #[cfg(not(feature = "kubernetes"))]
+    #[error("claim sandboxes of the pool `{pool}`: this program is built without the feature `kubernetes`")]
+    NoKubernetes {
+        /// The pool.
+        pool: String,
+    },
     /// Kernels are to run on a Jupyter server, and a setting is only for this machine.
     #[error(
         "run kernels on a Jupyter server with {what}: that is for kernels on this machine\n\

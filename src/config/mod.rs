@@ -37,8 +37,8 @@ pub(crate) use self::remote::{PodServer, RemoteServer};
 use self::secret_places::SecretPlaces;
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, ChangesMode, Images, KernelSettings, NotebookSettings,
-    RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings, ResourceLinks, SandboxSettings, Settings,
-    ToolServerSettings, UnusableNotebook,
+    RemoteHeader, RemoteHeaderValue, RemoteHub, RemotePool, RemoteSettings, ResourceLinks, SandboxSettings,
+    Settings, ToolServerSettings, UnusableNotebook,
 };
 use self::states::state_dir_name;
 pub use self::states::state_directory;

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
-
+#[cfg(feature = "kubernetes")]
+use super::RemotePool;
 use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings};
 use crate::ground::env::{self, Variables};
-use crate::ground::text::{Redactor, describe};
+use crate::ground::text::Redactor;
+#[cfg(feature = "kubernetes")]
+use crate::kernels::claims::{ClaimOwner, ClaimSettings, SandboxClaims};
+use crate::kernels::kernel::PodSource;
 use crate::kernels::kernel::jupyter::{
-    self, AccessError, DuplexStream, FrontHubToken, HubServer, HubServerName, JupyterAccess, JupyterHeaders,
-    JupyterServer, KernelServer, header_name,
+    AccessError, FrontHubToken, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer,
+    KernelServer, header_name,
 };
-use crate::kernels::pod::PodDialer;
+#[cfg(feature = "kubernetes")]
+use crate::kernels::kernel::{PodPool, PodRoute};
 
 /// The Jupyter server that runs the kernels.
 #[derive(Debug, Clone)]
@@ -50,42 +52,52 @@ impl RemoteServer {
     }
 }
 
-/// The pod that runs the kernels, reached like a Jupyter server.
+/// The pods that run the kernels.
 #[derive(Debug, Clone)]
 pub(crate) struct PodServer {
-    server: Arc<JupyterServer>,
-}
-
-impl PodDialer for PodServer {
-    type Stream = Box<dyn DuplexStream>;
-
-    fn dial(
-        &self,
-        config: WebSocketConfig,
-    ) -> BoxFuture<'_, Result<WebSocketStream<Box<dyn DuplexStream>>, String>> {
-        Box::pin(async move {
-            self.server.root_socket(config).await.map_err(|error| match error {
-                jupyter::Error::Unreachable { reason, .. } => reason,
-                error => describe(&error).to_string(),
-            })
-        })
-    }
+    pub(crate) source: PodSource,
 }
 
 impl PodServer {
     pub(super) fn new(settings: &RemoteSettings, variables: &Variables) -> Result<Self, Error> {
+        if let Some(pool) = &settings.pool {
+            #[cfg(feature = "kubernetes")]
+            return Self::of_pool(settings, pool, variables);
+            #[cfg(not(feature = "kubernetes"))]
+            return Err(Error::NoKubernetes { pool: pool.name.clone() });
+        }
         let server = || {
             let headers = headers(settings, variables)?;
             let redactor = variables.redactor().clone();
             JupyterServer::new(JupyterAccess::new(&settings.url, headers, settings.ca.clone(), redactor)?)
         };
         let server = server().map_err(|error: AccessError| Error::Remote(error.into()))?;
-        Ok(Self { server: Arc::new(server) })
+        Ok(Self { source: PodSource::Address(Arc::new(server)) })
     }
 
-    /// Its name for people.
-    pub(crate) fn name(&self) -> &str {
-        self.server.name()
+    #[cfg(feature = "kubernetes")]
+    fn of_pool(settings: &RemoteSettings, pool: &RemotePool, variables: &Variables) -> Result<Self, Error> {
+        let owner = variables.in_process("POD_NAME").zip(variables.in_process("POD_UID"));
+        let claims = SandboxClaims::new(ClaimSettings {
+            pool: pool.name.clone(),
+            namespace: pool.namespace.clone(),
+            lease: pool.lease,
+            patience: pool.timeout,
+            owner: owner.map(|(name, uid)| ClaimOwner { name: name.to_owned(), uid: uid.to_owned() }),
+        });
+        let claims = claims.map_err(|error| Error::Remote(error.into()))?;
+        let route = || {
+            let headers = headers(settings, variables)?;
+            let roots = settings.ca.clone();
+            let redactor = variables.redactor().clone();
+            Ok(if settings.url.is_empty() {
+                PodRoute::Direct { headers, roots, redactor }
+            } else {
+                PodRoute::Router(Box::new(JupyterAccess::new(&settings.url, headers, roots, redactor)?))
+            })
+        };
+        let route = route().map_err(|error: AccessError| Error::Remote(error.into()))?;
+        Ok(Self { source: PodSource::Pool(Arc::new(PodPool::new(claims, pool.port, route))) })
     }
 }
 
@@ -132,7 +144,13 @@ fn headers(settings: &RemoteSettings, variables: &Variables) -> Result<JupyterHe
         (None, None) => None,
     };
     if let Some((source, token)) = token {
-        headers.add_token(token)?;
+        // The router of sandboxes wants another scheme than Jupyter.
+        let is_bearer = settings.pool.is_some() && !token.trim().contains(' ');
+        if is_bearer {
+            headers.add_token(&format!("Bearer {}", token.trim()))?;
+        } else {
+            headers.add_token(token)?;
+        }
         withhold(variables.redactor(), source, token);
     }
     Ok(headers)

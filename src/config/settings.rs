@@ -190,6 +190,37 @@ pub struct RemoteSettings {
     pub hub: Option<RemoteHub>,
     /// Whether `url` is that of `ipybox pod`, which runs kernels like those of this machine. Default: no.
     pub is_pod: bool,
+    /// The pool of a Kubernetes cluster from which such pods are claimed. `url` is then that of the router to them, or empty: they
+    /// are reached at their own addresses. Default: none.
+    pub pool: Option<RemotePool>,
+}
+
+/// A warm pool of [agent-sandbox](https://github.com/kubernetes-sigs/agent-sandbox), whose sandboxes run `ipybox pod`.
+#[derive(Debug, Clone)]
+pub struct RemotePool {
+    /// The name of the `SandboxWarmPool`.
+    pub name: String,
+    /// Its namespace. Default: that of the cluster's credentials.
+    pub namespace: Option<String>,
+    /// The port on which `ipybox pod` listens. Default: 8888.
+    pub port: u16,
+    /// The time after which the cluster deletes what a session has left that could not do it itself. Default: 5 minutes.
+    pub lease: Duration,
+    /// The time that a sandbox may take to be ready. Default: 10 minutes.
+    pub timeout: Duration,
+}
+
+impl RemotePool {
+    /// The pool of this name, and the default of everything else.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            namespace: None,
+            port: 8888,
+            lease: Duration::from_secs(300),
+            timeout: Duration::from_secs(600),
+        }
+    }
 }
 
 /// The server of a JupyterHub's user, which is started if it does not run.
@@ -241,6 +272,7 @@ impl RemoteSettings {
             headers: Vec::new(),
             hub: None,
             is_pod: false,
+            pool: None,
         }
     }
 }
@@ -258,6 +290,7 @@ impl std::fmt::Debug for RemoteSettings {
             .field("ca", &self.ca)
             .field("headers", &self.headers)
             .field("hub", &self.hub)
+            .field("pool", &self.pool)
             .finish()
     }
 }

@@ -2,6 +2,8 @@
 
 pub(crate) mod changes;
 pub(crate) mod checkpoint;
+#[cfg(feature = "kubernetes")]
+pub(crate) mod claims;
 pub(crate) mod environment;
 pub(crate) mod kernel;
 pub(crate) mod output;

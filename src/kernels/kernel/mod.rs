@@ -35,6 +35,7 @@ mod limits;
 mod message;
 mod output;
 mod own;
+mod pod_source;
 mod remote;
 mod template;
 mod terminal;
@@ -64,6 +65,9 @@ pub(crate) use self::limits::KernelLimits;
 pub(crate) use self::message::{
     KernelMessage, MessageContent, MimeBundle, PythonError, RateLimit, ShownOutput,
 };
+#[cfg(feature = "kubernetes")]
+pub(crate) use self::pod_source::{PodPool, PodRoute};
+pub(crate) use self::pod_source::{PodSource, PodSourceError, TakenPod};
 pub(crate) use self::template::TemplateProcess;
 pub(crate) use self::terminal::{Terminal, plain};
 

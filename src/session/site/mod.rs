@@ -31,14 +31,13 @@ pub(crate) use crate::kernels::changes::{AppliedChanges, ChangedCopies, FileChan
 /// The reading of an installer's output, also of one that a remote kernel has run.
 pub(super) use crate::kernels::environment::{explained, summarised};
 use crate::kernels::kernel::{
-    self, BranchOrder, BranchTools, Kernel, KernelEvent, LimitsError, RemoteLaunch, RunningBranch,
-    SessionLimits,
+    self, BranchOrder, BranchTools, Kernel, KernelEvent, LimitsError, PodSourceError, RemoteLaunch,
+    RunningBranch, SessionLimits,
 };
 /// The limits of a session, also where the session itself shows them.
 pub(crate) use crate::kernels::kernel::{ByteSize, HeldLimits, LimitUse};
 /// The memory that states take.
 pub(crate) use crate::kernels::kernel::{memory_of_forks, most_memory_of_forks};
-use crate::kernels::pod::PodError;
 /// Measures states in a pod.
 pub(crate) use crate::kernels::pod::PodMeter;
 use crate::kernels::sandbox::BranchInside;
@@ -58,8 +57,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Sandbox(#[from] sandbox::Error),
     /// There is no pod for it.
-    #[error("use the pod at `{pod}`")]
-    Pod { pod: String, source: PodError },
+    #[error("use {pod}")]
+    Pod { pod: String, source: PodSourceError },
     /// The kernel's Python is on another machine.
     #[error("name the kernel's Python: it is on another machine; `sys.executable` in a cell shows it")]
     RemotePython,

@@ -8,8 +8,8 @@ use super::{BranchFailure, Error, KernelSaid, SleepingKernel, awaken, tools_of_b
 use crate::config::{Config, PodServer};
 use crate::ground::env;
 use crate::kernels::kernel::{
-    self, BranchOrder, HeldLimits, Kernel, KernelGround, KernelLaunch, KernelLimits, RunningBranch,
-    ShellCommands,
+    self, BranchOrder, HeldLimits, Kernel, KernelGround, KernelLaunch, KernelLimits, PodSource,
+    PodSourceError, RunningBranch, ShellCommands, TakenPod,
 };
 use crate::kernels::pod::{PodError, PodLink};
 use crate::kernels::sandbox::KernelProgram;
@@ -17,9 +17,9 @@ use crate::tools::tool_server::ToolEndpoint;
 
 /// Starts kernels in a pod.
 pub(crate) struct PodKernels {
-    server: PodServer,
+    source: PodSource,
     /// The pod, once it is taken; shared with branches.
-    link: Option<Arc<PodLink>>,
+    pod: Option<Arc<TakenPod>>,
     /// The port in the pod that stands for the tool server.
     tools_port: Option<u16>,
     variables: BTreeMap<String, String>,
@@ -34,8 +34,8 @@ pub(crate) struct PodKernels {
 impl PodKernels {
     pub(super) fn new(config: &Config, server: &PodServer, tool_server: Option<Arc<ToolEndpoint>>) -> Self {
         Self {
-            server: server.clone(),
-            link: None,
+            source: server.source.clone(),
+            pod: None,
             tools_port: None,
             variables: config.kernel_variables(),
             limits: config.kernel.limits(),
@@ -51,7 +51,8 @@ impl PodKernels {
         &mut self,
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Kernel, Error> {
-        let link = self.link(report).await?;
+        let pod = self.pod(report).await?;
+        let link = pod.link();
         report("starting the IPython kernel in the pod");
         let about = link.about();
         let mut environment = self.variables.clone();
@@ -76,41 +77,36 @@ impl PodKernels {
             has_workspace: false,
             held: Arc::new(HeldLimits::default()),
         };
-        let kernel = Kernel::start(&launch, KernelGround::Pod(&link)).await?;
+        let kernel = Kernel::start(&launch, KernelGround::Pod(link)).await?;
         if let Some(checkpoint) = checkpoint {
             let (major, minor) = about.python_version;
             checkpoint.kernel_started(major, minor);
         }
-        tracing::info!(pod = self.server.name(), "the kernel is ready");
+        tracing::info!(pod = self.source.name(), "the kernel is ready");
         Ok(kernel)
     }
 
     /// Whether the connection to the pod has ended.
     pub(super) fn is_lost(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.end().is_some())
+        self.pod.as_ref().is_some_and(|pod| pod.link().end().is_some())
     }
 
     /// The pod, taken anew if the earlier one is lost.
-    async fn link(&mut self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<Arc<PodLink>, Error> {
-        if let Some(link) = self.link.as_ref().filter(|link| link.end().is_none()) {
-            return Ok(Arc::clone(link));
+    async fn pod(&mut self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<Arc<TakenPod>, Error> {
+        if let Some(pod) = self.pod.as_ref().filter(|pod| pod.link().end().is_none()) {
+            return Ok(Arc::clone(pod));
         }
-        report("connecting to the pod");
-        let taking = PodLink::take(self.server.clone());
-        let unreachable = |_| {
-            let seconds = self.timeout.as_secs_f64();
-            PodError::Unreachable(format!("it does not answer within {seconds} seconds"))
-        };
-        let taken = tokio::time::timeout(self.timeout, taking).await.map_err(unreachable);
-        let link = taken
-            .and_then(|link| link)
-            .map_err(|error| Error::Pod { pod: self.server.name().to_owned(), source: error })?;
-        let link = Arc::new(link);
-        let listening = listen_for(&link, self.tool_server.as_deref()).await;
-        self.tools_port =
-            listening.map_err(|source| Error::Pod { pod: self.server.name().to_owned(), source })?;
-        self.link = Some(Arc::clone(&link));
-        Ok(link)
+        self.end().await;
+        let taken = self.source.take(self.timeout, report).await;
+        let pod = Arc::new(taken.map_err(|error| self.unusable(error))?);
+        let listening = listen_for(pod.link(), self.tool_server.as_deref()).await;
+        self.tools_port = listening.map_err(|error| self.unusable(error.into()))?;
+        self.pod = Some(Arc::clone(&pod));
+        Ok(pod)
+    }
+
+    fn unusable(&self, source: PodSourceError) -> Error {
+        Error::Pod { pod: self.source.to_string(), source }
     }
 
     /// Has a kernel of the pod fork, and returns the branch with a site for it and for the kernels after it.
@@ -120,18 +116,18 @@ impl PodKernels {
         tool_server: Option<Arc<ToolEndpoint>>,
         said: &mut Vec<KernelSaid>,
     ) -> Result<(RunningBranch, Self), BranchFailure> {
-        let failed = |source| Error::Pod { pod: self.server.name().to_owned(), source };
-        let gone = || failed(PodError::Gone("it has been left".to_owned()));
-        let link = self.link.as_ref().ok_or_else(gone)?;
-        let tools_port = listen_for(link, tool_server.as_deref()).await.map_err(failed)?;
+        let gone = || self.unusable(PodError::Gone("it has been left".to_owned()).into());
+        let pod = self.pod.as_ref().ok_or_else(gone)?;
+        let listening = listen_for(pod.link(), tool_server.as_deref()).await;
+        let tools_port = listening.map_err(|error| self.unusable(error.into()))?;
         let address = tools_port.map(|port| format!("127.0.0.1:{port}"));
         let tools = tools_of_branch(self.tool_server.as_ref(), tool_server.as_ref(), address);
         let order = BranchOrder { tools, inside: None, sleeps: false, moves: Vec::new() };
         let (branched, mut events) = kernel.branch(order).await;
         said.append(&mut events);
         let site = Self {
-            server: self.server.clone(),
-            link: Some(Arc::clone(link)),
+            source: self.source.clone(),
+            pod: Some(Arc::clone(pod)),
             tools_port,
             variables: self.variables.clone(),
             limits: self.limits,
@@ -159,8 +155,8 @@ impl PodKernels {
 
     /// Leaves the pod, unless branches are in it. It ends then.
     pub(super) async fn end(&mut self) {
-        if let Some(link) = self.link.take().and_then(Arc::into_inner) {
-            link.leave().await;
+        if let Some(pod) = self.pod.take().and_then(Arc::into_inner) {
+            pod.leave().await;
         }
     }
 }

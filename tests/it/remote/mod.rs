@@ -1,5 +1,7 @@
 //! Kernels on Jupyter servers.
 
+#[cfg(target_os = "linux")]
+mod claims;
 mod headers;
 mod hostile_servers;
 #[cfg(target_os = "linux")]

@@ -6,6 +6,8 @@ mod browser;
 #[cfg(target_os = "linux")]
 pub(crate) mod changes;
 mod client;
+#[cfg(target_os = "linux")]
+pub(crate) mod cluster;
 mod environment;
 #[cfg(target_os = "linux")]
 pub(crate) mod hub;

@@ -119,6 +119,19 @@ impl JupyterAccess {
         (is_same && is_there).then(|| Self { base, name, ..self.clone() })
     }
 
+    /// The same server with further headers.
+    ///
+    /// # Errors
+    /// There is one of the same name already.
+    #[cfg(feature = "kubernetes")]
+    pub(crate) fn with_headers(&self, headers: &[(&str, &str)]) -> Result<Self, AccessError> {
+        let mut access = self.clone();
+        for (name, value) in headers {
+            access.headers.add(name, value)?;
+        }
+        Ok(access)
+    }
+
     /// The URL of a resource below the base.
     pub(super) fn url(&self, path: &[&str]) -> Url {
         let mut url = self.base.clone();

@@ -1,0 +1,113 @@
+//! The lease of a claim: its end is put off as long as we use it, and then it is deleted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::cluster::ClusterClient;
+use super::request::{ClusterRequest, ClusterVerb, PAUSE};
+use super::{CLAIMS, ClaimError};
+use crate::ground::text::describe;
+
+/// The time that deleting a claim may take. The cluster deletes it later otherwise.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A claim that is kept until this is released or dropped.
+pub(super) struct ClaimLease {
+    claim: LeasedClaim,
+    stop: DropGuard,
+    task: JoinHandle<()>,
+}
+
+#[derive(Clone)]
+struct LeasedClaim {
+    cluster: Arc<ClusterClient>,
+    name: String,
+    lease: Duration,
+}
+
+impl ClaimLease {
+    /// Keeps a claim that was just made.
+    pub(super) fn hold(cluster: Arc<ClusterClient>, name: String, lease: Duration) -> Self {
+        let claim = LeasedClaim { cluster, name, lease };
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(claim.clone().keep(stop.clone()));
+        Self { claim, stop: stop.drop_guard(), task }
+    }
+
+    /// The request that puts the end off.
+    pub(super) fn renewal(&self) -> ClusterRequest {
+        self.claim.renewal()
+    }
+
+    /// Deletes the claim.
+    pub(super) async fn release(self) {
+        drop(self.stop);
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "a claim is not deleted");
+        }
+    }
+}
+
+impl LeasedClaim {
+    async fn keep(self, stop: CancellationToken) {
+        let mut next = Instant::now() + self.lease / 3;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return self.delete().await,
+                () = tokio::time::sleep_until(next) => {}
+            }
+            let renewal = self.renewal();
+            let renewed = tokio::select! {
+                () = stop.cancelled() => return self.delete().await,
+                renewed = self.cluster.ask(&renewal) => renewed,
+            };
+            let pause = match renewed {
+                Ok(_) => self.lease / 3,
+                Err(ClaimError::NotFound { .. }) => {
+                    return tracing::warn!(claim = self.name, "the claim of the session's sandbox is gone");
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        error = describe(&error),
+                        "the claim of the session's sandbox is not renewed"
+                    );
+                    error.pause().unwrap_or_default().max(self.lease / 30)
+                }
+            };
+            next = Instant::now() + pause;
+        }
+    }
+
+    fn renewal(&self) -> ClusterRequest {
+        let end = self.cluster.time_in(self.lease);
+        let body = json!({"spec": {"lifecycle": {"shutdownTime": end}}});
+        ClusterRequest::of(ClusterVerb::Patch, CLAIMS).named(&self.name).with_body(body)
+    }
+
+    async fn delete(&self) {
+        let request = ClusterRequest::of(ClusterVerb::Delete, CLAIMS).named(&self.name);
+        let deleting = async {
+            loop {
+                match self.cluster.ask(&request).await {
+                    Ok(_) | Err(ClaimError::NotFound { .. }) => return Ok::<_, ClaimError>(()),
+                    Err(error) => tokio::time::sleep(error.pause().ok_or(error)?.max(PAUSE)).await,
+                }
+            }
+        };
+        let why = match tokio::time::timeout(RELEASE_TIMEOUT, deleting).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => describe(&error),
+            Err(_) => "the cluster takes long".to_owned(),
+        };
+        tracing::warn!(
+            claim = self.name,
+            why,
+            "a claim is not deleted; the cluster does it when its time is over"
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! The source of a session's pods: the one at an address, or sandboxes that are claimed from a pool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+
+use super::jupyter::{AccessError, DuplexStream, JupyterServer};
+use crate::ground::text::describe;
+#[cfg(feature = "kubernetes")]
+use crate::kernels::claims::{ClaimError, ClaimedSandbox};
+use crate::kernels::pod::{PodDialer, PodError, PodLink};
+
+#[cfg(feature = "kubernetes")]
+mod pool;
+
+#[cfg(feature = "kubernetes")]
+pub(crate) use self::pool::{PodPool, PodRoute};
+
+/// The source of pods.
+#[derive(Debug, Clone)]
+pub(crate) enum PodSource {
+    /// There is one, at this address.
+    Address(Arc<JupyterServer>),
+    /// Each is claimed from a pool.
+    #[cfg(feature = "kubernetes")]
+    Pool(Arc<PodPool>),
+}
+
+/// Why there is no pod for a session.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PodSourceError {
+    /// It cannot be taken.
+    #[error(transparent)]
+    Link(#[from] PodError),
+    /// There is no client for it.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The cluster gives none.
+    #[cfg(feature = "kubernetes")]
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+}
+
+/// A pod that a session has taken. Dropping it has the pod end.
+pub(crate) struct TakenPod {
+    link: PodLink,
+    #[cfg(feature = "kubernetes")]
+    claim: Option<ClaimedSandbox>,
+}
+
+/// Opens WebSockets to a pod.
+struct AddressDialer(Arc<JupyterServer>);
+
+impl PodDialer for AddressDialer {
+    type Stream = Box<dyn DuplexStream>;
+
+    fn dial(
+        &self,
+        config: WebSocketConfig,
+    ) -> BoxFuture<'_, Result<WebSocketStream<Box<dyn DuplexStream>>, String>> {
+        Box::pin(async move {
+            self.0.root_socket(config).await.map_err(|error| match error {
+                super::jupyter::Error::Unreachable { reason, .. } => reason,
+                error => describe(&error).to_string(),
+            })
+        })
+    }
+}
+
+/// In words: `the pod at …`.
+impl std::fmt::Display for PodSource {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Address(server) => write!(formatter, "the pod at `{}`", server.name()),
+            #[cfg(feature = "kubernetes")]
+            Self::Pool(pool) => write!(formatter, "a sandbox of the pool `{}`", pool.name()),
+        }
+    }
+}
+
+impl PodSource {
+    /// Its name for people.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Address(server) => server.name(),
+            #[cfg(feature = "kubernetes")]
+            Self::Pool(pool) => pool.name(),
+        }
+    }
+
+    /// Takes a pod, which has the time `patience` to answer.
+    pub(crate) async fn take(
+        &self,
+        patience: Duration,
+        report: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<TakenPod, PodSourceError> {
+        match self {
+            Self::Address(server) => {
+                report("connecting to the pod");
+                let link = within(patience, PodLink::take(AddressDialer(Arc::clone(server)))).await?;
+                Ok(TakenPod {
+                    link,
+                    #[cfg(feature = "kubernetes")]
+                    claim: None,
+                })
+            }
+            #[cfg(feature = "kubernetes")]
+            Self::Pool(pool) => pool.take(patience, report).await,
+        }
+    }
+}
+
+impl TakenPod {
+    /// The connection to it.
+    pub(crate) fn link(&self) -> &PodLink {
+        &self.link
+    }
+
+    /// Leaves it, and deletes its claim.
+    pub(crate) async fn leave(self) {
+        self.link.leave().await;
+        #[cfg(feature = "kubernetes")]
+        if let Some(claim) = self.claim {
+            claim.release().await;
+        }
+    }
+}
+
+async fn within(
+    patience: Duration,
+    taking: impl Future<Output = Result<PodLink, PodError>>,
+) -> Result<PodLink, PodError> {
+    tokio::time::timeout(patience, taking).await.unwrap_or_else(|_| {
+        let seconds = patience.as_secs_f64();
+        Err(PodError::Unreachable(format!("it does not answer within {seconds} seconds")))
+    })
+}

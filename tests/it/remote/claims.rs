@@ -1,0 +1,175 @@
+//! Kernels in sandboxes that are claimed from a pool of a cluster.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::cluster::Cluster;
+use crate::support::{Ipybox, Place, probe};
+
+const CALL: &str = "from mcptools.probe import add\nadd.run(a=1, b=2).total";
+
+async fn start(place: &Place, cluster: &Cluster, flags: &[&str], variables: &[(&str, &str)]) -> Ipybox {
+    let mut ipybox = place.start_with_pool(&cluster.kubeconfig(), "python", flags, variables);
+    ipybox.initialize().await;
+    ipybox
+}
+
+/// The error of a session's first cell.
+async fn refusal(cluster: &Cluster, credentials: &std::path::Path, pool: &str, flags: &[&str]) -> String {
+    let place = Place::new();
+    let mut ipybox = place.start_with_pool(credentials, pool, flags, &[]);
+    ipybox.initialize().await;
+    let refusal = ipybox.cell("1").await.error();
+    ipybox.stop().await;
+    // Nothing is left of what it has tried.
+    cluster.until_claims(<[Value]>::is_empty).await;
+    refusal
+}
+
+#[tokio::test]
+async fn a_session_claims_a_sandbox_and_deletes_its_claim() {
+    let place = Place::new();
+    let cluster = Cluster::start().await;
+    cluster.make_pool("python", 1).await;
+    let mut ipybox = start(&place, &cluster, &[], &[]).await;
+    ipybox.register("probe", probe()).await.ok();
+    assert_eq!(ipybox.cell(CALL).await.ok(), "3");
+    ipybox.call("reset", json!({})).await.ok();
+    assert_eq!(ipybox.cell(CALL).await.ok(), "3");
+    let claims = cluster.claims().await;
+    let [claim] = &claims[..] else { panic!("{claims:?}") };
+    assert_eq!(claim["metadata"]["labels"]["app.kubernetes.io/managed-by"], "ipybox");
+    assert_eq!(claim["spec"]["lifecycle"]["shutdownPolicy"], "Delete");
+    ipybox.stop().await;
+    assert!(cluster.claims().await.is_empty());
+}
+
+#[tokio::test]
+async fn sandboxes_are_reached_through_their_router() {
+    let place = Place::new();
+    let cluster = Cluster::start().await;
+    cluster.make_pool("python", 1).await;
+    let flags = ["--kernel-router-url", cluster.router(), "--kernel-router-token-env", "ROUTER_TOKEN"];
+    let mut ipybox = start(&place, &cluster, &flags, &[("ROUTER_TOKEN", cluster.router_token())]).await;
+    ipybox.register("probe", probe()).await.ok();
+    assert_eq!(ipybox.cell(CALL).await.ok(), "3");
+    ipybox.stop().await;
+    assert!(cluster.claims().await.is_empty());
+}
+
+#[tokio::test]
+async fn rights_that_are_missing_are_named_as_a_role_has_them() {
+    let cluster = Cluster::start().await;
+    cluster.make_pool("python", 1).await;
+    let group = "extensions.agents.x-k8s.io";
+    let all = ["create", "list", "watch", "patch", "delete"];
+    for missing in ["create", "list", "patch"] {
+        let verbs: Vec<_> = all.iter().filter(|verb| **verb != missing).collect();
+        let rules = json!([{"apiGroups": [group], "resources": ["sandboxclaims"], "verbs": verbs}]);
+        let credentials = cluster.kubeconfig_of(&format!("no-{missing}"), &rules).await;
+        let refusal = refusal(&cluster, &credentials, "python", &[]).await;
+        let right = format!("{{apiGroups: [{group}], resources: [sandboxclaims], verbs: [{missing}]}}");
+        assert!(refusal.contains(&right), "{refusal}");
+    }
+    let rules = json!([{"apiGroups": [group], "resources": ["sandboxclaims"], "verbs": all}]);
+    let credentials = cluster.kubeconfig_of("enough", &rules).await;
+    let place = Place::new();
+    let mut ipybox = place.start_with_pool(&credentials, "python", &[], &[]);
+    ipybox.initialize().await;
+    assert_eq!(ipybox.cell("1").await.ok(), "1");
+    ipybox.stop().await;
+    assert!(cluster.claims().await.is_empty());
+}
+
+#[tokio::test]
+async fn pools_that_give_nothing_are_named_with_the_reason() {
+    let cluster = Cluster::start().await;
+    cluster.make_pool_of("slow", 0, &["sleep", "100000"]).await;
+    let credentials = cluster.kubeconfig();
+    let other = refusal(&cluster, &credentials, "python", &[]).await;
+    assert!(other.contains("`python`") && other.contains("it has `slow`"), "{other}");
+    let timeout = ["--kernel-claim-timeout", "3"];
+    let late = refusal(&cluster, &credentials, "slow", &timeout).await;
+    assert!(late.contains("`slow`: it is not ready after 3 seconds: DependenciesNotReady"), "{late}");
+    assert!(late.contains("`replicas`"), "{late}");
+    cluster.fault(json!({"fault": "never_bind"})).await;
+    let ignored = refusal(&cluster, &credentials, "slow", &timeout).await;
+    assert!(ignored.contains("no controller has looked at the claim"), "{ignored}");
+    let nowhere = refusal(&cluster, "/nonexistent".as_ref(), "slow", &[]).await;
+    assert!(nowhere.contains("credentials for the cluster") && nowhere.contains("/nonexistent"), "{nowhere}");
+}
+
+#[tokio::test]
+async fn a_claim_is_awaited_over_failures_of_the_server() {
+    let place = Place::new();
+    let cluster = Cluster::start().await;
+    cluster.make_pool("python", 1).await;
+    for fault in [
+        json!({"fault": "answer", "status": 500, "verb": "create", "resource": "sandboxclaims"}),
+        json!({"fault": "answer", "status": 409, "verb": "create", "resource": "sandboxclaims"}),
+        json!({"fault": "answer", "status": 429, "retry_after": 1, "verb": "list", "resource": "sandboxclaims"}),
+        json!({"fault": "answer", "status": 410, "verb": "watch", "resource": "sandboxclaims"}),
+        json!({"fault": "answer", "status": 503, "verb": "watch", "resource": "sandboxclaims"}),
+        json!({"fault": "answer", "status": 500, "count": 2, "verb": "patch", "resource": "sandboxclaims"}),
+        json!({"fault": "ready_delay", "seconds": 6}),
+    ] {
+        cluster.fault(fault).await;
+    }
+    let mut ipybox = start(&place, &cluster, &[], &[]).await;
+    let params = json!({
+        "name": "execute_ipython_cell", "arguments": {"code": "1 + 1"}, "_meta": {"progressToken": 1},
+    });
+    let cell = ipybox.request("tools/call", params).await;
+    cluster.until_claims(|claims| claims.iter().any(|claim| !claim["status"].is_null())).await;
+    for fault in ["drop_watches", "expire_versions", "drop_watches"] {
+        cluster.fault(json!({ "fault": fault })).await;
+    }
+    assert_eq!(cell.answer().await.ok(), "2");
+    let progress = ipybox.progress();
+    for words in ["claiming a sandbox of the pool `python`", "DependenciesNotReady", "trying again"] {
+        assert!(progress.iter().any(|line| line.contains(words)), "{words}: {progress:?}");
+    }
+    ipybox.stop().await;
+    assert!(cluster.claims().await.is_empty());
+}
+
+#[tokio::test]
+async fn an_evicted_pod_costs_the_running_cell_alone() {
+    let place = Place::new();
+    let cluster = Cluster::start().await;
+    cluster.make_pool("python", 1).await;
+    let mut ipybox = start(&place, &cluster, &["--checkpoint"], &[]).await;
+    ipybox.cell("kept = 41").await.ok();
+    let claims = cluster.claims().await;
+    let sandbox = claims[0]["status"]["sandbox"]["name"].clone();
+    let cell = ipybox.start_cell("import time\ntime.sleep(600)").await;
+    cluster.fault(json!({"fault": "evict", "namespace": "default", "pod": sandbox})).await;
+    let lost = cell.answer().await.error();
+    assert!(lost.contains("pod"), "{lost}");
+    let restored = ipybox.cell("restore()\nkept + 1").await.ok();
+    assert!(restored.contains("42"), "{restored}");
+    let again = cluster.claims().await;
+    assert_eq!(again.len(), 1, "{again:?}");
+    assert_ne!(again[0]["metadata"]["name"], claims[0]["metadata"]["name"]);
+    ipybox.stop().await;
+    assert!(cluster.claims().await.is_empty());
+}
+
+#[tokio::test]
+async fn the_claim_of_a_killed_session_ends_by_itself_and_that_of_a_living_one_does_not() {
+    let place = Place::new();
+    let cluster = Cluster::start().await;
+    // The end is in the cluster's time, in which it would be over already.
+    cluster.fault(json!({"fault": "clock_skew", "seconds": 3600})).await;
+    cluster.make_pool("python", 1).await;
+    let mut ipybox = start(&place, &cluster, &["--kernel-claim-lease", "15"], &[]).await;
+    ipybox.cell("x = 1").await.ok();
+    let end = cluster.claims().await[0]["spec"]["lifecycle"]["shutdownTime"].clone();
+    let is_later = |claim: &Value| claim["spec"]["lifecycle"]["shutdownTime"].as_str() > end.as_str();
+    cluster.until_claims(|claims| claims.iter().any(is_later)).await;
+    assert_eq!(ipybox.cell("x").await.ok(), "1");
+    ipybox.signal(Signal::SIGKILL);
+    cluster.until_claims(<[Value]>::is_empty).await;
+    let pods = "/api/v1/namespaces/default/pods";
+    cluster.until(pods, |pods| pods["items"].as_array().is_some_and(|pods| pods.len() == 1)).await;
+}
