@@ -215,9 +215,7 @@ impl ClusterClient {
             StatusCode::FORBIDDEN => {
                 ClaimError::Forbidden { verb, resource, namespace: self.namespace.clone(), message }
             }
-            StatusCode::NOT_FOUND if !said.details.name.is_empty() => {
-                ClaimError::NotFound { message }
-            }
+            StatusCode::NOT_FOUND if !said.details.name.is_empty() => ClaimError::NotFound { message },
             StatusCode::NOT_FOUND => ClaimError::NotInstalled { server: self.server.clone(), resource },
             StatusCode::GONE => ClaimError::Expired,
             StatusCode::CONFLICT if said.reason == "AlreadyExists" => ClaimError::Exists { message },
