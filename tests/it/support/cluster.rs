@@ -132,7 +132,8 @@ impl Cluster {
     /// Waits until the claims fulfil a condition.
     pub(crate) async fn until_claims(&self, is_met: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let path = format!("{EXTENSIONS}/sandboxclaims");
-        let list = self.until(&path, |list| is_met(list["items"].as_array().unwrap())).await;
+        let list =
+            self.until(&path, |list| list["items"].as_array().is_some_and(|claims| is_met(claims))).await;
         list["items"].as_array().unwrap().clone()
     }
 
