@@ -54,8 +54,7 @@ pub(crate) enum Command {
     SandboxExec(SandboxExecArgs),
     /// Run kernels for a session on another machine, in a container for instance
     ///
-    /// The first session that connects has it for itself, and everything ends with that. It gets no credentials. Who may connect is
-    /// up to the network around it.
+    /// Serves one session, and ends with it. It gets no credentials. Prints one line of JSON with its address when it listens.
     #[cfg(target_os = "linux")]
     Pod(PodArgs),
     /// Run the tools of MCP servers for code in other processes
@@ -141,7 +140,7 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 pub(crate) struct PodArgs {
     /// Address to listen on
-    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:8888")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8888")]
     pub(crate) listen: std::net::SocketAddr,
 
     /// Working directory of kernels
@@ -151,6 +150,14 @@ pub(crate) struct PodArgs {
     /// Python interpreter that runs kernels; it has IPython
     #[arg(long, value_name = "PATH", default_value = "python3")]
     pub(crate) python: PathBuf,
+
+    /// Environment variable with the token of who may take it
+    #[arg(long, value_name = "VAR", required_unless_present = "first_come")]
+    pub(crate) token_env: Option<String>,
+
+    /// Serve the first session that connects, without a token: for a network in which nobody else can
+    #[arg(long, conflicts_with = "token_env")]
+    pub(crate) first_come: bool,
 
     /// File with certificates in PEM, for TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]

@@ -91,7 +91,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::SessionKeeper(args)) => sessions::keep(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Search(args)) => search::run(args).map(|()| ExitCode::SUCCESS),
         #[cfg(target_os = "linux")]
-        Some(Command::Pod(args)) => Ok(pod::run(args)),
+        Some(Command::Pod(args)) => pod::run(args),
         Some(Command::ToolServer(args)) => tool_server::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Audit(args)) => audit::run(args),
         Some(Command::Changes(args)) => changes::run(args),

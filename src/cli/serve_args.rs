@@ -115,6 +115,10 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) kernel_pod_url: Option<String>,
 
+    /// Environment variable that holds the pod's token, if it has one
+    #[arg(long, help_heading = REMOTE, value_name = "VAR", requires = "kernel_pod_url")]
+    pub(crate) kernel_pod_token_env: Option<String>,
+
     /// Run the kernel in a sandbox that is claimed from this warm pool of a Kubernetes cluster with agent-sandbox. Credentials
     /// are found as `kubectl` finds them, or are those of the pod's service account
     #[arg(
@@ -379,6 +383,7 @@ impl From<ServeArgs> for Settings {
         settings.remote = url.map(|url| {
             let mut remote = RemoteSettings::new(url);
             remote.is_pod = is_pod || pool.is_some();
+            remote.pod_token_env = args.kernel_pod_token_env;
             remote.pool = pool;
             remote.hub = hub.then(|| RemoteHub {
                 server: args.kernel_hub_server,

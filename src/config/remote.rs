@@ -16,6 +16,7 @@ use crate::kernels::kernel::jupyter::{
 };
 #[cfg(feature = "kubernetes")]
 use crate::kernels::kernel::{PodPool, PodRoute};
+use crate::kernels::pod::LinkKey;
 
 /// The Jupyter server that runs the kernels.
 #[derive(Debug, Clone)]
@@ -72,7 +73,14 @@ impl PodServer {
             JupyterServer::new(JupyterAccess::new(&settings.url, headers, settings.ca.clone(), redactor)?)
         };
         let server = server().map_err(|error: AccessError| Error::Remote(error.into()))?;
-        Ok(Self { source: PodSource::Address(Arc::new(server)) })
+        let secret = settings.pod_token_env.as_ref().map(|variable| {
+            let missing = || AccessError::NoToken { variable: variable.clone() };
+            let token = variables.get(variable).ok_or_else(missing)?;
+            withhold(variables.redactor(), variable, token);
+            Ok(LinkKey::of_secret(token))
+        });
+        let secret = secret.transpose().map_err(|error: AccessError| Error::Remote(error.into()))?;
+        Ok(Self { source: PodSource::Address { server: Arc::new(server), secret } })
     }
 
     #[cfg(feature = "kubernetes")]

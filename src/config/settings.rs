@@ -190,6 +190,8 @@ pub struct RemoteSettings {
     pub hub: Option<RemoteHub>,
     /// Whether `url` is that of `ipybox pod`, which runs kernels like those of this machine. Default: no.
     pub is_pod: bool,
+    /// The variable that holds the pod's token, of the environment or the workspace's `.env`. Default: none.
+    pub pod_token_env: Option<String>,
     /// The pool of a Kubernetes cluster from which such pods are claimed. `url` is then that of the router to them, or empty: they
     /// are reached at their own addresses. Default: none.
     pub pool: Option<RemotePool>,
@@ -272,6 +274,7 @@ impl RemoteSettings {
             headers: Vec::new(),
             hub: None,
             is_pod: false,
+            pod_token_env: None,
             pool: None,
         }
     }

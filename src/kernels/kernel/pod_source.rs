@@ -11,7 +11,7 @@ use super::jupyter::{AccessError, DuplexStream, JupyterServer};
 use crate::ground::text::describe;
 #[cfg(feature = "kubernetes")]
 use crate::kernels::claims::{ClaimError, ClaimedSandbox};
-use crate::kernels::pod::{PodDialer, PodError, PodLink};
+use crate::kernels::pod::{LinkKey, PodDialer, PodError, PodLink};
 
 #[cfg(feature = "kubernetes")]
 mod pool;
@@ -23,7 +23,11 @@ pub(crate) use self::pool::{PodPool, PodRoute};
 #[derive(Debug, Clone)]
 pub(crate) enum PodSource {
     /// There is one, at this address.
-    Address(Arc<JupyterServer>),
+    Address {
+        server: Arc<JupyterServer>,
+        /// The secret for which it is kept.
+        secret: Option<LinkKey>,
+    },
     /// Each is claimed from a pool.
     #[cfg(feature = "kubernetes")]
     Pool(Arc<PodPool>),
@@ -74,7 +78,7 @@ impl PodDialer for AddressDialer {
 impl std::fmt::Display for PodSource {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Address(server) => write!(formatter, "the pod at `{}`", server.name()),
+            Self::Address { server, .. } => write!(formatter, "the pod at `{}`", server.name()),
             #[cfg(feature = "kubernetes")]
             Self::Pool(pool) => write!(formatter, "a sandbox of the pool `{}`", pool.name()),
         }
@@ -85,7 +89,7 @@ impl PodSource {
     /// Its name for people.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Address(server) => server.name(),
+            Self::Address { server, .. } => server.name(),
             #[cfg(feature = "kubernetes")]
             Self::Pool(pool) => pool.name(),
         }
@@ -98,9 +102,11 @@ impl PodSource {
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<TakenPod, PodSourceError> {
         match self {
-            Self::Address(server) => {
+            Self::Address { server, secret } => {
                 report("connecting to the pod");
-                let link = within(patience, PodLink::take(AddressDialer(Arc::clone(server)))).await?;
+                let link =
+                    within(patience, PodLink::take(AddressDialer(Arc::clone(server)), secret.as_ref()))
+                        .await?;
                 Ok(TakenPod {
                     link,
                     #[cfg(feature = "kubernetes")]

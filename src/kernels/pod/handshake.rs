@@ -1,6 +1,7 @@
 //! The first messages over each WebSocket: both sides prove that they have the key that was made when the pod was taken.
 //!
-//! A pod is anonymous until the first one comes, who takes it by giving it a key. From then on it speaks to nobody else.
+//! A pod is anonymous until somebody takes it by giving it a key. From then on it speaks to nobody else. It may be kept for those
+//! who know a secret.
 
 use std::time::Duration;
 
@@ -41,7 +42,8 @@ struct CallerHello {
 struct PodHello {
     version: String,
     nonce: String,
-    /// The proof that it has the key, if it is taken.
+    is_taken: bool,
+    /// The proof that it has the key, if it is taken, or else the secret, if it is kept for those who know it.
     proof: Option<String>,
 }
 
@@ -49,7 +51,7 @@ struct PodHello {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum CallerProof {
-    Take { key: String },
+    Take { key: String, proof: Option<String> },
     Resume { proof: String, received: u64 },
 }
 
@@ -80,9 +82,23 @@ pub(crate) struct PodGreeting {
     pub(crate) received: u64,
 }
 
+/// Without the bytes.
+impl std::fmt::Debug for LinkKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("LinkKey")
+    }
+}
+
 impl LinkKey {
     pub(super) fn new() -> Self {
         Self(random())
+    }
+
+    /// A secret that a user has made.
+    pub(crate) fn of_secret(secret: &str) -> Self {
+        let mut key = [0; KEY_BYTES];
+        key.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, secret.trim().as_bytes()).as_ref());
+        Self(key)
     }
 
     fn proof(&self, role: &str, caller: &str, pod: &str) -> String {
@@ -104,12 +120,19 @@ fn random() -> [u8; KEY_BYTES] {
     bytes
 }
 
-/// Connects to a pod: takes it, or resumes with the key and the number of bytes that were received. Returns the number of bytes
-/// that the pod has received.
+/// The purpose of a connection to a pod.
+pub(super) enum PodApproach<'a> {
+    /// To take it, with the secret for which it is kept.
+    Take { secret: Option<&'a LinkKey> },
+    /// To go on, with the number of bytes that were received.
+    Resume { received: u64 },
+}
+
+/// Connects to a pod, which has this key or gets it. Returns the number of bytes that the pod has received.
 pub(super) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut CarriedSocket<S>,
     key: &LinkKey,
-    received: Option<u64>,
+    approach: PodApproach<'_>,
 ) -> Result<u64, HandshakeError> {
     let connecting = async {
         let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -124,14 +147,35 @@ pub(super) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
                 pod.version
             ));
         }
-        let said = match (received, &pod.proof) {
-            (None, None) => CallerProof::Take { key: BASE64.encode(key.0) },
-            (None, Some(_)) => return refused("the pod is taken by another session".to_owned()),
-            (Some(_), None) => return refused("the pod was started anew".to_owned()),
-            (Some(received), Some(proof)) if key.proves(proof, "pod", &nonce, &pod.nonce) => {
+        let proves = |key: &LinkKey| {
+            pod.proof.as_ref().is_some_and(|proof| key.proves(proof, "pod", &nonce, &pod.nonce))
+        };
+        let said = match approach {
+            PodApproach::Take { .. } if pod.is_taken => {
+                return refused("the pod is taken by another session".to_owned());
+            }
+            PodApproach::Take { secret: None } if pod.proof.is_some() => {
+                return refused(
+                    "the pod is kept for those who know its token: name it by `--kernel-pod-token-env`"
+                        .to_owned(),
+                );
+            }
+            PodApproach::Take { secret: Some(secret) } if !proves(secret) => {
+                return refused("the pod does not have this token".to_owned());
+            }
+            PodApproach::Take { secret } => CallerProof::Take {
+                key: BASE64.encode(key.0),
+                proof: secret.map(|secret| secret.proof("caller", &nonce, &pod.nonce)),
+            },
+            PodApproach::Resume { .. } if !pod.is_taken => {
+                return refused("the pod was started anew".to_owned());
+            }
+            PodApproach::Resume { .. } if !proves(key) => {
+                return refused("another pod is at its address".to_owned());
+            }
+            PodApproach::Resume { received } => {
                 CallerProof::Resume { proof: key.proof("caller", &nonce, &pod.nonce), received }
             }
-            (Some(_), Some(_)) => return refused("another pod is at its address".to_owned()),
         };
         say(socket, &said).await?;
         match hear(socket).await? {
@@ -145,22 +189,32 @@ pub(super) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 impl PodGreeting {
-    /// Greets who connects to this pod, which `taken` may have taken.
+    /// Greets who connects to this pod, which `taken` may have taken, or which may be kept for those who know `secret`.
     ///
     /// # Errors
     /// It is not who has taken the pod, or does not speak as it should.
     pub(crate) async fn of<S: AsyncRead + AsyncWrite + Unpin>(
         socket: &mut CarriedSocket<S>,
         taken: Option<&LinkKey>,
+        secret: Option<&LinkKey>,
     ) -> Result<Self, HandshakeError> {
         let greeting = async {
             let caller: CallerHello = hear(socket).await?;
             let nonce = BASE64.encode(random());
-            let proof = taken.map(|key| key.proof("pod", &caller.nonce, &nonce));
+            let is_taken = taken.is_some();
+            let proof = taken.or(secret).map(|key| key.proof("pod", &caller.nonce, &nonce));
             let version = env!("CARGO_PKG_VERSION").to_owned();
-            say(socket, &PodHello { version, nonce: nonce.clone(), proof }).await?;
+            say(socket, &PodHello { version, nonce: nonce.clone(), is_taken, proof }).await?;
+            let knows = |proof: Option<String>, secret: &LinkKey| {
+                proof.is_some_and(|proof| secret.proves(&proof, "caller", &caller.nonce, &nonce))
+            };
             let why = match (hear(socket).await?, taken) {
-                (CallerProof::Take { key }, None) => match BASE64.decode(key).map(TryInto::try_into) {
+                (CallerProof::Take { proof, .. }, None)
+                    if secret.is_some_and(|secret| !knows(proof, secret)) =>
+                {
+                    "the token is another one"
+                }
+                (CallerProof::Take { key, .. }, None) => match BASE64.decode(key).map(TryInto::try_into) {
                     Ok(Ok(key)) => return Ok(Self { key: Some(LinkKey(key)), received: 0 }),
                     _ => "the key is none",
                 },
@@ -244,34 +298,52 @@ mod tests {
     /// The result for who connects, and for the pod.
     async fn meet(
         key: &LinkKey,
-        received: Option<u64>,
+        approach: PodApproach<'_>,
         taken: Option<&LinkKey>,
+        secret: Option<&LinkKey>,
     ) -> (Result<u64, HandshakeError>, Result<PodGreeting, HandshakeError>) {
         let [mut caller, mut pod] = sockets().await;
         let greeting = async {
-            let greeted = PodGreeting::of(&mut pod, taken).await?;
+            let greeted = PodGreeting::of(&mut pod, taken, secret).await?;
             accepted(&mut pod, 7).await?;
             Ok(greeted)
         };
-        tokio::join!(connect(&mut caller, key, received), greeting)
+        tokio::join!(connect(&mut caller, key, approach), greeting)
     }
 
     #[tokio::test]
     async fn the_first_one_takes_a_pod_and_nobody_else_gets_it() {
         let key = LinkKey::new();
-        let (caller, pod) = meet(&key, None, None).await;
+        let (caller, pod) = meet(&key, TAKE, None, None).await;
         assert_eq!(caller.unwrap(), 7);
         assert!(pod.unwrap().key.is_some_and(|taken| taken == key));
-        let (caller, pod) = meet(&key, Some(3), Some(&key)).await;
+        let (caller, pod) = meet(&key, RESUME, Some(&key), None).await;
         assert_eq!((caller.unwrap(), pod.unwrap().received), (7, 3));
-        for (received, said) in [(None, "taken"), (Some(3), "another pod")] {
-            let (caller, pod) = meet(&LinkKey::new(), received, Some(&key)).await;
+        for (approach, said) in [(TAKE, "taken"), (RESUME, "another pod")] {
+            let (caller, pod) = meet(&LinkKey::new(), approach, Some(&key), None).await;
             let Err(HandshakeError::Refused(why)) = caller else { panic!("it was accepted") };
             assert!(why.contains(said), "{why}");
             assert!(pod.is_err());
         }
-        let (caller, _) = meet(&key, Some(3), None).await;
+        let (caller, _) = meet(&key, RESUME, None, None).await;
         assert!(matches!(caller, Err(HandshakeError::Refused(_))));
+    }
+
+    const TAKE: PodApproach<'static> = PodApproach::Take { secret: None };
+    const RESUME: PodApproach<'static> = PodApproach::Resume { received: 3 };
+
+    #[tokio::test]
+    async fn a_pod_that_is_kept_is_taken_by_its_secret_alone() {
+        let (key, secret, other) = (LinkKey::new(), LinkKey::of_secret("a"), LinkKey::of_secret("b"));
+        let with = |secret| PodApproach::Take { secret: Some(secret) };
+        let (caller, pod) = meet(&key, with(&secret), None, Some(&secret)).await;
+        assert!(caller.is_ok() && pod.is_ok());
+        for (approach, kept) in [(with(&other), Some(&secret)), (TAKE, Some(&secret)), (with(&secret), None)]
+        {
+            let (caller, pod) = meet(&key, approach, None, kept).await;
+            assert!(matches!(caller, Err(HandshakeError::Refused(_))));
+            assert!(pod.is_err());
+        }
     }
 
     #[tokio::test]
@@ -287,7 +359,7 @@ mod tests {
             say(&mut caller, &CallerProof::Resume { proof, received: 0 }).await?;
             hear::<PodAnswer, _>(&mut caller).await
         };
-        let (answer, greeted) = tokio::join!(lying, PodGreeting::of(&mut pod, Some(&key)));
+        let (answer, greeted) = tokio::join!(lying, PodGreeting::of(&mut pod, Some(&key), None));
         assert!(matches!(answer, Ok(PodAnswer::Refused { .. })));
         assert!(greeted.is_err());
     }

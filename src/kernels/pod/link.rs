@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::carrier::{CarriedSocket, CarryEnd, LinkCarrier, socket_config};
 use super::control::PodControl;
-use super::handshake::{HandshakeError, LinkKey, connect};
+use super::handshake::{HandshakeError, LinkKey, PodApproach, connect};
 use super::protocol::{PodAbout, PodNotice, PodRequest, StreamHeader};
 use super::shared::{LinkGone, LinkShared};
 use super::streams::{StreamSide, frames_of, next_message, open_streams, read_header, send_message};
@@ -66,14 +66,15 @@ pub(crate) struct PodLink {
 }
 
 impl PodLink {
-    /// Takes the pod.
-    pub(crate) async fn take<D: PodDialer>(dialer: D) -> Result<Self, PodError> {
+    /// Takes the pod, which may be kept for those who know a secret.
+    pub(crate) async fn take<D: PodDialer>(dialer: D, secret: Option<&LinkKey>) -> Result<Self, PodError> {
         let key = LinkKey::new();
         let mut socket = dialer.dial(socket_config()).await.map_err(PodError::Unreachable)?;
-        let received = connect(&mut socket, &key, None).await.map_err(|error| match error {
-            HandshakeError::Broken(why) => PodError::Unreachable(why),
-            HandshakeError::Refused(why) => PodError::Refused(why),
-        })?;
+        let received =
+            connect(&mut socket, &key, PodApproach::Take { secret }).await.map_err(|error| match error {
+                HandshakeError::Broken(why) => PodError::Unreachable(why),
+                HandshakeError::Refused(why) => PodError::Refused(why),
+            })?;
         let (carrier, bytes) = LinkCarrier::new();
         let (ended_sender, ended) = watch::channel(None);
         let stop = CancellationToken::new();
@@ -217,7 +218,13 @@ impl<D: PodDialer> Carrying<D> {
             pause = (pause * 2).min(LAST_PAUSE);
             match tokio::time::timeout_at(deadline, self.dialer.dial(socket_config())).await {
                 Ok(Ok(mut socket)) => {
-                    match connect(&mut socket, &self.key, Some(self.carrier.received())).await {
+                    match connect(
+                        &mut socket,
+                        &self.key,
+                        PodApproach::Resume { received: self.carrier.received() },
+                    )
+                    .await
+                    {
                         Ok(received) => return Ok((socket, received)),
                         Err(HandshakeError::Refused(why)) => return Err(why),
                         Err(HandshakeError::Broken(new)) => why = new,

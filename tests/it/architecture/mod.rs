@@ -148,9 +148,8 @@ fn code_generation_is_pure() {
 /// The optional crates, those of OpenTelemetry or the others, but for those that `law.toml` keeps in one room.
 fn optional(are_of_telemetry: bool) -> Vec<String> {
     let optional = dependencies().into_iter().filter(|(_, is_optional)| *is_optional);
-    let names = optional
-        .map(|(name, _)| name)
-        .filter(|name| !["k8s-openapi", "kube"].contains(&name.as_str()));
+    let names =
+        optional.map(|(name, _)| name).filter(|name| !["k8s-openapi", "kube"].contains(&name.as_str()));
     names.filter(|name| name.starts_with("opentelemetry") == are_of_telemetry).collect()
 }
 

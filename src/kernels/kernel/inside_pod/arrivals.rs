@@ -37,14 +37,15 @@ pub(super) struct SessionArrivals {
 }
 
 impl SessionArrivals {
-    /// Listens, with TLS if there are certificates for it.
+    /// Listens, with TLS if there are certificates for it, for those who know the secret if there is one.
     pub(super) fn listen(
         listener: TcpListener,
         tls: Option<(PathBuf, PathBuf)>,
+        secret: Option<LinkKey>,
     ) -> Result<Self, PodHostError> {
         let tls = tls.map(|(certificates, key)| acceptor(&certificates, &key)).transpose()?;
         let (sender, sockets) = mpsc::channel(1);
-        let door = Arc::new(PodDoor { tls, taken: Mutex::default(), sender });
+        let door = Arc::new(PodDoor { tls, secret, taken: Mutex::default(), sender });
         tokio::spawn(door.open(listener));
         Ok(Self { sockets })
     }
@@ -87,6 +88,8 @@ impl SessionArrivals {
 /// The place where connections become WebSockets of the session, or are refused.
 struct PodDoor {
     tls: Option<TlsAcceptor>,
+    /// The secret of those who may take the pod.
+    secret: Option<LinkKey>,
     taken: Mutex<Option<LinkKey>>,
     sender: mpsc::Sender<ArrivedSocket>,
 }
@@ -129,8 +132,9 @@ impl PodDoor {
             .await
             .unwrap_or_else(|_| Err("it says nothing".to_owned()))?;
         let taken = self.taken.lock().clone();
-        let greeted =
-            PodGreeting::of(&mut socket, taken.as_ref()).await.map_err(|error| error.to_string())?;
+        let greeted = PodGreeting::of(&mut socket, taken.as_ref(), self.secret.as_ref())
+            .await
+            .map_err(|error| error.to_string())?;
         if let Some(key) = greeted.key {
             let is_first = {
                 let mut taken = self.taken.lock();

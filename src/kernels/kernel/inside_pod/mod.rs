@@ -31,13 +31,13 @@ use self::warm::WarmTemplate;
 use super::directory::private_directory;
 use super::remote::MODULES_WITHOUT_WORKSPACE;
 use crate::ground::text::describe;
-use crate::kernels::pod::{LinkCarrier, PodAbout, StreamSide, open_streams};
+use crate::kernels::pod::{LinkCarrier, LinkKey, PodAbout, StreamSide, open_streams};
 
 /// Prints the version of Python, if it has what kernels need.
 const PROBE: &str = "import sys, IPython; print(*sys.version_info[:2])";
 
 /// The settings of `ipybox pod`.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct PodSettings {
     /// The address to listen on.
     pub listen: SocketAddr,
@@ -47,8 +47,17 @@ pub struct PodSettings {
     pub python: PathBuf,
     /// Files in PEM with the certificates and the private key for TLS. Without them nothing is encrypted.
     pub tls: Option<(PathBuf, PathBuf)>,
+    /// The token of those who may take the pod. Without one, the first who connects has it.
+    pub token: Option<String>,
     /// The time that the session may be away before everything ends.
     pub lease: Duration,
+}
+
+/// Without the token.
+impl std::fmt::Debug for PodSettings {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("PodSettings").field("listen", &self.listen).finish_non_exhaustive()
+    }
 }
 
 /// Why a pod cannot work.
@@ -111,13 +120,14 @@ async fn serve(
         workspace,
         private_directory: directory.path().to_owned(),
     };
+    let secret = settings.token.as_deref().map(LinkKey::of_secret);
     // A pool counts a pod as ready when it listens.
     let warm = WarmTemplate::make(program(&about, BTreeMap::new())).await;
     let address = settings.listen;
     let listener =
         TcpListener::bind(address).await.map_err(|source| PodHostError::Listen { address, source })?;
     let address = listener.local_addr().map_err(|source| PodHostError::Listen { address, source })?;
-    let mut arrivals = SessionArrivals::listen(listener, settings.tls)?;
+    let mut arrivals = SessionArrivals::listen(listener, settings.tls, secret)?;
     announce(address).map_err(PodHostError::Announce)?;
     tracing::info!(%address, "waits for a session");
     let (mut carrier, bytes) = LinkCarrier::new();

@@ -98,7 +98,7 @@ impl PodPool {
 async fn take_soon(server: &Arc<JupyterServer>, patience: Duration) -> Result<PodLink, PodError> {
     let deadline = Instant::now() + patience;
     loop {
-        match within(patience, PodLink::take(AddressDialer(Arc::clone(server)))).await {
+        match within(patience, PodLink::take(AddressDialer(Arc::clone(server)), None)).await {
             Err(PodError::Unreachable(why)) if Instant::now() + PAUSE < deadline => {
                 tracing::debug!(why, "a sandbox cannot be reached yet");
             }
