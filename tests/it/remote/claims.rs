@@ -146,7 +146,7 @@ async fn an_evicted_pod_costs_the_running_cell_alone() {
     cluster.fault(json!({"fault": "evict", "namespace": "default", "pod": sandbox})).await;
     let lost = cell.answer().await.error();
     assert!(lost.contains("died while running the cell"), "{lost}");
-    let restored = ipybox.cell("restore()\nkept + 1").await.ok();
+    let restored = ipybox.cell("from ipybox_checkpoint import restore\nrestore()\nkept + 1").await.ok();
     assert!(restored.contains("42"), "{restored}");
     let again = cluster.claims().await;
     assert_eq!(again.len(), 1, "{again:?}");
