@@ -46,8 +46,27 @@ async fn a_session_takes_a_pod_and_it_ends_with_it() {
     let refusal = second.cell("1").await.error();
     assert!(refusal.contains("taken by another session"), "{refusal}");
     second.stop().await;
+    let secrets = ipybox.cell("sorted(name for name in os.environ if 'TOKEN' in name)").await.ok();
+    assert_eq!(secrets, "['IPYBOX_TOOL_SERVER_TOKEN']");
     ipybox.stop().await;
     assert!(pod.child.wait().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn a_pod_is_taken_by_its_token_alone() {
+    let place = Place::new();
+    let pod = Pod::start(&[]).await;
+    let wrong = ["--kernel-pod-url", &pod.url(), "--kernel-pod-token-env", "OWN"];
+    for (flags, said) in [(&wrong[..], "does not have this token"), (&wrong[..2], "--kernel-pod-token-env")] {
+        let mut ipybox = place.start_with(flags, &[("OWN", "another-token-of-pods")]).await;
+        ipybox.initialize().await;
+        let refusal = ipybox.cell("1").await.error();
+        assert!(refusal.contains(said), "{refusal}");
+        ipybox.stop().await;
+    }
+    let mut ipybox = start(&place, &pod.url(), &[]).await;
+    assert_eq!(ipybox.cell("1 + 1").await.ok(), "2");
+    ipybox.stop().await;
 }
 
 #[tokio::test]

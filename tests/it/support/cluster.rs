@@ -94,7 +94,8 @@ impl Cluster {
     /// Makes a pool of `replicas` warm sandboxes which run `ipybox pod`, and waits until they are ready.
     pub(crate) async fn make_pool(&self, name: &str, replicas: u64) {
         let python = kernel_python();
-        let command = [env!("CARGO_BIN_EXE_ipybox"), "pod", "--listen", "$(POD_IP):8888", "--python"];
+        let program = env!("CARGO_BIN_EXE_ipybox");
+        let command = [program, "pod", "--first-come", "--listen", "$(POD_IP):8888", "--python"];
         let command = [&command[..], &[python.to_str().unwrap()]].concat();
         self.make_pool_of(name, replicas, &command).await;
         let path = format!("{EXTENSIONS}/sandboxwarmpools/{name}");

@@ -9,6 +9,9 @@ use tokio::process::{Child, Command};
 
 use super::{Ipybox, Place, environment, kernel_python, remote_flags};
 
+/// The token of all pods here.
+pub(crate) const TOKEN: &str = "token-of-pods-in-tests";
+
 /// A running pod. It ends with its session, or when this is dropped.
 pub(crate) struct Pod {
     pub(crate) child: Child,
@@ -29,7 +32,7 @@ impl Pod {
         command
             .args(["--pid", "--mount-proc", "--fork", "--kill-child"])
             .arg(env!("CARGO_BIN_EXE_ipybox"))
-            .args(["pod", "--listen", address, "--python"])
+            .args(["pod", "--listen", address, "--token-env", "POD_TOKEN", "--python"])
             .arg(kernel_python())
             .arg("--workspace")
             .arg(home.path().join("work"))
@@ -38,6 +41,7 @@ impl Pod {
             .env("PATH", &environment()["PATH"])
             .env("LANG", "C.UTF-8")
             .env("HOME", home.path())
+            .env("POD_TOKEN", TOKEN)
             .env("TMPDIR", home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -74,7 +78,7 @@ impl Place {
         variables: &[(&str, &str)],
     ) -> Ipybox {
         let mut flags = remote_flags(flags);
-        flags.extend(["--kernel-pod-url", url]);
-        Ipybox::spawn(self, launcher, None, &flags, variables)
+        flags.extend(["--kernel-pod-url", url, "--kernel-pod-token-env", "POD_TOKEN"]);
+        Ipybox::spawn(self, launcher, None, &flags, &[&[("POD_TOKEN", TOKEN)], variables].concat())
     }
 }
