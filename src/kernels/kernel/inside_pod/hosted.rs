@@ -43,7 +43,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The kernels of a pod.
 pub(super) struct HostedKernels {
-    about: PodAbout,
+    surroundings: PodSurroundings,
     warm: WarmTemplate,
     opener: StreamOpener,
     notices: mpsc::UnboundedSender<PodNotice>,
@@ -51,11 +51,17 @@ pub(super) struct HostedKernels {
     kernels: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Signal>>>,
 }
 
+/// The surroundings of kernels.
+pub(super) struct PodSurroundings {
+    pub(super) about: PodAbout,
+    /// The variables of the container.
+    pub(super) environment: BTreeMap<String, String>,
+}
+
 /// The process of a kernel, with the variables of the container and those of the session.
-pub(super) fn program(about: &PodAbout, wanted: BTreeMap<String, String>) -> KernelProgram {
-    let mut environment: BTreeMap<String, String> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+pub(super) fn program(surroundings: &PodSurroundings, wanted: BTreeMap<String, String>) -> KernelProgram {
+    let PodSurroundings { about, environment } = surroundings;
+    let mut environment = environment.clone();
     environment.extend(wanted);
     let modules = modules_directory(&about.private_directory).display().to_string();
     let users = environment.get(PYTHONPATH).filter(|path| !path.is_empty());
@@ -70,11 +76,11 @@ pub(super) fn program(about: &PodAbout, wanted: BTreeMap<String, String>) -> Ker
 }
 
 impl HostedKernels {
-    pub(super) fn new(about: PodAbout, warm: WarmTemplate, opener: StreamOpener) -> Arc<Self> {
+    pub(super) fn new(surroundings: PodSurroundings, warm: WarmTemplate, opener: StreamOpener) -> Arc<Self> {
         let (notices, outgoing) = mpsc::unbounded_channel();
-        notices.send(PodNotice::About(about.clone())).ok();
+        notices.send(PodNotice::About(surroundings.about.clone())).ok();
         let outgoing = Mutex::new(Some(outgoing));
-        Arc::new(Self { about, warm, opener, notices, outgoing, kernels: Mutex::default() })
+        Arc::new(Self { surroundings, warm, opener, notices, outgoing, kernels: Mutex::default() })
     }
 
     /// Obeys the session until it leaves.
@@ -183,7 +189,7 @@ impl HostedKernels {
         configuration: KernelConfiguration,
         signals: mpsc::UnboundedReceiver<Signal>,
     ) -> Result<(), String> {
-        let launch = configuration.launch(program(&self.about, environment), START_TIMEOUT);
+        let launch = configuration.launch(program(&self.surroundings, environment), START_TIMEOUT);
         if let Some(SilentFork { holder, socket, pipe }) = self.warm.fork(&launch, &configuration.mark).await
         {
             self.run(kernel, holder, PumpedEndpoints { socket, pipe }, signals).await;

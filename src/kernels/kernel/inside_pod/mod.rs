@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 use tokio::process::Command;
 
 use self::arrivals::SessionArrivals;
-use self::hosted::{HostedKernels, program};
+use self::hosted::{HostedKernels, PodSurroundings, program};
 use self::warm::WarmTemplate;
 use super::directory::private_directory;
 use super::remote::MODULES_WITHOUT_WORKSPACE;
@@ -122,7 +122,9 @@ async fn serve(
     };
     let secret = settings.token.as_deref().map(LinkKey::of_secret);
     // A pool counts a pod as ready when it listens.
-    let warm = WarmTemplate::make(program(&about, BTreeMap::new())).await;
+    let environment = container_environment(settings.token.as_deref());
+    let surroundings = PodSurroundings { about, environment };
+    let warm = WarmTemplate::make(program(&surroundings, BTreeMap::new())).await;
     let address = settings.listen;
     let listener =
         TcpListener::bind(address).await.map_err(|source| PodHostError::Listen { address, source })?;
@@ -132,7 +134,7 @@ async fn serve(
     tracing::info!(%address, "waits for a session");
     let (mut carrier, bytes) = LinkCarrier::new();
     let (opener, inbound) = open_streams(bytes, StreamSide::Pod);
-    let kernels = HostedKernels::new(about, warm, opener);
+    let kernels = HostedKernels::new(surroundings, warm, opener);
     tokio::select! {
         why = arrivals.carry(&mut carrier, settings.lease) => {
             tracing::info!(why, "ends");
@@ -146,6 +148,14 @@ async fn serve(
             Err(error) => Err(PodHostError::Link(error.to_string())),
         },
     }
+}
+
+/// The variables of the container, without those that hold the token.
+fn container_environment(token: Option<&str>) -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(_, value)| token.is_none_or(|token| !value.contains(token)))
+        .collect()
 }
 
 /// The directory of the modules that code imports, for `PYTHONPATH`.
