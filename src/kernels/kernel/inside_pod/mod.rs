@@ -22,6 +22,7 @@ use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::DumpableBehavior;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
@@ -86,6 +87,10 @@ pub(crate) fn run(
     runtime: &'static [(&'static str, &'static str)],
     announce: PodAnnouncement,
 ) -> ExitCode {
+    // Code of the same user reads neither our memory nor our variables, with the token.
+    if let Err(error) = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "code can look into this process");
+    }
     if rustix::process::getpid().is_init() {
         return first_process::run();
     }
