@@ -167,6 +167,9 @@ pub(crate) struct PodArgs {
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
 
+    #[arg(long, hide = true)]
+    pub(crate) child_of_first: bool,
+
     /// Seconds that the session may be away before everything ends
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "3600")]
     pub(crate) lease: Duration,

@@ -23,6 +23,7 @@ pub(crate) fn run(args: PodArgs) -> anyhow::Result<ExitCode> {
         tls: args.tls_certificate.zip(args.tls_key),
         token: token.transpose()?,
         lease: args.lease,
+        is_child_of_first: args.child_of_first,
     };
     Ok(ipybox::run_pod(settings, |address| {
         announce(Map::from_iter([("address".to_owned(), Value::from(address.to_string()))]))

@@ -5,6 +5,9 @@ use std::process::ExitCode;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use tokio::signal::unix::{SignalKind, signal};
 
+/// The flag of the child.
+const CHILD_OF_FIRST: &str = "--child-of-first";
+
 /// The number of times to search again: killed processes may have started more.
 const ROUNDS: usize = 100;
 
@@ -22,8 +25,10 @@ async fn attend() -> std::io::Result<ExitCode> {
     let mut children = signal(SignalKind::child())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let child =
-        std::process::Command::new(std::env::current_exe()?).args(std::env::args_os().skip(1)).spawn()?;
+    let child = std::process::Command::new(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .arg(CHILD_OF_FIRST)
+        .spawn()?;
     let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let child = child.ok_or_else(|| std::io::Error::other("the child has no process id"))?;
     loop {
@@ -43,9 +48,9 @@ async fn attend() -> std::io::Result<ExitCode> {
 }
 
 /// Kills the processes of the container that are neither the first one nor ours, nor the one to be spared: what kernels have
-/// left. Does nothing anywhere else.
+/// left. Only for a child of that process: anywhere else they are other people's.
 pub(super) fn kill_leftovers(spared: Option<u32>) {
-    if !is_child_of_first() {
+    if !rustix::process::getppid().is_some_and(Pid::is_init) {
         return;
     }
     for _ in 0..ROUNDS {
@@ -58,14 +63,6 @@ pub(super) fn kill_leftovers(spared: Option<u32>) {
             kill_process(process, Signal::KILL).ok();
         }
     }
-}
-
-/// Whether the first process is this program too, and our parent.
-fn is_child_of_first() -> bool {
-    let same =
-        |one: &str, other: &str| Some(std::fs::read_link(one).ok()? == std::fs::read_link(other).ok()?);
-    rustix::process::getppid().is_some_and(Pid::is_init)
-        && same("/proc/1/exe", "/proc/self/exe") == Some(true)
 }
 
 fn leftovers(spared: Option<u32>) -> Vec<Pid> {

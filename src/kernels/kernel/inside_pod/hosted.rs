@@ -56,6 +56,8 @@ pub(super) struct PodSurroundings {
     pub(super) about: PodAbout,
     /// The variables of the container.
     pub(super) environment: BTreeMap<String, String>,
+    /// Whether all other processes are those of kernels, or have been left by them.
+    pub(super) is_container: bool,
 }
 
 /// The process of a kernel, with the variables of the container and those of the session.
@@ -273,13 +275,19 @@ impl HostedKernels {
             kernels.is_empty()
         };
         if is_last {
-            first_process::kill_leftovers(self.warm.process().await);
+            self.kill_leftovers().await;
         }
         let wait_status = match manner {
             DeathManner::Process(status) => Some(status.into_raw()),
             DeathManner::Remote(_) | DeathManner::Unknown => None,
         };
         self.notify(PodNotice::Ended { kernel, wait_status });
+    }
+
+    async fn kill_leftovers(&self) {
+        if self.surroundings.is_container {
+            first_process::kill_leftovers(self.warm.process().await);
+        }
     }
 
     /// Takes connections of code that calls tools, and passes each on in a stream.

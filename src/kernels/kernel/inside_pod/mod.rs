@@ -52,6 +52,8 @@ pub struct PodSettings {
     pub token: Option<String>,
     /// The time that the session may be away before everything ends.
     pub lease: Duration,
+    /// Whether it is the child that the first process of a container has started.
+    pub is_child_of_first: bool,
 }
 
 /// Without the token.
@@ -128,7 +130,7 @@ async fn serve(
     let secret = settings.token.as_deref().map(LinkKey::of_secret);
     // A pool counts a pod as ready when it listens.
     let environment = container_environment(settings.token.as_deref());
-    let surroundings = PodSurroundings { about, environment };
+    let surroundings = PodSurroundings { about, environment, is_container: settings.is_child_of_first };
     let warm = WarmTemplate::make(program(&surroundings, BTreeMap::new())).await;
     let address = settings.listen;
     let listener =
