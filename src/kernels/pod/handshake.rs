@@ -205,12 +205,12 @@ impl PodGreeting {
             let proof = taken.or(secret).map(|key| key.proof("pod", &caller.nonce, &nonce));
             let version = env!("CARGO_PKG_VERSION").to_owned();
             say(socket, &PodHello { version, nonce: nonce.clone(), is_taken, proof }).await?;
-            let knows = |proof: Option<String>, secret: &LinkKey| {
-                proof.is_some_and(|proof| secret.proves(&proof, "caller", &caller.nonce, &nonce))
+            let knows = |proof: &Option<String>, secret: &LinkKey| {
+                proof.as_ref().is_some_and(|proof| secret.proves(proof, "caller", &caller.nonce, &nonce))
             };
             let why = match (hear(socket).await?, taken) {
                 (CallerProof::Take { proof, .. }, None)
-                    if secret.is_some_and(|secret| !knows(proof, secret)) =>
+                    if secret.is_some_and(|secret| !knows(&proof, secret)) =>
                 {
                     "the token is another one"
                 }

@@ -62,7 +62,7 @@ pub(super) struct PodSurroundings {
 
 /// The process of a kernel, with the variables of the container and those of the session.
 pub(super) fn program(surroundings: &PodSurroundings, wanted: BTreeMap<String, String>) -> KernelProgram {
-    let PodSurroundings { about, environment } = surroundings;
+    let PodSurroundings { about, environment, .. } = surroundings;
     let mut environment = environment.clone();
     environment.extend(wanted);
     let modules = modules_directory(&about.private_directory).display().to_string();
