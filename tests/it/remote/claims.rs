@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::cluster::Cluster;
-use crate::support::{Ipybox, Place, probe};
+use crate::support::{Ipybox, Place, eventually, probe};
 
 const CALL: &str = "from mcptools.probe import add\nadd.run(a=1, b=2).total";
 
@@ -142,7 +142,13 @@ async fn an_evicted_pod_costs_the_running_cell_alone() {
     ipybox.cell("kept = 41").await.ok();
     let claims = cluster.claims().await;
     let sandbox = claims[0]["status"]["sandbox"]["name"].clone();
-    let cell = ipybox.start_cell("import time\ntime.sleep(600)").await;
+    let code =
+        "import time\nfor number in range(10_000):\n    print(number, flush=True)\n    time.sleep(0.02)";
+    let params = json!({
+        "name": "execute_ipython_cell", "arguments": {"code": code}, "_meta": {"progressToken": 1},
+    });
+    let cell = ipybox.request("tools/call", params).await;
+    eventually("the cell runs", || ipybox.progress().iter().any(|line| line.contains("\n7"))).await;
     cluster.fault(json!({"fault": "evict", "namespace": "default", "pod": sandbox})).await;
     let lost = cell.answer().await.error();
     assert!(lost.contains("died while running the cell"), "{lost}");
