@@ -56,8 +56,12 @@ mod tests {
     use super::{WORDS, with_options};
 
     /// In messages that an application never gets, or of Jupyter's servers.
-    const NO_OPTIONS: [&str; 5] = [
+    const NO_OPTIONS: [&str; 9] = [
         "`--ignore-client-sandbox`",
+        "`--kernel-claim-timeout`",
+        "`--kernel-namespace`",
+        "`--kernel-pod-token-env`",
+        "`--kernel-pool`",
         "`--mcp-config`",
         "`--from`",
         "`--ServerApp.",
