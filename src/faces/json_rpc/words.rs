@@ -56,7 +56,7 @@ mod tests {
     use super::{WORDS, with_options};
 
     /// In messages that an application never gets, or of Jupyter's servers.
-    const NO_OPTIONS: [&str; 9] = [
+    const NO_OPTIONS: [&str; 10] = [
         "`--ignore-client-sandbox`",
         "`--kernel-claim-timeout`",
         "`--kernel-namespace`",
@@ -64,6 +64,7 @@ mod tests {
         "`--kernel-pool`",
         "`--mcp-config`",
         "`--from`",
+        "`--extensions`",
         "`--ServerApp.",
         "`--ZMQChannelsWebsocketConnection.",
     ];
