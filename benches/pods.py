@@ -30,7 +30,14 @@ class Pod:
     """A pod that waits for a session."""
 
     def __init__(self, options, directory, address="127.0.0.1:0"):
-        words = [*NAMESPACE, options.program, "pod", "--first-come", "--listen", address]
+        words = [
+            *NAMESPACE,
+            options.program,
+            "pod",
+            "--first-come",
+            "--listen",
+            address,
+        ]
         words += ["--python", options.python, "--workspace", directory]
         self.process = subprocess.Popen(
             [str(word) for word in [*words, "--log-level", "ERROR"]],
