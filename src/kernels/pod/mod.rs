@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The bytes of each kernel's socket and pipe travel in streams, so that a kernel in a pod is one like those beside us. The
-//! connection is whole as long as both ends live: a [carrier](self::carrier) sends again what a broken WebSocket has lost. A
+//! connection is whole as long as both ends live: a [`carrier`] sends again what a broken WebSocket has lost. A
 //! pod is trusted with nothing: it gets no credentials, and what comes from it is bounded.
 //!
 //! Reasons: `docs/decisions/pods.md`.
