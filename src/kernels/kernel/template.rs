@@ -113,12 +113,6 @@ impl TemplateProcess {
         Ok(TemplateFork { fork, report })
     }
 
-    /// Its process.
-    #[cfg(target_os = "linux")]
-    pub(super) fn process(&self) -> Option<u32> {
-        self.process.process()
-    }
-
     #[cfg(not(target_os = "linux"))]
     pub(crate) async fn fork_from(
         _: &mut Kernel,

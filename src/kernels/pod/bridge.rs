@@ -11,10 +11,8 @@ use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 
 use super::protocol::{PodForkRequest, SocketFrame};
-use super::streams::{PodStream, frames_of};
+use super::streams::{PIECE_BYTES, PodStream, frames_of};
 
-/// The bytes that are read at a time.
-pub(crate) const PIECE_BYTES: usize = 64 * 1024;
 /// The longest frame in the stream of a socket.
 const FRAME_BYTES: usize = 1024 * 1024;
 

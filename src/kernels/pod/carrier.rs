@@ -17,11 +17,9 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message, protocol::WebSocketConfig};
 
-use super::streams::BYTES_IN_FLIGHT_MAX;
+use super::streams::{BYTES_IN_FLIGHT_MAX, PIECE_BYTES};
 use crate::ground::text::describe;
 
-/// The bytes that are read at a time, and the most that a message carries.
-const PIECE_BYTES: usize = 64 * 1024;
 /// A message's kind and position.
 const HEAD_BYTES: usize = 9;
 const PIECE: u8 = 0;

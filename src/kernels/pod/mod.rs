@@ -20,12 +20,12 @@ mod protocol;
 mod shared;
 mod streams;
 
-pub(crate) use self::bridge::{PIECE_BYTES, stream_frames};
+pub(crate) use self::bridge::stream_frames;
 pub(crate) use self::carrier::{CarriedSocket, CarryEnd, LinkCarrier, socket_config};
 pub(crate) use self::control::{PodControl, PodMeter, PodNews};
 pub(crate) use self::handshake::{LinkKey, PodGreeting, accepted, refused};
 pub(crate) use self::link::{PodDialer, PodError, PodLink};
 pub(crate) use self::protocol::{PodAbout, PodForkRequest, PodNotice, PodRequest, SocketFrame, StreamHeader};
 pub(crate) use self::streams::{
-    StreamOpener, StreamSide, frames_of, next_message, open_streams, read_header, send_message,
+    PIECE_BYTES, StreamOpener, StreamSide, frames_of, next_message, open_streams, read_header, send_message,
 };

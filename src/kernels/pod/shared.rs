@@ -188,31 +188,34 @@ impl LinkShared {
         }
     }
 
+    /// Takes an end of a kernel that its stream belongs to, once, with the count of its streams that have ended.
+    fn take_end<T>(
+        &self,
+        kernel: u64,
+        take: impl FnOnce(&mut KernelInPod) -> Option<T>,
+    ) -> Option<(T, Arc<Semaphore>)> {
+        let mut inside = self.inside.lock();
+        let kernel = inside.kernels.get_mut(&kernel)?;
+        Some((take(kernel)?, Arc::clone(&kernel.streams)))
+    }
+
     /// Carries a stream that the pod has opened, if there is something that it belongs to.
     pub(super) async fn carry(self: Arc<Self>, header: StreamHeader, stream: PodStream) -> io::Result<()> {
         match header {
             StreamHeader::Socket { kernel } => {
-                let taken = self
-                    .inside
-                    .lock()
-                    .kernels
-                    .get_mut(&kernel)
-                    .and_then(|kernel| Some((kernel.socket.take()?, Arc::clone(&kernel.streams))));
-                let Some((bridge, streams)) = taken else { return Ok(()) };
+                let Some((bridge, ended)) = self.take_end(kernel, |ends| ends.socket.take()) else {
+                    return Ok(());
+                };
                 let done = bridge.carry(stream).await;
-                streams.add_permits(1);
+                ended.add_permits(1);
                 done
             }
             StreamHeader::Output { kernel } => {
-                let taken = self
-                    .inside
-                    .lock()
-                    .kernels
-                    .get_mut(&kernel)
-                    .and_then(|kernel| Some((kernel.output.take()?, Arc::clone(&kernel.streams))));
-                let Some((pipe, streams)) = taken else { return Ok(()) };
+                let Some((pipe, ended)) = self.take_end(kernel, |ends| ends.output.take()) else {
+                    return Ok(());
+                };
                 let done = carry_output(stream, pipe).await;
-                streams.add_permits(1);
+                ended.add_permits(1);
                 done
             }
             StreamHeader::Tools { listener } => {

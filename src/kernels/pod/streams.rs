@@ -20,6 +20,8 @@ const WINDOW_BYTES: usize = 256 * 1024;
 /// The most bytes that may be on their way in one direction. As many can be kept, so that no side ever waits for the
 /// other one to read before it reads itself.
 pub(super) const BYTES_IN_FLIGHT_MAX: usize = STREAMS_MAX * (WINDOW_BYTES + 1024);
+/// The bytes that are read at a time on the way from one end to the other.
+pub(crate) const PIECE_BYTES: usize = 64 * 1024;
 /// The longest header, in bytes.
 const HEADER_BYTES: u32 = 1024;
 

@@ -3,8 +3,9 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use super::session::start_until;
 use crate::support::cluster::Cluster;
-use crate::support::{Ipybox, Place, eventually, probe};
+use crate::support::{Ipybox, Place, probe};
 
 const CALL: &str = "from mcptools.probe import add\nadd.run(a=1, b=2).total";
 
@@ -144,11 +145,7 @@ async fn an_evicted_pod_costs_the_running_cell_alone() {
     let sandbox = claims[0]["status"]["sandbox"]["name"].clone();
     let code =
         "import time\nfor number in range(10_000):\n    print(number, flush=True)\n    time.sleep(0.02)";
-    let params = json!({
-        "name": "execute_ipython_cell", "arguments": {"code": code}, "_meta": {"progressToken": 1},
-    });
-    let cell = ipybox.request("tools/call", params).await;
-    eventually("the cell runs", || ipybox.progress().iter().any(|line| line.contains("\n7"))).await;
+    let cell = start_until(&mut ipybox, code, "\n7").await;
     cluster.fault(json!({"fault": "evict", "namespace": "default", "pod": sandbox})).await;
     let lost = cell.answer().await.error();
     assert!(lost.contains("died while running the cell"), "{lost}");

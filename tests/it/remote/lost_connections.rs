@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
-use super::session::{start, with_tools};
+use super::session::{start, start_until, with_tools};
 use crate::support::jupyter::{Jupyter, Server};
 use crate::support::relay::Relay;
-use crate::support::{Ipybox, PATIENCE, Place, Reply, eventually};
+use crate::support::{Ipybox, PATIENCE, Place, eventually};
 
 /// ipybox with a relay in between.
 async fn through_a_relay(place: &Place, jupyter: &Jupyter) -> (Ipybox, Relay) {
@@ -35,16 +33,6 @@ impl Mark {
     async fn wait(&self) {
         eventually("the code runs", || self.0.exists()).await;
     }
-}
-
-/// Starts a cell, and waits until it has been heard to say this. What is on its way when a connection breaks is lost.
-async fn start_until(ipybox: &mut Ipybox, code: &str, word: &str) -> Reply {
-    let arguments = json!({"code": code});
-    let params =
-        json!({"name": "execute_ipython_cell", "arguments": arguments, "_meta": {"progressToken": 1}});
-    let reply = ipybox.request("tools/call", params).await;
-    eventually("it is heard", || ipybox.progress().iter().any(|message| message.contains(word))).await;
-    reply
 }
 
 #[tokio::test]

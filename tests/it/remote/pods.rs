@@ -4,24 +4,15 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::session::start_until;
 use crate::support::pod::{Pod, url_by};
 use crate::support::relay::Relay;
-use crate::support::{Ipybox, Place, Reply, eventually, probe};
+use crate::support::{Ipybox, Place, eventually, probe};
 
 async fn start(place: &Place, url: &str, flags: &[&str]) -> Ipybox {
     let mut ipybox = place.start_in_pod(&[], url, flags, &[]);
     ipybox.initialize().await;
     ipybox
-}
-
-/// Starts a cell, and waits until it has been heard to say this.
-async fn begun(ipybox: &mut Ipybox, code: &str, words: &str) -> Reply {
-    let params = json!({
-        "name": "execute_ipython_cell", "arguments": {"code": code}, "_meta": {"progressToken": 1},
-    });
-    let cell = ipybox.request("tools/call", params).await;
-    eventually("it is heard", || ipybox.progress().iter().any(|message| message.contains(words))).await;
-    cell
 }
 
 /// The processor time of a process so far, in hundredths of a second.
@@ -117,7 +108,7 @@ async fn a_connection_that_breaks_costs_nothing() {
     ipybox.cell("from mcptools.probe import add, slow\nimport time").await.ok();
     for _ in 0..3 {
         let code = "for number in range(40):\n    print(number, flush=True)\n    time.sleep(0.02)\nslow.run(seconds=1)\nadd.run(a=1, b=2).total";
-        let cell = begun(&mut ipybox, code, "\n7").await;
+        let cell = start_until(&mut ipybox, code, "\n7").await;
         relay.reset();
         let numbers: Vec<String> = (0..40).map(|number| number.to_string()).collect();
         assert_eq!(cell.answer().await.ok(), format!("{}\n3", numbers.join("\n")));

@@ -1,10 +1,9 @@
 //! Processes that outlive the kernel that started them.
 //!
-//! Processes that were in the sandbox when the gateway started belong there; later ones that are not the
-//! gateway's own children were left behind by a kernel. Within another sandbox, `/proc` may show processes of sandboxes beside
-//! ours: they descend from another first process.
+//! Processes that were in the sandbox, or the container of a pod, before any kernel belong there; later ones that are not our own
+//! children were left behind by a kernel. Within another sandbox, `/proc` may show processes of sandboxes beside ours: they
+//! descend from another first process.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 const EMPTY_ROUNDS: usize = 3;
 
 /// The processes that existed before any kernel.
-pub(super) struct LeftoverProcesses {
+pub(crate) struct LeftoverProcesses {
     before: ShownProcesses,
 }
 
@@ -28,7 +27,7 @@ type ShownProcesses = BTreeMap<i32, LeftoverProcess>;
 
 /// A process of our own PID namespace, or of one beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LeftoverProcess {
+pub(crate) struct LeftoverProcess {
     /// Its id in its own namespace.
     id: i32,
     /// The parent's id, as `/proc` shows it.
@@ -38,35 +37,23 @@ pub(super) struct LeftoverProcess {
     is_dead: bool,
 }
 
-/// The number of kernels that run. As long as there is one, nobody can tell which kernel a process has come from.
-#[derive(Default)]
-pub(super) struct LivingKernels {
-    /// Those that the gateway has started.
-    pub(super) started: Cell<usize>,
-    /// Those that kernels have forked.
-    pub(super) branches: Cell<usize>,
-}
-
-impl LivingKernels {
-    fn are_none(&self) -> bool {
-        self.started.get() == 0 && self.branches.get() == 0
-    }
-}
-
 impl LeftoverProcesses {
     /// Records the current processes as those that belong there.
-    pub(super) fn found() -> Self {
+    pub(crate) fn found() -> Self {
         Self { before: processes() }
     }
 
-    /// Kills the processes that do not belong there, once no kernel lives: those of the last kernels and of earlier ones. The
+    /// Kills the processes that do not belong there, while no kernel lives: those of the last kernels and of earlier ones. The
     /// error lists the survivors.
-    pub(super) async fn kill(&self, living: &LivingKernels) -> Result<(), BTreeMap<i32, LeftoverProcess>> {
+    pub(crate) async fn kill(
+        &self,
+        lives_none: impl Fn() -> bool,
+    ) -> Result<(), BTreeMap<i32, LeftoverProcess>> {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let mut left = BTreeMap::new();
         let mut empty = 0;
         for _ in 0..ROUNDS {
-            if !living.are_none() {
+            if !lives_none() {
                 return Ok(());
             }
             let found = left_behind(&processes(), &self.before, own, shown_as());

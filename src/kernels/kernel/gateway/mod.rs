@@ -8,6 +8,7 @@
 
 mod leftovers;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -24,7 +25,7 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
-use self::leftovers::{LeftoverProcesses, LivingKernels};
+pub(super) use self::leftovers::LeftoverProcesses;
 use super::launch::KernelProcess;
 use crate::ground::process::GroupLeader;
 use crate::ground::text::describe;
@@ -159,6 +160,21 @@ fn wrapper(hardening: &Hardening) -> io::Result<Vec<OsString>> {
     Ok(vec![std::env::current_exe()?.into(), "sandbox-exec".into(), hardening.into(), "--".into()])
 }
 
+/// The number of kernels that run. As long as there is one, nobody can tell which kernel a process has come from.
+#[derive(Default)]
+struct LivingKernels {
+    /// Those that the gateway has started.
+    started: Cell<usize>,
+    /// Those that kernels have forked.
+    branches: Cell<usize>,
+}
+
+impl LivingKernels {
+    fn are_none(&self) -> bool {
+        self.started.get() == 0 && self.branches.get() == 0
+    }
+}
+
 struct Gateway {
     /// Variables set by the program that made the sandbox, above all proxies.
     environment: BTreeMap<String, String>,
@@ -244,7 +260,7 @@ impl Gateway {
         tokio::task::spawn_local(async move {
             let wait_status = run_kernel(kernel, &program, &wrapper, stdin, output, signals, &channel).await;
             living.started.update(|started| started - 1);
-            if let Err(left) = leftovers.kill(&living).await {
+            if let Err(left) = leftovers.kill(|| living.are_none()).await {
                 // Processes that cannot be killed one by one die with the sandbox, which we end.
                 stop.cancel();
                 return tracing::error!(?left, "a kernel has left processes that cannot be killed");
@@ -260,7 +276,7 @@ impl Gateway {
         let living = Rc::clone(&self.living);
         let stop = self.stop.clone();
         tokio::task::spawn_local(async move {
-            if let Err(left) = leftovers.kill(&living).await {
+            if let Err(left) = leftovers.kill(|| living.are_none()).await {
                 stop.cancel();
                 tracing::error!(?left, "a branch has left processes that cannot be killed");
             }

@@ -21,12 +21,13 @@ use super::super::death::DeathManner;
 use super::super::endpoints::KernelEndpoints;
 use super::super::fork::SilentFork;
 use super::super::frames::framed;
+use super::super::gateway::LeftoverProcesses;
 use super::super::holder::{HolderNews, KernelHolder};
 use super::super::launch::{KernelConfiguration, KernelProcess};
 use super::forking::{GreetedFork, PassedFork};
+use super::modules_directory;
 use super::pumps::{KernelPumps, PumpedEndpoints};
 use super::warm::WarmTemplate;
-use super::{first_process, modules_directory};
 use crate::ground::process::memory_of_forks;
 use crate::ground::text::describe;
 use crate::kernels::pod::{
@@ -47,7 +48,6 @@ pub(super) struct HostedKernels {
     warm: WarmTemplate,
     opener: StreamOpener,
     notices: mpsc::UnboundedSender<PodNotice>,
-    outgoing: Mutex<Option<mpsc::UnboundedReceiver<PodNotice>>>,
     kernels: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Signal>>>,
 }
 
@@ -56,14 +56,17 @@ pub(super) struct PodSurroundings {
     pub(super) about: PodAbout,
     /// The variables of the container.
     pub(super) environment: BTreeMap<String, String>,
-    /// Whether all other processes are those of kernels, or have been left by them.
-    pub(super) is_container: bool,
+    /// The processes of the container before any kernel's, if it is one.
+    pub(super) leftovers: Option<LeftoverProcesses>,
 }
 
 /// The process of a kernel, with the variables of the container and those of the session.
-pub(super) fn program(surroundings: &PodSurroundings, wanted: BTreeMap<String, String>) -> KernelProgram {
-    let PodSurroundings { about, environment, .. } = surroundings;
-    let mut environment = environment.clone();
+pub(super) fn program(
+    about: &PodAbout,
+    container: &BTreeMap<String, String>,
+    wanted: BTreeMap<String, String>,
+) -> KernelProgram {
+    let mut environment = container.clone();
     environment.extend(wanted);
     let modules = modules_directory(&about.private_directory).display().to_string();
     let users = environment.get(PYTHONPATH).filter(|path| !path.is_empty());
@@ -78,26 +81,23 @@ pub(super) fn program(surroundings: &PodSurroundings, wanted: BTreeMap<String, S
 }
 
 impl HostedKernels {
-    pub(super) fn new(surroundings: PodSurroundings, warm: WarmTemplate, opener: StreamOpener) -> Arc<Self> {
-        let (notices, outgoing) = mpsc::unbounded_channel();
-        notices.send(PodNotice::About(surroundings.about.clone())).ok();
-        let outgoing = Mutex::new(Some(outgoing));
-        Arc::new(Self { surroundings, warm, opener, notices, outgoing, kernels: Mutex::default() })
-    }
-
-    /// Obeys the session until it leaves.
-    pub(super) async fn serve(self: Arc<Self>, mut inbound: mpsc::Receiver<yamux::Stream>) -> io::Result<()> {
+    /// Obeys the session, which opens a stream for its requests, until it leaves.
+    pub(super) async fn serve(
+        surroundings: PodSurroundings,
+        warm: WarmTemplate,
+        opener: StreamOpener,
+        mut inbound: mpsc::Receiver<yamux::Stream>,
+    ) -> io::Result<()> {
         let gone = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let (StreamHeader::Control, control) = read_header(inbound.recv().await.ok_or_else(gone)?).await?
         else {
             return Err(io::Error::other("the session does not speak as it should"));
         };
-        let outgoing = self.outgoing.lock().take();
-        let (Some(mut outgoing), (mut sink, mut requests)) =
-            (outgoing, frames_of(control, REQUEST_BYTES).split())
-        else {
-            return Err(gone());
-        };
+        let (mut sink, mut requests) = frames_of(control, REQUEST_BYTES).split();
+        let (notices, mut outgoing) = mpsc::unbounded_channel();
+        let about = PodNotice::About(surroundings.about.clone());
+        let host = Arc::new(Self { surroundings, warm, opener, notices, kernels: Mutex::default() });
+        host.notify(about);
         let saying = async {
             while let Some(notice) = outgoing.recv().await {
                 send_message(&mut sink, &notice).await?;
@@ -108,7 +108,7 @@ impl HostedKernels {
             while let Some(request) = next_message(&mut requests).await? {
                 match request {
                     PodRequest::Leave => return Ok(()),
-                    request => self.obey(request),
+                    request => host.obey(request),
                 }
             }
             Ok(())
@@ -191,7 +191,10 @@ impl HostedKernels {
         configuration: KernelConfiguration,
         signals: mpsc::UnboundedReceiver<Signal>,
     ) -> Result<(), String> {
-        let launch = configuration.launch(program(&self.surroundings, environment), START_TIMEOUT);
+        let launch = configuration.launch(
+            program(&self.surroundings.about, &self.surroundings.environment, environment),
+            START_TIMEOUT,
+        );
         if let Some(SilentFork { holder, socket, pipe }) = self.warm.fork(&launch, &configuration.mark).await
         {
             self.run(kernel, holder, PumpedEndpoints { socket, pipe }, signals).await;
@@ -284,9 +287,11 @@ impl HostedKernels {
         self.notify(PodNotice::Ended { kernel, wait_status });
     }
 
+    /// Kills what kernels have left, where no other processes are.
     async fn kill_leftovers(&self) {
-        if self.surroundings.is_container {
-            first_process::kill_leftovers(self.warm.process().await);
+        let Some(leftovers) = &self.surroundings.leftovers else { return };
+        if let Err(left) = leftovers.kill(|| self.kernels.lock().is_empty()).await {
+            tracing::error!(?left, "a kernel has left processes that cannot be killed");
         }
     }
 

@@ -19,10 +19,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::DumpableBehavior;
+use rustix::process::{DumpableBehavior, Pid};
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
@@ -30,6 +29,7 @@ use self::arrivals::SessionArrivals;
 use self::hosted::{HostedKernels, PodSurroundings, program};
 use self::warm::WarmTemplate;
 use super::directory::private_directory;
+use super::gateway::LeftoverProcesses;
 use super::remote::MODULES_WITHOUT_WORKSPACE;
 use crate::ground::text::describe;
 use crate::kernels::pod::{LinkCarrier, LinkKey, PodAbout, StreamSide, open_streams};
@@ -130,8 +130,11 @@ async fn serve(
     let secret = settings.token.as_deref().map(LinkKey::of_secret);
     // A pool counts a pod as ready when it listens.
     let environment = container_environment(settings.token.as_deref());
-    let surroundings = PodSurroundings { about, environment, is_container: settings.is_child_of_first };
-    let warm = WarmTemplate::make(program(&surroundings, BTreeMap::new())).await;
+    let warm = WarmTemplate::make(program(&about, &environment, BTreeMap::new())).await;
+    // Anywhere else, other processes are other people's.
+    let is_container = settings.is_child_of_first && rustix::process::getppid().is_some_and(Pid::is_init);
+    let leftovers = is_container.then(LeftoverProcesses::found);
+    let surroundings = PodSurroundings { about, environment, leftovers };
     let address = settings.listen;
     let listener =
         TcpListener::bind(address).await.map_err(|source| PodHostError::Listen { address, source })?;
@@ -141,13 +144,12 @@ async fn serve(
     tracing::info!(%address, "waits for a session");
     let (mut carrier, bytes) = LinkCarrier::new();
     let (opener, inbound) = open_streams(bytes, StreamSide::Pod);
-    let kernels = HostedKernels::new(surroundings, warm, opener);
     tokio::select! {
         why = arrivals.carry(&mut carrier, settings.lease) => {
             tracing::info!(why, "ends");
             Ok(())
         }
-        served = Arc::clone(&kernels).serve(inbound) => match served {
+        served = HostedKernels::serve(surroundings, warm, opener, inbound) => match served {
             Ok(()) => {
                 tracing::info!("the session has left");
                 Ok(())

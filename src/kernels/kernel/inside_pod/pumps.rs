@@ -24,7 +24,7 @@ pub(super) struct PumpedEndpoints {
 pub(super) struct KernelPumps {
     pub(super) kernel: u64,
     pub(super) opener: StreamOpener,
-    /// Where forks go that the kernel has been asked for.
+    /// The receiver of forks that the kernel has been asked for.
     pub(super) forks: mpsc::UnboundedSender<PassedFork>,
     /// Cancelled when the kernel has ended: what it has left may hold its pipe open.
     pub(super) ended: CancellationToken,

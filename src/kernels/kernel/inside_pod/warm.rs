@@ -63,9 +63,4 @@ impl WarmTemplate {
             }
         }
     }
-
-    /// Its process.
-    pub(super) async fn process(&self) -> Option<u32> {
-        self.0.lock().await.as_ref()?.process()
-    }
 }
