@@ -33,8 +33,8 @@ TARGETS = [
 COMPILES_C = {"ring"}
 """The only crate that builds C and assembly, which a cross compiler needs nothing but `cc` for."""
 
-LINKS = {"ring", "rayon-core", "wasm-bindgen-shared"}
-"""Crates with the key `links`; the last two use it to be there but once, and link nothing."""
+LINKS = {"ring", "k8s-openapi", "rayon-core", "wasm-bindgen-shared"}
+"""Crates with the key `links`; all but the first use it to be there but once, and link nothing."""
 
 UNWANTED = {
     "another TLS": r"openssl|openssl-(sys|src)|native-tls|aws-lc-.*|boring.*|mbedtls.*|s2n-.*",
@@ -59,7 +59,7 @@ TOP = {
 }
 """The files of the package; the tests, recordings, pictures and the other channels stay outside."""
 
-MOST_BYTES = 3_700_000
+MOST_BYTES = 3_800_000
 """The most bytes of the sources, the libraries of views (1.9 MB) and chapters, compressed; more would have been packed by mistake."""
 
 

@@ -6,7 +6,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 ipybox_image=${IPYBOX_IMAGE:-ipyboxrs/ipybox:0.1.0}
-pod_image=registry.example.com/ipybox-pod:0.1.0
+pod_image=registry.example.com/ipybox-pod:1
 release=${AGENT_SANDBOX_RELEASE:?name a release of agent-sandbox that serves v1beta1}
 downloads="https://github.com/kubernetes-sigs/agent-sandbox/releases/download/$release"
 cluster="ipybox-try"
