@@ -30,8 +30,8 @@ TARGETS = [
 ]
 """The revision that is released."""
 
-COMPILES_C = {"ring"}
-"""The only crate that builds C and assembly, which a cross compiler needs nothing but `cc` for."""
+COMPILES_C = {"ring", "psm", "stacker"}
+"""The crates that build C and assembly, for which a cross compiler needs nothing but `cc`; the last two come with kube."""
 
 LINKS = {"ring", "k8s-openapi", "rayon-core", "wasm-bindgen-shared"}
 """Crates with the key `links`; all but the first use it to be there but once, and link nothing."""
@@ -94,7 +94,7 @@ def crates(target, *more):
 
 
 def one_tls():
-    """There is one TLS library with one provider, and nothing that builds C but that provider."""
+    """There is one TLS library with one provider, and little that builds C."""
     metadata = cargo("metadata", "--locked", "--format-version", "1")
     packages = json.loads(metadata)["packages"]
     linking = {(each["name"], each["version"]) for each in packages if each["links"]}
