@@ -411,6 +411,7 @@ impl From<ServeArgs> for Settings {
         settings.kernel.approve_shell_cmds = args.approve_shell_cmds;
         settings.kernel.require_shell_escape = args.require_shell_escape;
         settings.kernel.checkpoint = args.lasting.checkpoint;
+        settings.kernel.idle_timeout = args.lasting.kernel_idle_timeout;
         settings.mcp_configs = args.mcp_config;
         settings.long_cells = args.lasting.long_cells;
         settings.audit.file = args.audit_log;

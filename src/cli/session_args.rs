@@ -27,6 +27,11 @@ pub(crate) struct LastingArgs {
     #[arg(long, help_heading = SESSION)]
     pub(crate) checkpoint: bool,
 
+    /// End the kernel when nobody has used it for so long, as 30m, 90s or 2h: the next cell has another one, with the variables. Its
+    /// sandbox of a pool is deleted, or suspended if it has volumes [default: it does not end]
+    #[arg(long, help_heading = SESSION, value_name = "DURATION", value_parser = duration, requires = "checkpoint")]
+    pub(crate) kernel_idle_timeout: Option<Duration>,
+
     /// Append each cell with its outputs and tool calls to a Jupyter notebook: a file that ends with `.ipynb`, relative to the
     /// workspace, or `auto` for a new one in the state directory
     #[arg(long, help_heading = SESSION, value_name = "FILE")]

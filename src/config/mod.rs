@@ -266,6 +266,7 @@ impl Config {
         let mut config = self.clone();
         config.mcp_configs.clear();
         config.kernel.checkpoint = false;
+        config.kernel.idle_timeout = None;
         config.tool_server.port = None;
         config.session = None;
         if let NotebookPlace::Named(file) = &self.notebook {

@@ -104,6 +104,9 @@ pub struct KernelSettings {
     /// Whether variables are saved after each cell, so that a later kernel of the workspace can have them back by
     /// `ipybox_checkpoint.restore()`. Not for Jupyter servers. Default: they are not.
     pub checkpoint: bool,
+    /// The time without a cell after which the kernel ends. The next cell has another one, with the variables: needs
+    /// [`checkpoint`](Self::checkpoint). Default: it does not end.
+    pub idle_timeout: Option<Duration>,
     /// Whether every kernel starts from scratch. Default: no; on Linux, kernels after a reset and of further sessions are forked
     /// from a process that has run no code, and share its layout of memory and its hash seed.
     pub cold_start: bool,
@@ -471,6 +474,7 @@ impl Default for KernelSettings {
             approve_shell_cmds: false,
             require_shell_escape: false,
             checkpoint: false,
+            idle_timeout: None,
             cold_start: false,
         }
     }

@@ -109,9 +109,11 @@ impl KernelWorker {
         if reply.is_closed() {
             return;
         }
-        if self.kernel.is_none()
-            && let Err(error) = self.start_kernel().await
-        {
+        let begun = match self.kernel {
+            Some(_) => Ok(()),
+            None => self.begin_with_variables().await,
+        };
+        if let Err(error) = begun {
             // Fails only if the caller has given up.
             reply.send(Err(error)).ok();
             return;

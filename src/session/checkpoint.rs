@@ -53,31 +53,61 @@ pub(super) fn conditions(config: &Config) -> Option<CheckpointConditions> {
     }
 }
 
+/// The cell that restores variables.
+fn restoring(cancel: CancellationToken) -> Cell {
+    let why = "variables are restored, which calls no tools";
+    Cell::ours(RESTORE.to_owned(), RESTORE_TIMEOUT, RESTORE_CHARS, cancel, why)
+}
+
 impl KernelWorker {
     /// Saves the variables after each cell; `None` if they are not saved.
     pub(super) fn checkpoint(&self) -> Option<&Checkpoint> {
         self.tools.as_ref()?.checkpoint.as_deref()
     }
 
-    /// Has the kernel have the variables of a session that had ended while nobody used it: once, before a cell. Returns notes
-    /// about it.
+    /// Has the kernel have the variables of a kernel or session that had ended while nobody used it: once, before a cell. Returns
+    /// notes about it.
     pub(super) async fn resume(
         &mut self,
         cell: &Cell,
         generation: &CancellationToken,
     ) -> Result<Vec<String>, Error> {
-        let may_be_due =
-            cell.author != CellRequester::Ourselves && self.checkpoint().is_some_and(Checkpoint::is_resuming);
-        if may_be_due && self.kernel.is_none() {
-            self.start_kernel().await?;
-        }
-        if !may_be_due || !self.checkpoint().is_some_and(Checkpoint::take_resuming) {
+        if cell.author == CellRequester::Ourselves {
             return Ok(Vec::new());
         }
-        let why = "variables are restored, which calls no tools";
-        let ours = Cell::ours(RESTORE.to_owned(), RESTORE_TIMEOUT, RESTORE_CHARS, cell.cancel.clone(), why);
-        let ours = Cell { client: cell.client.clone(), ..ours };
-        let outcome = Box::pin(self.execute(&ours, generation, None)).await?;
+        let ours = Cell { client: cell.client.clone(), ..restoring(cell.cancel.clone()) };
+        let mut notes = self.restore(&ours, generation).await?;
+        // With what has become of the variables, in one line.
+        if let Some(words) = self.idleness.take_words() {
+            let restored = if notes.is_empty() { String::new() } else { format!(" {}", notes.remove(0)) };
+            notes.insert(0, words + &restored);
+        }
+        Ok(notes)
+    }
+
+    /// Starts a kernel with the variables that it is to have, for a copy of it.
+    pub(super) async fn begin_with_variables(&mut self) -> Result<(), Error> {
+        let never = CancellationToken::new();
+        let notes = self.restore(&restoring(never.clone()), &never).await?;
+        if self.kernel.is_none() {
+            self.start_kernel().await?;
+        }
+        notes.into_iter().for_each(|note| tracing::info!(note, "a session begins with variables"));
+        Ok(())
+    }
+
+    /// Runs the cell that restores variables, if there are any that are to come back.
+    async fn restore(&mut self, ours: &Cell, generation: &CancellationToken) -> Result<Vec<String>, Error> {
+        if !self.checkpoint().is_some_and(Checkpoint::is_resuming) {
+            return Ok(Vec::new());
+        }
+        if self.kernel.is_none() {
+            self.start_kernel().await?;
+        }
+        if !self.checkpoint().is_some_and(Checkpoint::take_resuming) {
+            return Ok(Vec::new());
+        }
+        let outcome = Box::pin(self.execute(ours, generation, None)).await?;
         self.history.variables_restored();
         self.keep_state().await;
         let mut notes = vec![match (&outcome.end, &outcome.error) {

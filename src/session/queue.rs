@@ -14,6 +14,7 @@ use super::audience::SessionAudience;
 use super::cell::{Cell, Outcome};
 use super::command::QueuedCommand;
 use super::exit::KernelExit;
+use super::idle::SessionIdleness;
 use super::permissions::{ClientObedience, ToldPermissions};
 use super::phase::StartPhase;
 use super::undo::{CellEffect, UndoError, UndoHistory, UndoResult, UndoTarget};
@@ -86,6 +87,7 @@ impl CellQueue {
             failed_starts: None,
             exit: KernelExit::Complete,
             template_due: None,
+            idleness: SessionIdleness::new(obedience.config.kernel.idle_timeout),
             obedience,
             history: Arc::clone(&history),
         };

@@ -23,6 +23,7 @@ impl KernelWorker {
             self.kernels.replace(kernel).await;
         }
         self.lost = None;
+        self.idleness.forget();
         self.failed_starts = None;
         if let Some(checkpoint) = self.checkpoint() {
             checkpoint.discard();

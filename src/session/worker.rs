@@ -18,6 +18,7 @@ use super::command::QueuedCommand;
 use super::end::{CellEnding, KernelState};
 use super::exit::{CELL_TIMEOUT_AT_RESET, KernelExit};
 use super::follow::{FollowedCell, follow};
+use super::idle::SessionIdleness;
 use super::lost::{ended_with, lost_by, lost_note, pause_after};
 use super::offers::ServerOffers;
 use super::permissions::ClientObedience;
@@ -31,7 +32,7 @@ use crate::kernels::checkpoint::Checkpoint;
 use crate::kernels::kernel::{
     self, CodeInquiry, CodeInsight, ExecuteRequest, Kernel, KernelDeath, KernelEvent, PythonError,
 };
-use crate::kernels::output::LateOutput;
+use crate::kernels::output::{LateOutput, RecordedOutput};
 use crate::kernels::sandbox::TopLevel;
 use crate::session::site::{self, ByteSize, SiteKernels};
 use crate::tools::servers::ConnectionPool;
@@ -97,6 +98,7 @@ pub(super) struct KernelWorker {
     pub(super) obedience: ClientObedience,
     /// The last cells, which can be undone.
     pub(super) history: Arc<UndoHistory>,
+    pub(super) idleness: SessionIdleness,
 }
 
 impl KernelWorker {
@@ -131,12 +133,19 @@ impl KernelWorker {
         loop {
             tokio::select! {
                 command = self.queue.recv() => match command {
-                    Some(command) => self.run_command(command).await,
+                    Some(command) => {
+                        let is_use = command.is_use();
+                        self.run_command(command).await;
+                        if is_use {
+                            self.idleness.used();
+                        }
+                    }
                     None => return,
                 },
                 event = next_event(&mut self.kernel) => self.take_event(event).await,
                 () = due(self.tools.as_ref()), if self.kernel.is_some() => self.save_variables(),
                 () = Self::until(self.template_due) => self.make_template().await,
+                () = Self::until(self.idleness.due()), if self.kernel.is_some() => self.rest().await,
             }
         }
     }
@@ -284,7 +293,12 @@ impl KernelWorker {
         let offer = if is_lost || is_after_loss { self.history.offer() } else { None };
         let (offer, note) = if is_lost { (offer, None) } else { (None, offer) };
         notes.extend(note.filter(|_| cell.author != CellRequester::Ourselves));
-        let (mut shown, late) = recorded.after(self.late.drain().await);
+        // What earlier cells have shown is for those who use the session.
+        let late = match cell.author {
+            CellRequester::Ourselves => RecordedOutput::default(),
+            CellRequester::Agent | CellRequester::Person(_) => self.late.drain().await,
+        };
+        let (mut shown, late) = recorded.after(late);
         notes.append(&mut shown.troubles);
         notes.extend(self.audience.trouble(cell.author));
         if let Some(tools) = self.tools_of(cell) {
@@ -467,7 +481,11 @@ impl KernelWorker {
     /// Handles an event that the kernel sends between cells.
     pub(super) async fn take_event(&mut self, event: Result<KernelEvent, kernel::Error>) {
         let why = match event {
-            Ok(KernelEvent::Message(message)) => return self.late.take(message.content).await,
+            Ok(KernelEvent::Message(message)) => {
+                // Threads and tasks of earlier cells still work.
+                self.idleness.used();
+                return self.late.take(message.content).await;
+            }
             Ok(KernelEvent::Torn) => return,
             // The next cell tries to reach the kernel again.
             Ok(KernelEvent::Disconnected(why)) => {

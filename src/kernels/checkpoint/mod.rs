@@ -84,6 +84,8 @@ struct CheckpointState {
     last_number: u64,
     /// Whether a cell has ended since the last request.
     is_due: bool,
+    /// Whether the kernel has had variables since it has sent all of them last.
+    is_behind: bool,
     /// Notes for the next cell.
     notes: Vec<String>,
     /// The last note about what does not work: it is added once.
@@ -158,7 +160,7 @@ impl Checkpoint {
     pub(crate) fn kernel_started(&self, major: u32, minor: u32) {
         let mut state = self.state.lock();
         self.give_up_saving(&mut state);
-        state.is_due = false;
+        (state.is_due, state.is_behind) = (false, false);
         let python = format!("{major}.{minor}");
         state.python = Some(python.clone());
         match &mut state.open {
@@ -255,7 +257,25 @@ impl Checkpoint {
 
     /// A cell has ended, so that variables may have changed.
     pub(crate) fn cell_ended(&self) {
-        self.state.lock().is_due = true;
+        let mut state = self.state.lock();
+        (state.is_due, state.is_behind) = (true, true);
+    }
+
+    /// Whether all that the kernel has is saved, as far as it can be.
+    pub(crate) fn is_saved(&self) -> bool {
+        let state = self.state.lock();
+        state.open.is_some() && !state.is_behind
+    }
+
+    /// Has a kernel that has not sent its variables be asked again, unless it is doing so.
+    pub(crate) fn ask_again(&self) {
+        let mut state = self.state.lock();
+        state.is_due |= state.is_behind && state.saving.is_none();
+    }
+
+    /// The kernel ends that has saved its variables; the next one is to have them.
+    pub(crate) fn kernel_rests(&self) {
+        self.state.lock().is_resuming = true;
     }
 
     /// The kernel has earlier variables again, which are to be saved; they need not be restored.
@@ -263,7 +283,7 @@ impl Checkpoint {
         let mut state = self.state.lock();
         self.give_up_saving(&mut state);
         state.notes.clear();
-        state.is_due = true;
+        (state.is_due, state.is_behind) = (true, true);
     }
 
     /// Waits until variables are to be saved, which [`begin`](Self::begin) does. Cancellation safe.
@@ -375,6 +395,7 @@ impl Checkpoint {
         if written.is_ok() {
             (open.own, open.earlier, open.tag) = (own, left, tag);
             state.saving = None;
+            state.is_behind = state.is_due;
         }
         self.give_up_saving(state);
         match written {
@@ -398,6 +419,7 @@ impl CheckpointState {
             saving: None,
             last_number: 0,
             is_due: false,
+            is_behind: false,
             notes: Vec::new(),
             trouble: None,
             has_named_others: false,

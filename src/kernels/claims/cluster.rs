@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::ClaimError;
-use super::request::{ClusterRequest, ClusterVerb};
+use super::request::{ClusterRequest, ClusterVerb, PAUSE};
 use crate::ground::text::{describe, visible};
 
 /// The time for a request that is answered at once.
@@ -125,6 +125,16 @@ impl ClusterClient {
             serde_json::from_slice(&body).map_err(wrong)
         };
         tokio::time::timeout(REQUEST_TIMEOUT, asking).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Sends a request until it is answered, also if the server fails at first. The caller limits the time.
+    pub(super) async fn insist(&self, request: &ClusterRequest) -> Result<Value, ClaimError> {
+        loop {
+            match self.ask(request).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => tokio::time::sleep(error.pause().ok_or(error)?.max(PAUSE)).await,
+            }
+        }
     }
 
     /// Sends a request, and returns the answer if it is a success.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::request::{API_VERSION, ClusterVerb, GROUP, PAUSE};
+use super::request::{ClusterResource, ClusterVerb, PAUSE, VERSION};
 use crate::ground::text::listed;
 
 /// The longest pause that a server may ask for.
@@ -39,21 +39,21 @@ pub(crate) enum ClaimError {
     Unauthorized { server: String },
     /// A role lacks a right.
     #[error(
-        "{verb} {resource} in the namespace `{namespace}`: the cluster does not allow it: {message}\n\
-         hint: if a right is missing, the Role of ipybox needs `{{apiGroups: [{group}], resources: [{resource}], verbs: [{verb}]}}`",
-        verb = verb.word(), group = GROUP
+        "{verb} {kind} in the namespace `{namespace}`: the cluster does not allow it: {message}\n\
+         hint: if a right is missing, the Role of ipybox needs `{{apiGroups: [{group}], resources: [{kind}], verbs: [{verb}]}}`",
+        verb = verb.word(), kind = resource.word(), group = resource.group()
     )]
-    Forbidden { verb: ClusterVerb, resource: &'static str, namespace: String, message: String },
+    Forbidden { verb: ClusterVerb, resource: ClusterResource, namespace: String, message: String },
     /// There is no such object.
     #[error("use an object of the Kubernetes cluster: {message}")]
     NotFound { message: String },
     /// There are no objects of this kind.
     #[error(
-        "use `{resource}` of the Kubernetes cluster at `{server}`: it knows none\n\
-         hint: is agent-sandbox installed there with its extensions, in a version that serves `{version}`?",
-        version = API_VERSION
+        "use `{kind}` of the Kubernetes cluster at `{server}`: it knows none\n\
+         hint: is agent-sandbox installed there with its extensions, in a version that serves `{group}/{VERSION}`?",
+        kind = resource.word(), group = resource.group()
     )]
-    NotInstalled { server: String, resource: &'static str },
+    NotInstalled { server: String, resource: ClusterResource },
     /// There is an object of that name.
     #[error("create a claim: {message}")]
     Exists { message: String },
@@ -66,10 +66,10 @@ pub(crate) enum ClaimError {
     #[error("go on with a watch: its version is too old")]
     Expired,
     /// The API server cannot do it, perhaps now only.
-    #[error("{verb} {resource}: the cluster answers {status}: {message}", verb = verb.word())]
+    #[error("{verb} {kind}: the cluster answers {status}: {message}", verb = verb.word(), kind = resource.word())]
     Failed {
         verb: ClusterVerb,
-        resource: &'static str,
+        resource: ClusterResource,
         status: StatusCode,
         message: String,
         retry_after: Option<Duration>,
@@ -92,6 +92,14 @@ pub(crate) enum ClaimError {
     /// The last failure of those that were tried again, in words.
     #[error("{0}")]
     Repeated(String),
+    /// A sandbox that was suspended does not run in time.
+    #[error(
+        "have the sandbox `{sandbox}` run again, which was suspended while nobody used it: it does not after {seconds} seconds: \
+         {state}\n\
+         hint: is there room in the cluster? `kubectl delete sandboxclaim {claim}` gives it up with its files; the session then claims \
+         another one"
+    )]
+    Asleep { sandbox: String, claim: String, seconds: u64, state: String },
     /// There was no sandbox in time.
     #[error(
         "claim a sandbox of the warm pool `{pool}`: it is not ready after {seconds} seconds: {state}\n\

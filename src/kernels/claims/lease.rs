@@ -8,9 +8,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::ClaimError;
 use super::cluster::ClusterClient;
-use super::request::{ClusterRequest, ClusterVerb, PAUSE};
-use super::{CLAIMS, ClaimError};
+use super::request::{ClusterRequest, ClusterResource, ClusterVerb};
 use crate::ground::text::describe;
 
 /// The time that deleting a claim may take. The cluster deletes it later otherwise.
@@ -37,6 +37,11 @@ impl ClaimLease {
         let stop = CancellationToken::new();
         let task = tokio::spawn(claim.clone().keep(stop.clone()));
         Self { claim, stop: stop.drop_guard(), task }
+    }
+
+    /// The cluster of the claim, and its name there.
+    pub(super) fn place(&self) -> (&Arc<ClusterClient>, &str) {
+        (&self.claim.cluster, &self.claim.name)
     }
 
     /// The request that puts the end off.
@@ -86,21 +91,13 @@ impl LeasedClaim {
     fn renewal(&self) -> ClusterRequest {
         let end = self.cluster.time_in(self.lease);
         let body = json!({"spec": {"lifecycle": {"shutdownTime": end}}});
-        ClusterRequest::of(ClusterVerb::Patch, CLAIMS).named(&self.name).with_body(body)
+        ClusterRequest::of(ClusterVerb::Patch, ClusterResource::Claims).named(&self.name).with_body(body)
     }
 
     async fn delete(&self) {
-        let request = ClusterRequest::of(ClusterVerb::Delete, CLAIMS).named(&self.name);
-        let deleting = async {
-            loop {
-                match self.cluster.ask(&request).await {
-                    Ok(_) | Err(ClaimError::NotFound { .. }) => return Ok::<_, ClaimError>(()),
-                    Err(error) => tokio::time::sleep(error.pause().ok_or(error)?.max(PAUSE)).await,
-                }
-            }
-        };
-        let why = match tokio::time::timeout(RELEASE_TIMEOUT, deleting).await {
-            Ok(Ok(())) => return,
+        let request = ClusterRequest::of(ClusterVerb::Delete, ClusterResource::Claims).named(&self.name);
+        let why = match tokio::time::timeout(RELEASE_TIMEOUT, self.cluster.insist(&request)).await {
+            Ok(Ok(_) | Err(ClaimError::NotFound { .. })) => return,
             Ok(Err(error)) => describe(&error),
             Err(_) => "the cluster takes long".to_owned(),
         };

@@ -3,6 +3,8 @@
 //!
 //! ```text
 //! claim: create ─→ wait: list and watch until it is ready ─→ ClaimedSandbox ┄ lease: patches its end, deletes it
+//!                                                             ↓        ↑
+//!                                              suspension: has no pod, and its volumes stay
 //! ```
 //!
 //! A claim has an end that is always a few minutes away, so that the cluster deletes it when we are gone.
@@ -12,6 +14,8 @@ mod error;
 mod lease;
 mod objects;
 mod request;
+mod standing;
+mod suspension;
 #[cfg(test)]
 mod tests;
 mod wait;
@@ -28,12 +32,10 @@ use self::cluster::ClusterClient;
 pub(crate) use self::error::ClaimError;
 use self::lease::ClaimLease;
 use self::objects::ObjectList;
-use self::request::{API_VERSION, ClusterRequest, ClusterVerb, PAUSE};
+use self::request::{API_VERSION, ClusterRequest, ClusterResource, ClusterVerb, PAUSE};
+pub(crate) use self::standing::SandboxStanding;
+pub(crate) use self::suspension::SuspendedSandbox;
 use self::wait::ClaimWait;
-
-/// The plurals of the kinds that we use, in agent-sandbox's group for extensions.
-const CLAIMS: &str = "sandboxclaims";
-const POOLS: &str = "sandboxwarmpools";
 
 /// The settings of claims.
 #[derive(Debug, Clone)]
@@ -85,6 +87,11 @@ impl SandboxClaims {
             }
         }
         Ok(Self { settings, cluster: OnceCell::new() })
+    }
+
+    /// The time that a sandbox may take to be ready.
+    pub(crate) fn patience(&self) -> Duration {
+        self.settings.patience
     }
 
     /// The pool's name.
@@ -149,7 +156,7 @@ impl SandboxClaims {
         cluster: &Arc<ClusterClient>,
         wait: &mut ClaimWait<'_>,
     ) -> Result<(), ClaimError> {
-        let request = ClusterRequest::of(ClusterVerb::Get, POOLS).named(&self.settings.pool);
+        let request = ClusterRequest::of(ClusterVerb::Get, ClusterResource::Pools).named(&self.settings.pool);
         match wait.insist(&request).await {
             Ok(_) | Err(ClaimError::Forbidden { .. }) => Ok(()),
             Err(ClaimError::NotFound { .. }) => Err(self.no_such_pool(cluster).await),
@@ -165,7 +172,7 @@ impl SandboxClaims {
     ) -> Result<(), ClaimError> {
         let mut body = self.body(cluster, name);
         loop {
-            let request = ClusterRequest::of(ClusterVerb::Create, CLAIMS).with_body(body);
+            let request = ClusterRequest::of(ClusterVerb::Create, ClusterResource::Claims).with_body(body);
             match wait.try_once(&request).await {
                 // The answer to an earlier try was lost: nobody else takes such a name.
                 Ok(_) | Err(ClaimError::Exists { .. }) => return Ok(()),
@@ -203,7 +210,7 @@ impl SandboxClaims {
 
     /// The error that names the pools that there are, if they may be listed.
     async fn no_such_pool(&self, cluster: &ClusterClient) -> ClaimError {
-        let listed = cluster.ask(&ClusterRequest::of(ClusterVerb::List, POOLS)).await.ok();
+        let listed = cluster.ask(&ClusterRequest::of(ClusterVerb::List, ClusterResource::Pools)).await.ok();
         let known = listed.and_then(|list| serde_json::from_value::<ObjectList<Value>>(list).ok());
         let names = known.map(|list| {
             let names = list.items.iter().filter_map(|item| item["metadata"]["name"].as_str());

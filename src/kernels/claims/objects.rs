@@ -40,12 +40,14 @@ pub(super) struct ClaimObject {
 #[derive(Default, Deserialize)]
 struct ClaimStatus {
     #[serde(default)]
-    conditions: Vec<ClaimCondition>,
+    conditions: Vec<ObjectCondition>,
     sandbox: Option<SandboxOfClaim>,
 }
 
+/// A condition of a claim or a sandbox.
 #[derive(Deserialize)]
-struct ClaimCondition {
+#[serde(rename_all = "camelCase")]
+struct ObjectCondition {
     #[serde(rename = "type")]
     kind: String,
     status: String,
@@ -53,12 +55,46 @@ struct ClaimCondition {
     reason: String,
     #[serde(default)]
     message: String,
+    /// The generation of the object that it is about.
+    #[serde(default)]
+    observed_generation: u64,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SandboxOfClaim {
     name: String,
+    #[serde(default, rename = "podIPs")]
+    addresses: Vec<IpAddr>,
+}
+
+/// A `Sandbox`.
+#[derive(Deserialize)]
+pub(super) struct SandboxObject {
+    metadata: SandboxMetadata,
+    spec: SandboxSpec,
+    #[serde(default)]
+    status: SandboxStatus,
+}
+
+#[derive(Deserialize)]
+struct SandboxMetadata {
+    generation: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SandboxSpec {
+    #[serde(default)]
+    operating_mode: String,
+    #[serde(default)]
+    volume_claim_templates: Vec<serde_json::Value>,
+}
+
+#[derive(Default, Deserialize)]
+struct SandboxStatus {
+    #[serde(default)]
+    conditions: Vec<ObjectCondition>,
     #[serde(default, rename = "podIPs")]
     addresses: Vec<IpAddr>,
 }
@@ -77,6 +113,21 @@ pub(super) enum ClaimState {
 }
 
 impl ClaimObject {
+    /// Why the pod at this address is gone, if it is.
+    pub(super) fn gone(&self, address: IpAddr) -> Option<String> {
+        let finished =
+            self.status.conditions.iter().find(|one| one.kind == "Finished" && one.status == "True");
+        let addresses = self.status.sandbox.iter().flat_map(|sandbox| &sandbox.addresses);
+        let is_another =
+            || addresses.clone().next().is_some_and(|_| addresses.clone().all(|one| *one != address));
+        match finished {
+            Some(ObjectCondition { reason, message, .. }) => {
+                Some(format!("the pod of the sandbox has ended: {reason}: {message}"))
+            }
+            None => is_another().then(|| "the sandbox has another pod".to_owned()),
+        }
+    }
+
     /// # Errors
     /// It will never be ready.
     pub(super) fn state(self) -> Result<ClaimState, ClaimError> {
@@ -84,7 +135,7 @@ impl ClaimObject {
             return Ok(ClaimState::Waiting(None));
         };
         if ready.status != "True" {
-            let ClaimCondition { reason, message, .. } = ready;
+            let ObjectCondition { reason, message, .. } = ready;
             if FINAL_REASONS.contains(&reason.as_str()) {
                 return Err(ClaimError::Rejected { reason, message });
             }
@@ -96,5 +147,40 @@ impl ClaimObject {
         });
         let no_address = || ClaimState::Waiting(Some("its pod has no address".to_owned()));
         Ok(bound.map_or_else(no_address, ClaimState::Ready))
+    }
+}
+
+impl SandboxObject {
+    /// Whether it has volumes of its own, which are deleted with it.
+    pub(super) fn has_volumes(&self) -> bool {
+        !self.spec.volume_claim_templates.is_empty()
+    }
+
+    /// Whether its pod is ending, since it is to have none.
+    pub(super) fn is_suspending(&self) -> bool {
+        let suspended = self.condition("Suspended");
+        self.spec.operating_mode == "Suspended"
+            && suspended.is_none_or(|suspended| suspended.status != "True")
+    }
+
+    /// The address of its pod.
+    ///
+    /// # Errors
+    /// It does not run: its state, in the cluster's words.
+    pub(super) fn address(&self) -> Result<IpAddr, String> {
+        let Some(ready) = self.condition("Ready") else {
+            return Err("no controller has looked at it".to_owned());
+        };
+        let ObjectCondition { reason, message, .. } = ready;
+        match self.status.addresses.first() {
+            Some(address) if ready.status == "True" => Ok(*address),
+            _ => Err(format!("{reason}: {message}")),
+        }
+    }
+
+    /// The condition of this kind, if it is about the object as it is now.
+    fn condition(&self, kind: &str) -> Option<&ObjectCondition> {
+        let mut conditions = self.status.conditions.iter();
+        conditions.find(|one| one.kind == kind && one.observed_generation >= self.metadata.generation)
     }
 }

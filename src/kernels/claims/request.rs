@@ -1,17 +1,25 @@
-//! Requests about objects of the group of claims and pools.
+//! Requests about objects of agent-sandbox.
 
 use std::time::Duration;
 
 use http::Method;
 use serde_json::Value;
 
-/// The group of claims and pools.
-pub(super) const GROUP: &str = "extensions.agents.x-k8s.io";
-/// The version of it that we speak.
+/// The version of agent-sandbox's groups that we speak.
+pub(super) const VERSION: &str = "v1beta1";
+/// The group of claims and pools, in that version.
 pub(super) const API_VERSION: &str = "extensions.agents.x-k8s.io/v1beta1";
 
 /// The pause before another try, if the server asks for none.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
+
+/// The kinds of objects that we use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClusterResource {
+    Claims,
+    Pools,
+    Sandboxes,
+}
 
 /// An action, as roles name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +30,25 @@ pub(crate) enum ClusterVerb {
     List,
     Patch,
     Watch,
+}
+
+impl ClusterResource {
+    /// Its group, as roles name it.
+    pub(super) fn group(self) -> &'static str {
+        match self {
+            Self::Claims | Self::Pools => "extensions.agents.x-k8s.io",
+            Self::Sandboxes => "agents.x-k8s.io",
+        }
+    }
+
+    /// Its plural, as roles name it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Claims => "sandboxclaims",
+            Self::Pools => "sandboxwarmpools",
+            Self::Sandboxes => "sandboxes",
+        }
+    }
 }
 
 impl ClusterVerb {
@@ -49,14 +76,14 @@ impl ClusterVerb {
 /// A request about one object, or the objects of a kind.
 pub(super) struct ClusterRequest {
     pub(super) verb: ClusterVerb,
-    pub(super) resource: &'static str,
+    pub(super) resource: ClusterResource,
     name: Option<String>,
     query: String,
     pub(super) body: Option<Value>,
 }
 
 impl ClusterRequest {
-    pub(super) fn of(verb: ClusterVerb, resource: &'static str) -> Self {
+    pub(super) fn of(verb: ClusterVerb, resource: ClusterResource) -> Self {
         Self { verb, resource, name: None, query: String::new(), body: None }
     }
 
@@ -84,7 +111,9 @@ impl ClusterRequest {
 
     pub(super) fn uri(&self, namespace: &str) -> String {
         let Self { resource, query, .. } = self;
+        let group = resource.group();
+        let resource = resource.word();
         let name = self.name.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
-        format!("/apis/{API_VERSION}/namespaces/{namespace}/{resource}{name}?{query}")
+        format!("/apis/{group}/{VERSION}/namespaces/{namespace}/{resource}{name}?{query}")
     }
 }

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::cluster::ClusterClient;
 use super::objects::{BoundSandbox, ClaimObject, ClaimState, ObjectList};
-use super::request::{ClusterRequest, ClusterVerb, PAUSE};
+use super::request::{ClusterRequest, ClusterResource, ClusterVerb, PAUSE};
 use super::watch::{ClaimEvent, ClaimWatch};
-use super::{CLAIMS, ClaimError, ClaimSettings};
+use super::{ClaimError, ClaimSettings};
 use crate::ground::text::{describe, visible};
 
 /// One session's wait.
@@ -67,7 +67,9 @@ impl<'a> ClaimWait<'a> {
     /// Waits until the claim of this name has a sandbox that is ready.
     pub(super) async fn until_ready(&mut self, name: &str) -> Result<BoundSandbox, ClaimError> {
         loop {
-            let listed = self.insist(&ClusterRequest::of(ClusterVerb::List, CLAIMS).only(name)).await?;
+            let listed = self
+                .insist(&ClusterRequest::of(ClusterVerb::List, ClusterResource::Claims).only(name))
+                .await?;
             let wrong = |error: serde_json::Error| self.cluster.wrong_answer(error.to_string());
             let listed: ObjectList<ClaimObject> = serde_json::from_value(listed).map_err(wrong)?;
             let version = listed.metadata.resource_version;

@@ -7,10 +7,10 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::ClaimError;
 use super::cluster::{ClusterClient, ClusterStatus};
 use super::objects::{ClaimObject, ObjectMetadata};
-use super::request::{ClusterRequest, ClusterVerb};
-use super::{CLAIMS, ClaimError};
+use super::request::{ClusterRequest, ClusterResource, ClusterVerb};
 
 /// The seconds after which the server ends a watch. A connection that died silently is noticed soon after.
 const WATCH_SECONDS: u64 = 30;
@@ -58,7 +58,8 @@ impl<'a> ClaimWatch<'a> {
         let query = format!(
             "watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}"
         );
-        let request = ClusterRequest::of(ClusterVerb::Watch, CLAIMS).only(name).with_query(&query);
+        let request =
+            ClusterRequest::of(ClusterVerb::Watch, ClusterResource::Claims).only(name).with_query(&query);
         let sent = tokio::time::timeout(SILENCE, cluster.send(&request)).await;
         let silent = |_| Err(cluster.wrong_answer("a watch is not answered".to_owned()));
         let body = sent.unwrap_or_else(silent)?.into_body();

@@ -67,7 +67,7 @@ pub(crate) use self::message::{
 };
 #[cfg(feature = "kubernetes")]
 pub(crate) use self::pod_source::{PodPool, PodRoute};
-pub(crate) use self::pod_source::{PodSource, PodSourceError, TakenPod};
+pub(crate) use self::pod_source::{PodRest, PodSource, PodSourceError, RestingPod, TakenPod};
 pub(crate) use self::template::TemplateProcess;
 pub(crate) use self::terminal::{Terminal, plain};
 

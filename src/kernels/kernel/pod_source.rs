@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use super::jupyter::{AccessError, DuplexStream, JupyterServer};
 use crate::ground::text::describe;
 #[cfg(feature = "kubernetes")]
-use crate::kernels::claims::{ClaimError, ClaimedSandbox};
+use crate::kernels::claims::{ClaimError, SandboxStanding};
 use crate::kernels::pod::{LinkKey, PodDialer, PodError, PodLink};
 
 #[cfg(feature = "kubernetes")]
@@ -18,6 +18,12 @@ mod pool;
 
 #[cfg(feature = "kubernetes")]
 pub(crate) use self::pool::{PodPool, PodRoute};
+#[cfg(feature = "kubernetes")]
+use self::pool::{PoolClaim, SuspendedPod};
+
+/// Without a cluster no pod is suspended.
+#[cfg(not(feature = "kubernetes"))]
+type SuspendedPod = std::convert::Infallible;
 
 /// The source of pods.
 #[derive(Debug, Clone)]
@@ -52,11 +58,31 @@ pub(crate) enum PodSourceError {
 pub(crate) struct TakenPod {
     link: PodLink,
     #[cfg(feature = "kubernetes")]
-    claim: Option<ClaimedSandbox>,
+    claim: Option<PoolClaim>,
 }
 
+/// The state of a pod that nobody uses for a while.
+#[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "only sandboxes of a pool do not stay"))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PodRest {
+    /// It stays: nobody else could use it.
+    Stays,
+    /// Its sandbox is suspended: the volumes stay.
+    Suspended,
+    /// Its sandbox is deleted, with its files.
+    Deleted,
+}
+
+/// A pod that rests, and can be woken. Dropping it gives it up.
+pub(crate) struct RestingPod(SuspendedPod);
+
 /// Opens WebSockets to a pod.
-struct AddressDialer(Arc<JupyterServer>);
+struct AddressDialer {
+    server: Arc<JupyterServer>,
+    /// Its sandbox.
+    #[cfg(feature = "kubernetes")]
+    sandbox: Option<SandboxStanding>,
+}
 
 impl PodDialer for AddressDialer {
     type Stream = Box<dyn DuplexStream>;
@@ -66,10 +92,20 @@ impl PodDialer for AddressDialer {
         config: WebSocketConfig,
     ) -> BoxFuture<'_, Result<WebSocketStream<Box<dyn DuplexStream>>, String>> {
         Box::pin(async move {
-            self.0.root_socket(config).await.map_err(|error| match error {
+            self.server.root_socket(config).await.map_err(|error| match error {
                 super::jupyter::Error::Unreachable { reason, .. } => reason,
                 error => describe(&error).to_string(),
             })
+        })
+    }
+
+    fn gone(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(async move {
+            #[cfg(feature = "kubernetes")]
+            if let Some(sandbox) = &self.sandbox {
+                return sandbox.gone().await;
+            }
+            None
         })
     }
 }
@@ -104,9 +140,12 @@ impl PodSource {
         match self {
             Self::Address { server, secret } => {
                 report("connecting to the pod");
-                let link =
-                    within(patience, PodLink::take(AddressDialer(Arc::clone(server)), secret.as_ref()))
-                        .await?;
+                let dialer = AddressDialer {
+                    server: Arc::clone(server),
+                    #[cfg(feature = "kubernetes")]
+                    sandbox: None,
+                };
+                let link = within(patience, PodLink::take(dialer, secret.as_ref())).await?;
                 Ok(TakenPod {
                     link,
                     #[cfg(feature = "kubernetes")]
@@ -125,6 +164,28 @@ impl TakenPod {
         &self.link
     }
 
+    /// The state that it gets when nobody uses it for a while.
+    ///
+    /// # Errors
+    /// The cluster does not tell whether files would be lost.
+    pub(crate) async fn rest_for(&self) -> Result<PodRest, PodSourceError> {
+        #[cfg(feature = "kubernetes")]
+        if let Some(claim) = &self.claim {
+            return claim.rest_for().await;
+        }
+        Ok(PodRest::Stays)
+    }
+
+    /// Leaves it, and has its sandbox suspended if it has one.
+    pub(crate) async fn suspend(self) -> Option<RestingPod> {
+        self.link.leave().await;
+        #[cfg(feature = "kubernetes")]
+        if let Some(claim) = self.claim {
+            return Some(RestingPod(claim.suspend().await));
+        }
+        None
+    }
+
     /// Leaves it, and deletes its claim.
     pub(crate) async fn leave(self) {
         self.link.leave().await;
@@ -132,6 +193,36 @@ impl TakenPod {
         if let Some(claim) = self.claim {
             claim.release().await;
         }
+    }
+}
+
+impl RestingPod {
+    /// Wakes it, and takes it, which may take the time `patience` once it runs.
+    ///
+    /// # Errors
+    /// It cannot be woken now, and rests on; or it is gone, and is not returned.
+    #[cfg_attr(
+        not(feature = "kubernetes"),
+        expect(clippy::unused_async, unused_variables, reason = "there is none")
+    )]
+    pub(crate) async fn wake(
+        self,
+        patience: Duration,
+        report: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<TakenPod, (Option<Self>, PodSourceError)> {
+        #[cfg(feature = "kubernetes")]
+        return self.0.wake(patience, report).await.map_err(|(resting, error)| (resting.map(Self), error));
+        #[cfg(not(feature = "kubernetes"))]
+        match self.0 {}
+    }
+
+    /// Gives it up.
+    #[cfg_attr(not(feature = "kubernetes"), expect(clippy::unused_async, reason = "there is none"))]
+    pub(crate) async fn release(self) {
+        #[cfg(feature = "kubernetes")]
+        self.0.release().await;
+        #[cfg(not(feature = "kubernetes"))]
+        match self.0 {}
     }
 }
 

@@ -39,6 +39,9 @@ pub(crate) trait PodDialer: Send + Sync + 'static {
 
     /// Opens one, or says why not.
     fn dial(&self, config: WebSocketConfig) -> BoxFuture<'_, Result<CarriedSocket<Self::Stream>, String>>;
+
+    /// Why the pod will not answer any more, if that is known.
+    fn gone(&self) -> BoxFuture<'_, Option<String>>;
 }
 
 /// Why there is no connection to a pod.
@@ -232,6 +235,9 @@ impl<D: PodDialer> Carrying<D> {
                 }
                 Ok(Err(new)) => why = new,
                 Err(_) => break,
+            }
+            if let Ok(Some(gone)) = tokio::time::timeout_at(deadline, self.dialer.gone()).await {
+                return Err(gone);
             }
         }
         Err(format!("the pod could not be reached again for {} seconds: {why}", PATIENCE.as_secs()))

@@ -31,7 +31,7 @@ pub(crate) use crate::kernels::changes::{AppliedChanges, ChangedCopies, FileChan
 /// The reading of an installer's output, also of one that a remote kernel has run.
 pub(super) use crate::kernels::environment::{explained, summarised};
 use crate::kernels::kernel::{
-    self, BranchOrder, BranchTools, Kernel, KernelEvent, LimitsError, PodSourceError, RemoteLaunch,
+    self, BranchOrder, BranchTools, Kernel, KernelEvent, LimitsError, PodRest, PodSourceError, RemoteLaunch,
     RunningBranch, SessionLimits,
 };
 /// The limits of a session, also where the session itself shows them.
@@ -361,7 +361,8 @@ impl SiteKernels {
     pub(crate) async fn take_notes(&mut self) -> Vec<String> {
         match self {
             Self::Local(local) => local.take_notes().await,
-            Self::Remote(_) | Self::Pod(_) => Vec::new(),
+            Self::Pod(pod) => pod.take_note().into_iter().collect(),
+            Self::Remote(_) => Vec::new(),
         }
     }
 
@@ -408,6 +409,34 @@ impl SiteKernels {
         {
             tracing::warn!("the sandbox does not end its kernel; ending the sandbox");
             local.end_sandbox_for_all().await;
+        }
+    }
+
+    /// The state that the place of the kernel gets when that ends since nobody uses it.
+    ///
+    /// # Errors
+    /// A cluster does not tell whether files would be lost.
+    pub(crate) async fn rest_for(&self) -> Result<PodRest, Error> {
+        match self {
+            Self::Local(_) | Self::Remote(_) => Ok(PodRest::Stays),
+            Self::Pod(pod) => pod.rest_for().await,
+        }
+    }
+
+    /// Ends a kernel that nobody uses, and what it needs; this becomes of its place.
+    pub(crate) async fn rest(&mut self, kernel: Kernel, rest: PodRest) {
+        match self {
+            Self::Local(local) => {
+                // The kernel ends with its sandbox.
+                if !local.end_sandbox().await {
+                    self.kill(kernel).await;
+                }
+            }
+            Self::Remote(_) => self.kill(kernel).await,
+            Self::Pod(pod) => {
+                kernel.kill().await;
+                pod.rest(rest).await;
+            }
         }
     }
 

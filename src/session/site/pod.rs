@@ -7,9 +7,10 @@ use std::time::Duration;
 use super::{BranchFailure, Error, KernelSaid, SleepingKernel, awaken, tools_of_branch};
 use crate::config::{Config, PodServer};
 use crate::ground::env;
+use crate::ground::text::describe;
 use crate::kernels::kernel::{
-    self, BranchOrder, HeldLimits, Kernel, KernelGround, KernelLaunch, KernelLimits, PodSource,
-    PodSourceError, RunningBranch, ShellCommands, TakenPod,
+    self, BranchOrder, HeldLimits, Kernel, KernelGround, KernelLaunch, KernelLimits, PodRest, PodSource,
+    PodSourceError, RestingPod, RunningBranch, ShellCommands, TakenPod,
 };
 use crate::kernels::pod::{PodError, PodLink};
 use crate::kernels::sandbox::KernelProgram;
@@ -20,6 +21,10 @@ pub(crate) struct PodKernels {
     source: PodSource,
     /// The pod, once it is taken; shared with branches.
     pod: Option<Arc<TakenPod>>,
+    /// The pod before it, if that can be woken.
+    resting: Option<RestingPod>,
+    /// A note for the answer of the next cell.
+    note: Option<String>,
     /// The port in the pod that stands for the tool server.
     tools_port: Option<u16>,
     variables: BTreeMap<String, String>,
@@ -36,6 +41,8 @@ impl PodKernels {
         Self {
             source: server.source.clone(),
             pod: None,
+            resting: None,
+            note: None,
             tools_port: None,
             variables: config.kernel_variables(),
             limits: config.kernel.limits(),
@@ -96,13 +103,63 @@ impl PodKernels {
         if let Some(pod) = self.pod.as_ref().filter(|pod| pod.link().end().is_none()) {
             return Ok(Arc::clone(pod));
         }
-        self.end().await;
-        let taken = self.source.take(self.timeout, report).await;
+        self.leave().await;
+        let taken = match self.resting.take() {
+            Some(resting) => self.wake(resting, report).await,
+            None => self.source.take(self.timeout, report).await,
+        };
         let pod = Arc::new(taken.map_err(|error| self.unusable(error))?);
         let listening = listen_for(pod.link(), self.tool_server.as_deref()).await;
         self.tools_port = listening.map_err(|error| self.unusable(error.into()))?;
         self.pod = Some(Arc::clone(&pod));
         Ok(pod)
+    }
+
+    /// Takes the pod that rests, or another one if it is gone.
+    async fn wake(
+        &mut self,
+        resting: RestingPod,
+        report: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<TakenPod, PodSourceError> {
+        match resting.wake(self.timeout, report).await {
+            Ok(taken) => Ok(taken),
+            Err((None, error)) => {
+                tracing::warn!(error = describe(&error), "a suspended sandbox is gone");
+                let why = "Somebody has deleted the sandbox of this session, which was suspended: its files are gone.";
+                self.note = Some(why.to_owned());
+                self.source.take(self.timeout, report).await
+            }
+            Err((resting, error)) => {
+                self.resting = resting;
+                Err(error)
+            }
+        }
+    }
+
+    /// The note for the answer of the next cell.
+    pub(super) fn take_note(&mut self) -> Option<String> {
+        self.note.take()
+    }
+
+    /// The state that the pod gets when nobody uses it. One in which branches are stays.
+    pub(super) async fn rest_for(&self) -> Result<PodRest, Error> {
+        match self.pod.as_ref().filter(|pod| Arc::strong_count(pod) == 1) {
+            Some(pod) => pod.rest_for().await.map_err(|error| self.unusable(error)),
+            None => Ok(PodRest::Stays),
+        }
+    }
+
+    /// Leaves the pod, which nobody uses, so that this becomes of it.
+    pub(super) async fn rest(&mut self, rest: PodRest) {
+        match rest {
+            PodRest::Stays => {}
+            PodRest::Deleted => self.leave().await,
+            PodRest::Suspended => {
+                if let Some(pod) = self.pod.take().and_then(Arc::into_inner) {
+                    self.resting = pod.suspend().await;
+                }
+            }
+        }
     }
 
     fn unusable(&self, source: PodSourceError) -> Error {
@@ -128,6 +185,8 @@ impl PodKernels {
         let site = Self {
             source: self.source.clone(),
             pod: Some(Arc::clone(pod)),
+            resting: None,
+            note: None,
             tools_port,
             variables: self.variables.clone(),
             limits: self.limits,
@@ -153,8 +212,15 @@ impl PodKernels {
         awaken(state, self.tool_server.as_deref()).await
     }
 
-    /// Leaves the pod, unless branches are in it. It ends then.
+    /// Leaves the pod, unless branches are in it, and gives up one that rests. It ends then.
     pub(super) async fn end(&mut self) {
+        self.leave().await;
+        if let Some(resting) = self.resting.take() {
+            resting.release().await;
+        }
+    }
+
+    async fn leave(&mut self) {
         if let Some(pod) = self.pod.take().and_then(Arc::into_inner) {
             pod.leave().await;
         }

@@ -29,24 +29,12 @@ async fn sandboxed(place: &Place, backend: &str) -> Ipybox {
 
 /// The files of the given name, or all, of all checkpoints.
 fn files(place: &Place, name: Option<&str>) -> Vec<PathBuf> {
-    let below = |directory: PathBuf| {
-        let entries = std::fs::read_dir(directory).into_iter().flatten();
-        entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
-    };
-    let workspaces = below(place.states().join("workspaces"));
-    let checkpoints = workspaces.into_iter().flat_map(|workspace| below(workspace.join("checkpoints")));
-    let files = checkpoints.flat_map(below);
-    files.filter(|file| name.is_none_or(|name| file.ends_with(name))).collect()
+    place.checkpoint_files().into_iter().filter(|file| name.is_none_or(|name| file.ends_with(name))).collect()
 }
 
 /// Waits until a checkpoint names this variable.
 async fn saved(place: &Place, name: &str) {
-    let entry = format!("\"name\": \"{name}\"");
-    eventually(&format!("`{name}` is in a checkpoint"), || {
-        let manifests = files(place, Some("manifest.json"));
-        manifests.iter().any(|file| std::fs::read_to_string(file).is_ok_and(|text| text.contains(&entry)))
-    })
-    .await;
+    eventually(&format!("`{name}` is in a checkpoint"), || place.has_saved(name)).await;
 }
 
 /// The last cell, which names a variable by which the test knows that all before it are saved.
@@ -170,6 +158,36 @@ async fn a_reset_discards_what_is_saved() {
     assert_eq!(text, "Nothing is saved that could be restored.");
     ipybox.stop().await;
     assert!(files(&place, None).iter().all(|file| file.extension().is_some_and(|end| end != "json")));
+}
+
+#[tokio::test]
+async fn a_kernel_that_nobody_uses_ends_and_the_next_one_has_its_variables() {
+    let sandboxed = ["--sandbox", "--sandbox-backend", "bwrap"];
+    for flags in [&[][..], &sandboxed] {
+        let place = Place::new();
+        let flags = [flags, &["--kernel-idle-timeout", "1s"]].concat();
+        let mut ipybox = session_with(&place, &flags, &[("PATH", &equipped())]).await;
+        // What prints is not idle.
+        let code = "
+import atexit, threading, time
+kept = 41
+def work():
+    for number in range(15):
+        print(number, flush=True)
+        time.sleep(0.3)
+atexit.register(lambda: open('ended', 'w').close())
+threading.Thread(target=work).start()";
+        ipybox.cell(code).await.ok();
+        let ended = place.workspace().join("ended");
+        eventually("the kernel ends", || ended.exists()).await;
+        let back = ipybox.cell("kept + 1").await.ok();
+        assert!(back.contains("42") && back.contains("\n14\n"), "{back}");
+        assert!(back.contains("its kernel has ended, and another one has started. Variables"), "{back}");
+        assert!(!ipybox.cell("kept").await.ok().contains("was not used"), "it is told once");
+        let nothing = ipybox.call("reset", serde_json::json!({"cells": 9})).await.error();
+        assert!(nothing.contains("there are"), "{nothing}");
+        ipybox.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -5,9 +5,13 @@ use serde_json::{Value, json};
 
 use super::session::start_until;
 use crate::support::cluster::Cluster;
-use crate::support::{Ipybox, Place, probe};
+use crate::support::{Ipybox, Place, eventually, probe};
 
 const CALL: &str = "from mcptools.probe import add\nadd.run(a=1, b=2).total";
+
+const IDLE: [&str; 3] = ["--checkpoint", "--kernel-idle-timeout", "2s"];
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const SANDBOXES: &str = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes";
 
 async fn start(place: &Place, cluster: &Cluster, flags: &[&str], variables: &[(&str, &str)]) -> Ipybox {
     let mut ipybox = place.start_with_pool(&cluster.kubeconfig(), "python", flags, variables);
@@ -141,6 +145,7 @@ async fn an_evicted_pod_costs_the_running_cell_alone() {
     cluster.make_pool("python", 1).await;
     let mut ipybox = start(&place, &cluster, &["--checkpoint"], &[]).await;
     ipybox.cell("kept = 41").await.ok();
+    eventually("`kept` is saved", || place.has_saved("kept")).await;
     let claims = cluster.claims().await;
     let sandbox = claims[0]["status"]["sandbox"]["name"].clone();
     let code =
@@ -159,6 +164,109 @@ async fn an_evicted_pod_costs_the_running_cell_alone() {
 }
 
 #[tokio::test]
+async fn a_session_that_nobody_uses_has_no_sandbox_and_its_variables_come_back() {
+    let place = Place::new();
+    let cluster = Cluster::start().await;
+    cluster.make_pool("python", 1).await;
+    let mut ipybox = start(&place, &cluster, &IDLE, &[]).await;
+    ipybox.register("probe", probe()).await.ok();
+    ipybox.cell("kept = 41\nimport math\ndef double(x):\n    return 2 * x").await.ok();
+    cluster.until_claims(<[Value]>::is_empty).await;
+    let back = ipybox.cell("print(kept + 1, double(math.floor(4.5)))").await.ok();
+    assert!(back.contains("42 8") && back.contains("its sandbox was deleted with its files"), "{back}");
+    let line = back.lines().find(|line| line.contains("was not used for")).unwrap();
+    assert!(line.contains("were loaded. Restored: kept, double, math"), "{line}");
+    assert_eq!(ipybox.cell(CALL).await.ok(), "3");
+    // A copy has the variables too, which were saved.
+    cluster.until_claims(<[Value]>::is_empty).await;
+    let copy = ipybox.call("execute_ipython_cell", json!({"code": "kept + 2", "session": "copy"})).await.ok();
+    assert!(copy.contains("43"), "{copy}");
+    ipybox.stop().await;
+    assert!(cluster.claims().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_sandbox_with_a_volume_is_suspended_and_has_its_files_again() {
+    let place = Place::new();
+    let volume = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start().await;
+    cluster.make_pool_with_volume("python", volume.path()).await;
+    let mut ipybox = start(&place, &cluster, &IDLE, &[]).await;
+    let code = "from pathlib import Path\nkept = 41\nPath('a.txt').write_text('a')";
+    ipybox.cell(code).await.ok();
+    let claim = cluster.claims().await[0].clone();
+    let sandbox = format!("{SANDBOXES}/{}", claim["status"]["sandbox"]["name"].as_str().unwrap());
+    let is_suspended = |sandbox: &Value| {
+        sandbox["spec"]["operatingMode"] == "Suspended" && sandbox["status"]["podIPs"].is_null()
+    };
+    cluster.until(&sandbox, is_suspended).await;
+    let back = ipybox.cell("print(kept + 1, Path('a.txt').read_text())").await.ok();
+    assert!(back.contains("42 a") && back.contains("its sandbox was suspended"), "{back}");
+    let again = cluster.claims().await;
+    assert_eq!(again[0]["metadata"]["uid"], claim["metadata"]["uid"]);
+    // Somebody else may delete it meanwhile.
+    cluster.until(&sandbox, is_suspended).await;
+    cluster.delete_claim(claim["metadata"]["name"].as_str().unwrap()).await;
+    cluster.until_claims(<[Value]>::is_empty).await;
+    let without = ipybox.cell("kept + 2").await.ok();
+    assert!(without.contains("43") && without.contains("its files are gone"), "{without}");
+    ipybox.stop().await;
+    assert!(cluster.claims().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_sandbox_of_which_the_volumes_cannot_be_known_goes_on() {
+    let cluster = Cluster::start().await;
+    cluster.make_pool("python", 1).await;
+    let verbs = ["create", "list", "watch", "patch", "delete"];
+    let group = "extensions.agents.x-k8s.io";
+    let rules = json!([{"apiGroups": [group], "resources": ["sandboxclaims"], "verbs": verbs}]);
+    let credentials = cluster.kubeconfig_of("without-sandboxes", &rules).await;
+    let place = Place::new();
+    let mut ipybox = place.start_with_pool(&credentials, "python", &IDLE, &[]);
+    ipybox.initialize().await;
+    ipybox.cell("import threading; kept = threading.Lock()").await.ok();
+    ipybox.logged("a kernel that nobody uses goes on").await;
+    let on = ipybox.cell("kept.locked()").await.ok();
+    assert!(on.contains("False"), "{on}");
+    let right = "{apiGroups: [agents.x-k8s.io], resources: [sandboxes], verbs: [get]}";
+    assert!(on.contains("its kernel goes on") && on.contains(right), "{on}");
+    ipybox.stop().await;
+    assert!(cluster.claims().await.is_empty());
+}
+
+#[tokio::test]
+async fn in_a_pod_of_the_cluster_claims_end_with_the_pod() {
+    let place = Place::new();
+    let cluster = Cluster::start().await;
+    cluster.make_pool("python", 1).await;
+    let verbs = ["create", "list", "watch", "patch", "delete"];
+    let rules = json!([{"apiGroups": ["extensions.agents.x-k8s.io"], "resources": ["sandboxclaims"], "verbs": verbs}]);
+    let account = cluster.mounted_account("ipybox", &rules).await;
+    let container = json!({"name": "ipybox", "image": "none", "command": ["sleep", "100000"]});
+    let spec = json!({"containers": [container], "terminationGracePeriodSeconds": 1});
+    let pod = cluster.create(PODS, &json!({"metadata": {"name": "ipybox-0"}, "spec": spec})).await;
+    let uid = pod["metadata"]["uid"].as_str().unwrap();
+    let (host, port) = cluster.service();
+    let mut ipybox = place.start_with_pool_inside(
+        &account,
+        "python",
+        &[
+            ("KUBERNETES_SERVICE_HOST", host),
+            ("KUBERNETES_SERVICE_PORT", port),
+            ("POD_NAME", "ipybox-0"),
+            ("POD_UID", uid),
+        ],
+    );
+    ipybox.initialize().await;
+    assert_eq!(ipybox.cell("1 + 1").await.ok(), "2");
+    assert_eq!(cluster.claims().await[0]["metadata"]["ownerReferences"][0]["uid"], uid);
+    cluster.delete(&format!("{PODS}/ipybox-0")).await;
+    cluster.until_claims(<[Value]>::is_empty).await;
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn the_claim_of_a_killed_session_ends_by_itself_and_that_of_a_living_one_does_not() {
     let place = Place::new();
     let cluster = Cluster::start().await;
@@ -173,6 +281,5 @@ async fn the_claim_of_a_killed_session_ends_by_itself_and_that_of_a_living_one_d
     assert_eq!(ipybox.cell("x").await.ok(), "1");
     ipybox.signal(Signal::SIGKILL);
     cluster.until_claims(<[Value]>::is_empty).await;
-    let pods = "/api/v1/namespaces/default/pods";
-    cluster.until(pods, |pods| pods["items"].as_array().is_some_and(|pods| pods.len() == 1)).await;
+    cluster.until(PODS, |pods| pods["items"].as_array().is_some_and(|pods| pods.len() == 1)).await;
 }

@@ -63,8 +63,8 @@ impl Cluster {
         self.home.path().join("kubeconfig")
     }
 
-    /// A file with the credentials of a new account, which has a role of these rules.
-    pub(crate) async fn kubeconfig_of(&self, account: &str, rules: &Value) -> PathBuf {
+    /// Makes an account that has a role of these rules. Returns a token of it.
+    async fn make_account(&self, account: &str, rules: &Value) -> String {
         let core = "/api/v1/namespaces/default/serviceaccounts";
         let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
         let metadata = json!({ "name": account });
@@ -75,6 +75,12 @@ impl Cluster {
         let binding = json!({"metadata": metadata, "roleRef": reference, "subjects": [subject]});
         self.create(&format!("{roles}/rolebindings"), &binding).await;
         let made = self.create(&format!("{core}/{account}/token"), &json!({ "spec": {} })).await;
+        made["status"]["token"].as_str().unwrap().to_owned()
+    }
+
+    /// A file with the credentials of a new account, which has a role of these rules.
+    pub(crate) async fn kubeconfig_of(&self, account: &str, rules: &Value) -> PathBuf {
+        let token = self.make_account(account, rules).await;
         let cluster =
             json!({"server": self.said("secure_url"), "certificate-authority": self.said("authority")});
         let context = json!({"cluster": "tests", "user": account, "namespace": "default"});
@@ -82,7 +88,7 @@ impl Cluster {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "tests", "cluster": cluster}],
-            "users": [{"name": account, "user": {"token": made["status"]["token"]}}],
+            "users": [{"name": account, "user": { "token": token }}],
             "contexts": [{"name": "tests", "context": context}],
             "current-context": "tests",
         });
@@ -91,13 +97,41 @@ impl Cluster {
         file
     }
 
+    /// A directory with the credentials of a new account, as pods that use it have it.
+    pub(crate) async fn mounted_account(&self, account: &str, rules: &Value) -> PathBuf {
+        let token = self.make_account(account, rules).await;
+        let directory = self.home.path().join(account);
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("token"), token).unwrap();
+        std::fs::write(directory.join("namespace"), "default").unwrap();
+        std::fs::copy(self.said("authority"), directory.join("ca.crt")).unwrap();
+        directory
+    }
+
+    /// Host and port of the API server, as pods find them in their environment.
+    pub(crate) fn service(&self) -> (&str, &str) {
+        let address = self.said("secure_url").strip_prefix("https://").unwrap();
+        address.trim_end_matches('/').rsplit_once(':').unwrap()
+    }
+
     /// Makes a pool of `replicas` warm sandboxes which run `ipybox pod`, and waits until they are ready.
     pub(crate) async fn make_pool(&self, name: &str, replicas: u64) {
+        self.make_pool_with(name, replicas, &[], &json!({})).await;
+    }
+
+    /// Makes a pool of one warm sandbox, which has a volume: its pods work in this directory.
+    pub(crate) async fn make_pool_with_volume(&self, name: &str, workspace: &Path) {
+        let size = json!({"resources": {"requests": {"storage": "1Gi"}}, "accessModes": ["ReadWriteOnce"]});
+        let volumes = json!({"volumeClaimTemplates": [{"metadata": {"name": "work"}, "spec": size}]});
+        self.make_pool_with(name, 1, &["--workspace", workspace.to_str().unwrap()], &volumes).await;
+    }
+
+    async fn make_pool_with(&self, name: &str, replicas: u64, flags: &[&str], template: &Value) {
         let python = kernel_python();
         let program = env!("CARGO_BIN_EXE_ipybox");
         let command = [program, "pod", "--first-come", "--listen", "$(POD_IP):8888", "--python"];
-        let command = [&command[..], &[python.to_str().unwrap()]].concat();
-        self.make_pool_of(name, replicas, &command).await;
+        let command = [&command[..], &[python.to_str().unwrap()], flags].concat();
+        self.make_pool_from(name, replicas, &command, template).await;
         let path = format!("{EXTENSIONS}/sandboxwarmpools/{name}");
         self.until(&path, |pool| pool["status"]["readyReplicas"].as_u64().unwrap_or_default() == replicas)
             .await;
@@ -105,6 +139,11 @@ impl Cluster {
 
     /// Makes a pool of sandboxes which run this, and are ready when something listens on their port.
     pub(crate) async fn make_pool_of(&self, name: &str, replicas: u64, command: &[&str]) {
+        self.make_pool_from(name, replicas, command, &json!({})).await;
+    }
+
+    /// The same, with a template that has this too.
+    async fn make_pool_from(&self, name: &str, replicas: u64, command: &[&str], template: &Value) {
         let address = json!({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}});
         let container = json!({
             "name": "ipybox",
@@ -115,7 +154,8 @@ impl Cluster {
             "readinessProbe": {"tcpSocket": {"port": 8888}, "periodSeconds": 1},
         });
         let pod = json!({"containers": [container], "terminationGracePeriodSeconds": 1});
-        let spec = json!({"podTemplate": {"spec": pod}, "service": true});
+        let mut spec = json!({"podTemplate": {"spec": pod}, "service": true});
+        spec.as_object_mut().unwrap().extend(template.as_object().unwrap().clone());
         let metadata = json!({ "name": name });
         let templates = format!("{EXTENSIONS}/sandboxtemplates");
         self.create(&templates, &json!({"metadata": metadata, "spec": spec})).await;
@@ -128,6 +168,16 @@ impl Cluster {
     pub(crate) async fn claims(&self) -> Vec<Value> {
         let list = self.get(&format!("{EXTENSIONS}/sandboxclaims")).await;
         list["items"].as_array().unwrap().clone()
+    }
+
+    /// Deletes a claim.
+    pub(crate) async fn delete_claim(&self, name: &str) {
+        self.delete(&format!("{EXTENSIONS}/sandboxclaims/{name}")).await;
+    }
+
+    pub(crate) async fn delete(&self, path: &str) {
+        let (status, answer) = self.ask("DELETE", path, &Value::Null).await;
+        assert_eq!(status, 200, "{answer}");
     }
 
     /// Waits until the claims fulfil a condition.
@@ -193,5 +243,24 @@ impl Place {
         let flags = [&["--kernel-pool", pool], &remote_flags(flags)[..]].concat();
         let variables = [&[("KUBECONFIG", credentials.to_str().unwrap())], variables].concat();
         Ipybox::spawn(self, &[], None, &flags, &variables)
+    }
+
+    /// The same in a pod of the cluster, with this account's directory and these variables.
+    pub(crate) fn start_with_pool_inside(
+        &self,
+        account: &Path,
+        pool: &str,
+        variables: &[(&str, &str)],
+    ) -> Ipybox {
+        let mounted = "/run/secrets/kubernetes.io/serviceaccount";
+        let launcher = ["bwrap", "--dev-bind", "/", "/", "--tmpfs", "/run", "--bind"];
+        let launcher = [&launcher[..], &[account.to_str().unwrap(), mounted, "--"]].concat();
+        Ipybox::spawn(
+            self,
+            &launcher,
+            None,
+            &[&["--kernel-pool", pool], &remote_flags(&[])[..]].concat(),
+            variables,
+        )
     }
 }

@@ -101,6 +101,26 @@ impl Place {
         self.root.path().join("states")
     }
 
+    /// The files of all checkpoints.
+    pub(crate) fn checkpoint_files(&self) -> Vec<PathBuf> {
+        let below = |directory: PathBuf| {
+            let entries = std::fs::read_dir(directory).into_iter().flatten();
+            entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+        };
+        let workspaces = below(self.states().join("workspaces"));
+        let checkpoints = workspaces.into_iter().flat_map(|workspace| below(workspace.join("checkpoints")));
+        checkpoints.flat_map(below).collect()
+    }
+
+    /// Whether a checkpoint names this variable.
+    pub(crate) fn has_saved(&self, variable: &str) -> bool {
+        let entry = format!("\"name\": \"{variable}\"");
+        let manifests = self.checkpoint_files().into_iter().filter(|file| file.ends_with("manifest.json"));
+        manifests
+            .into_iter()
+            .any(|file| std::fs::read_to_string(file).is_ok_and(|text| text.contains(&entry)))
+    }
+
     /// Where ipybox and its kernels keep temporary files.
     pub(crate) fn temporary(&self) -> PathBuf {
         let path = self.root.path().join("t");

@@ -1,0 +1,50 @@
+//! Whether a claimed sandbox still has its pod, which is asked when that does not answer.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::cluster::ClusterClient;
+use super::objects::{ClaimObject, ObjectList};
+use super::request::{ClusterRequest, ClusterResource, ClusterVerb};
+use super::{ClaimError, ClaimedSandbox};
+use crate::ground::text::{describe, visible};
+
+/// A claim, and the address of its pod.
+pub(crate) struct SandboxStanding {
+    cluster: Arc<ClusterClient>,
+    claim: String,
+    address: IpAddr,
+}
+
+impl ClaimedSandbox {
+    /// Its standing, which can be asked for when it does not answer.
+    pub(crate) fn standing(&self) -> SandboxStanding {
+        let (cluster, claim) = self.lease.place();
+        SandboxStanding { cluster: Arc::clone(cluster), claim: claim.to_owned(), address: self.address }
+    }
+}
+
+impl SandboxStanding {
+    /// Why its pod is gone, in words, if the cluster says so.
+    pub(crate) async fn gone(&self) -> Option<String> {
+        match self.look().await {
+            Ok(Some(claim)) => claim.gone(self.address).map(|why| visible::line(&why)),
+            Ok(None) => Some("its claim was deleted".to_owned()),
+            Err(error) => {
+                tracing::debug!(
+                    error = describe(&error),
+                    "the cluster does not say what has become of a sandbox"
+                );
+                None
+            }
+        }
+    }
+
+    async fn look(&self) -> Result<Option<ClaimObject>, ClaimError> {
+        let request = ClusterRequest::of(ClusterVerb::List, ClusterResource::Claims).only(&self.claim);
+        let listed = self.cluster.ask(&request).await?;
+        let wrong = |error: serde_json::Error| self.cluster.wrong_answer(error.to_string());
+        let listed: ObjectList<ClaimObject> = serde_json::from_value(listed).map_err(wrong)?;
+        Ok(listed.items.into_iter().next())
+    }
+}
