@@ -131,7 +131,8 @@ fn history(
     let workspace = copy.unwrap_or_else(|| config.workspace.clone());
     let ours = [".ipybox", "mcptools"].map(|name| workspace.join(name));
     let apart = ours.into_iter().chain([config.images_dir.clone()]).chain(notebook).collect();
-    let places = WatchedPlaces { workspace, apart };
+    let is_elsewhere = matches!(config.site, config::KernelSite::Pod(_));
+    let places = (!is_elsewhere).then_some(WatchedPlaces { workspace, apart });
     UndoHistory::new(config.undo_memory, memory, matches!(config.site, config::KernelSite::Remote(_)), places)
 }
 

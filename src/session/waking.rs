@@ -68,9 +68,13 @@ impl KernelWorker {
             checkpoint.kernel_set_back();
             self.save_variables();
         }
-        let files = files_since(self.history.places.clone(), begun).await;
-        let files = files
-            .map_or_else(|| vec!["the files of the workspace could not be compared".to_owned()], of_files);
+        let files = match self.history.places.clone() {
+            Some(places) => files_since(places, begun).await.map_or_else(
+                || vec!["the files of the workspace could not be compared".to_owned()],
+                of_files,
+            ),
+            None => vec!["files in the pod, of which nothing is known here".to_owned()],
+        };
         Ok(UndoResult::new(titles, effects, files, notes))
     }
 

@@ -86,7 +86,8 @@ pub(super) struct UndoHistory {
     /// In bytes.
     budget: u64,
     is_remote: bool,
-    pub(super) places: WatchedPlaces,
+    /// `None` if the files of code are on another machine.
+    pub(super) places: Option<WatchedPlaces>,
     past: Mutex<Past>,
     /// Notified when states have come, a cell begins, or nothing follows.
     changed: Notify,
@@ -154,7 +155,12 @@ pub(super) struct UndoClaim {
 
 impl UndoHistory {
     /// Keeps states that take so much memory at most, in bytes, of a session that may be limited to this `memory`.
-    pub(super) fn new(most: u64, memory: Option<u64>, is_remote: bool, places: WatchedPlaces) -> Self {
+    pub(super) fn new(
+        most: u64,
+        memory: Option<u64>,
+        is_remote: bool,
+        places: Option<WatchedPlaces>,
+    ) -> Self {
         let budget = most.min(memory.map_or(u64::MAX, |memory| memory / PART_OF_MEMORY));
         Self {
             budget,

@@ -10,7 +10,7 @@ fn cell(code: &str, id: Option<u64>) -> BegunCell<'_> {
 
 fn history(memory: u64) -> UndoHistory {
     let places = WatchedPlaces { workspace: PathBuf::from("/w"), apart: Vec::new() };
-    UndoHistory::new(memory, Some(4000), false, places)
+    UndoHistory::new(memory, Some(4000), false, Some(places))
 }
 
 #[test]

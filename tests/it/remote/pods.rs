@@ -84,6 +84,7 @@ async fn cells_are_undone_and_sessions_copied_in_a_pod() {
     ipybox.cell("from mcptools.probe import add\ndata = list(range(1000))").await.ok();
     ipybox.cell("data = None").await.ok();
     let undone = ipybox.call("reset", json!({"cells": 1})).await.ok();
+    assert!(undone.contains("Not taken back:\n- files in the pod"), "{undone}");
     assert!(undone.contains("data = None"), "{undone}");
     assert_eq!(ipybox.cell("len(data) + add.run(a=1, b=2).total").await.ok(), "1003");
     let copy = ipybox.call(
