@@ -202,7 +202,10 @@ pub struct RemoteSettings {
 pub struct RemotePool {
     /// The name of the `SandboxWarmPool`.
     pub name: String,
-    /// Its namespace. Default: that of the cluster's credentials.
+    /// Further pools, by the names with which an agent chooses them for a session of its own: `new:gpu`. A name has small letters,
+    /// digits and `-`, begins with a letter, and is not `main`, `new` or `copy`. Default: none.
+    pub named: BTreeMap<String, String>,
+    /// The namespace of all of them. Default: that of the cluster's credentials.
     pub namespace: Option<String>,
     /// The port on which `ipybox pod` listens. Default: 8888.
     pub port: u16,
@@ -217,6 +220,7 @@ impl RemotePool {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            named: BTreeMap::new(),
             namespace: None,
             port: 8888,
             lease: Duration::from_secs(300),
