@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+#[cfg(feature = "kubernetes")]
+use std::{ops::RangeInclusive, time::Duration};
 
 #[cfg(feature = "kubernetes")]
 use super::RemotePool;
@@ -18,6 +20,10 @@ use crate::kernels::kernel::jupyter::{
 #[cfg(feature = "kubernetes")]
 use crate::kernels::kernel::{PodPool, PodRoute};
 use crate::kernels::pod::LinkKey;
+
+/// The leases of claims that are possible: each is renewed three times in it, and ends at a date.
+#[cfg(feature = "kubernetes")]
+const LEASES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600);
 
 /// The Jupyter server that runs the kernels.
 #[derive(Debug, Clone)]
@@ -79,13 +85,19 @@ impl PodServer {
             JupyterServer::new(JupyterAccess::new(&settings.url, headers, settings.ca.clone(), redactor)?)
         };
         let server = server().map_err(|error: AccessError| Error::Remote(error.into()))?;
-        let secret = settings.pod_token_env.as_ref().map(|variable| {
-            let missing = || AccessError::NoToken { variable: variable.clone() };
-            let token = variables.get(variable).ok_or_else(missing)?;
-            withhold(variables.redactor(), variable, token);
-            Ok(LinkKey::of_secret(token))
+        let token = match (&settings.pod_token, &settings.pod_token_env) {
+            (Some(token), _) => Some(("pod token", token.as_str())),
+            (None, Some(variable)) => {
+                let missing = || AccessError::NoToken { variable: variable.clone() };
+                let token = variables.get(variable).ok_or_else(missing);
+                Some((variable.as_str(), token.map_err(|error| Error::Remote(error.into()))?))
+            }
+            (None, None) => None,
+        };
+        let secret = token.map(|(source, token)| {
+            withhold(variables.redactor(), source, token);
+            LinkKey::of_secret(token)
         });
-        let secret = secret.transpose().map_err(|error: AccessError| Error::Remote(error.into()))?;
         let source = PodSource::Address { server: Arc::new(server), secret };
         Ok(Self { source, chosen: None, named: BTreeMap::new() })
     }
@@ -116,7 +128,7 @@ impl PodServer {
         let claims = SandboxClaims::new(ClaimSettings {
             pool: warm_pool.to_owned(),
             namespace: pool.namespace.clone(),
-            lease: pool.lease,
+            lease: pool.lease.clamp(*LEASES.start(), *LEASES.end()),
             patience: pool.timeout,
             owner: owner.map(|(name, uid)| ClaimOwner { name: name.to_owned(), uid: uid.to_owned() }),
         });

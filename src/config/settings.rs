@@ -190,7 +190,9 @@ pub struct RemoteSettings {
     pub hub: Option<RemoteHub>,
     /// Whether `url` is that of `ipybox pod`, which runs kernels like those of this machine. Default: no.
     pub is_pod: bool,
-    /// The variable that holds the pod's token, of the environment or the workspace's `.env`. Default: none.
+    /// The pod's token. Default: none.
+    pub pod_token: Option<String>,
+    /// The variable that holds it, of the environment or the workspace's `.env`, if `pod_token` does not. Default: none.
     pub pod_token_env: Option<String>,
     /// The pool of a Kubernetes cluster from which such pods are claimed. `url` is then that of the router to them, or empty: they
     /// are reached at their own addresses. Default: none.
@@ -278,6 +280,7 @@ impl RemoteSettings {
             headers: Vec::new(),
             hub: None,
             is_pod: false,
+            pod_token: None,
             pod_token_env: None,
             pool: None,
         }
