@@ -23,18 +23,28 @@ def interpreter(python: str | os.PathLike[str] | None) -> str | None:
     return _checks.path("python", sys.executable if python is None else python)
 
 
+def remote_place(**places: str | None) -> str | None:
+    """The remote place for kernels, if one is given.
+
+    Raises:
+        ValueError: There are two.
+    """
+    given = [name for name, place in places.items() if place is not None]
+    if len(given) > 1:
+        raise ValueError(f"{given[1]} excludes {given[0]}")
+    return places[given[0]] if given else None
+
+
 def gateway_options(
     url: str | None,
     token: str | None,
     ca: str | os.PathLike[str] | None,
     kernel_name: str | None,
     headers: Mapping[str, str] | None = None,
-    hub_url: str | None = None,
+    other: str | None = None,
 ) -> dict[str, Any]:
-    """The options for kernels on a Jupyter server."""
-    if url is not None and hub_url is not None:
-        raise ValueError("kernel_hub_url excludes kernel_gateway_url")
-    if url is None and hub_url is None:
+    """The options for kernels on a Jupyter server, or at another remote place for which most of them hold too."""
+    if url is None and other is None:
         return {}
     return {
         "kernel_gateway_url": _checks.optional_text("kernel_gateway_url", url),
@@ -63,6 +73,41 @@ def hub_options(
         "kernel_hub_options": _checks.mapping(
             "kernel_hub_options", {} if options is None else options
         ),
+    }
+
+
+def pod_options(url: str | None, token: str | None) -> dict[str, Any]:
+    """The options for kernels in a pod."""
+    if url is None:
+        return {}
+    return {
+        "kernel_pod_url": _checks.text("kernel_pod_url", url),
+        "kernel_pod_token": _checks.optional_text("kernel_pod_token", token),
+    }
+
+
+def pool_options(
+    pool: str | None,
+    namespace: str | None,
+    port: int,
+    router_url: str | None,
+    router_token: str | None,
+    timeout: float,
+    lease: float,
+) -> dict[str, Any]:
+    """The options for kernels in sandboxes that are claimed from a pool."""
+    if pool is None:
+        return {}
+    return {
+        "kernel_pool": _checks.text("kernel_pool", pool),
+        "kernel_namespace": _checks.optional_text("kernel_namespace", namespace),
+        "kernel_pool_port": _checks.port("kernel_pool_port", port),
+        "kernel_router_url": _checks.optional_text("kernel_router_url", router_url),
+        "kernel_router_token": _checks.optional_text(
+            "kernel_router_token", router_token
+        ),
+        "kernel_claim_timeout": _checks.duration("kernel_claim_timeout", timeout),
+        "kernel_claim_lease": _checks.duration("kernel_claim_lease", lease),
     }
 
 

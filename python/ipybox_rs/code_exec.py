@@ -120,6 +120,15 @@ class CodeExecutor(Startable):
         kernel_hub_server: str | None = None,
         kernel_hub_user: str | None = None,
         kernel_hub_options: Mapping[str, Any] | None = None,
+        kernel_pod_url: str | None = None,
+        kernel_pod_token: str | None = None,
+        kernel_pool: str | None = None,
+        kernel_namespace: str | None = None,
+        kernel_pool_port: int = 8888,
+        kernel_router_url: str | None = None,
+        kernel_router_token: str | None = None,
+        kernel_claim_timeout: float = 600,
+        kernel_claim_lease: float = 300,
     ) -> None:
         """Sets the options.
 
@@ -197,6 +206,17 @@ class CodeExecutor(Startable):
             kernel_hub_server: The named server; default: the user's default server.
             kernel_hub_user: The user whose server it is; default: the token's.
             kernel_hub_options: Options for its start, as the Hub's spawner takes them; default: those of its last start.
+            kernel_pod_url: Runs the kernel in the pod at this URL, where `ipybox pod` waits; `kernel_gateway_ca` and
+                `kernel_gateway_headers` hold there.
+            kernel_pod_token: The token of that pod, if it has one.
+            kernel_pool: Runs the kernel in a sandbox of this warm pool of a Kubernetes cluster with agent-sandbox, with the
+                credentials that `kubectl` has.
+            kernel_namespace: The pool's namespace; default: that of the credentials.
+            kernel_pool_port: The port of `ipybox pod` in sandboxes.
+            kernel_router_url: The router to sandboxes; default: they are reached at their own addresses.
+            kernel_router_token: The router's token.
+            kernel_claim_timeout: How long a sandbox may take to be ready, in seconds.
+            kernel_claim_lease: After this time, in seconds, the cluster deletes the sandbox of a killed session.
 
         Raises:
             TypeError: A value has the wrong type.
@@ -216,6 +236,12 @@ class CodeExecutor(Startable):
         if changes not in ("write", "ask"):
             raise ValueError(f'changes must be "write" or "ask", not {changes!r}')
         _checks.port("kernel_gateway_port", kernel_gateway_port)
+        remote = _options.remote_place(
+            kernel_gateway_url=kernel_gateway_url,
+            kernel_hub_url=kernel_hub_url,
+            kernel_pod_url=kernel_pod_url,
+            kernel_pool=kernel_pool,
+        )
         self.tool_server_host = _checks.text("tool_server_host", tool_server_host)
         self.tool_server_port = _checks.port("tool_server_port", tool_server_port)
         self.kernel_gateway_host = kernel_gateway_host
@@ -287,7 +313,7 @@ class CodeExecutor(Startable):
                 kernel_gateway_ca,
                 kernel_name,
                 kernel_gateway_headers,
-                kernel_hub_url,
+                remote,
             ),
             **_options.hub_options(
                 kernel_hub_url,
@@ -296,12 +322,22 @@ class CodeExecutor(Startable):
                 kernel_hub_user,
                 kernel_hub_options,
             ),
+            **_options.pod_options(kernel_pod_url, kernel_pod_token),
+            **_options.pool_options(
+                kernel_pool,
+                kernel_namespace,
+                kernel_pool_port,
+                kernel_router_url,
+                kernel_router_token,
+                kernel_claim_timeout,
+                kernel_claim_lease,
+            ),
         }
-        if kernel_gateway_url is None and kernel_hub_url is None:
+        if remote is None:
             self._options["python"] = _options.interpreter(python)
         elif python is not None:
             raise ValueError(
-                "python excludes kernel_gateway_url and kernel_hub_url: that server has the interpreter"
+                "python excludes kernel_gateway_url, kernel_hub_url, kernel_pod_url and kernel_pool: the interpreter is there"
             )
         self._session: RunningSession | None = None
         self._is_starting = False

@@ -108,7 +108,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::SandboxExec(args)) => become_program(&args.hardening, &args.command),
         None => match refusal(&args.serve) {
             Some(refusal) => {
-                print_message(refusal);
+                print_message(&refusal);
                 return ExitCode::from(USAGE);
             }
             None if sessions::is_kept(&args.serve) => sessions::relay(args.serve).map(|()| ExitCode::SUCCESS),
@@ -129,11 +129,11 @@ fn finish(done: anyhow::Result<ExitCode>) -> ExitCode {
 }
 
 /// Why a combination of valid flags is refused.
-fn refusal(args: &ServeArgs) -> Option<&'static str> {
+fn refusal(args: &ServeArgs) -> Option<String> {
     if args.approval_policy.is_some() && !matches!(args.approval, None | Some(ApprovalArg::Policy)) {
-        Some("`--approval-policy` goes with `--approval policy` alone: its rules would not decide")
+        Some("`--approval-policy` goes with `--approval policy` alone: its rules would not decide".to_owned())
     } else {
-        None
+        args.claims.refusal()
     }
 }
 

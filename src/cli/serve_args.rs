@@ -119,17 +119,6 @@ pub(crate) struct ServeArgs {
     #[arg(long, help_heading = REMOTE, value_name = "VAR", requires = "kernel_pod_url")]
     pub(crate) kernel_pod_token_env: Option<String>,
 
-    /// Run the kernel in a sandbox that is claimed from this warm pool of a Kubernetes cluster with agent-sandbox. Credentials
-    /// are found as `kubectl` finds them, or are those of the pod's service account
-    #[arg(
-        long,
-        help_heading = REMOTE,
-        value_name = "NAME",
-        group = "kernel_server",
-        conflicts_with_all = ["sandbox", "python"]
-    )]
-    pub(crate) kernel_pool: Option<String>,
-
     #[command(flatten)]
     pub(crate) claims: ClaimArgs,
 
@@ -376,7 +365,7 @@ impl From<ServeArgs> for Settings {
         settings.ignore_client_sandbox = args.ignore_client_sandbox;
         let hub = args.kernel_hub_url.is_some();
         let is_pod = args.kernel_pod_url.is_some();
-        let pool = args.kernel_pool.map(|name| args.claims.pool(name));
+        let pool = args.claims.pool();
         // Without a router, sandboxes have addresses of their own.
         let of_pool = pool.as_ref().map(|_| args.claims.kernel_router_url.unwrap_or_default());
         let url = args.kernel_hub_url.or(args.kernel_gateway_url).or(args.kernel_pod_url).or(of_pool);

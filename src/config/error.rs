@@ -159,6 +159,15 @@ pub enum Error {
     /// The Jupyter server that is to run kernels cannot be used.
     #[error(transparent)]
     Remote(Box<dyn std::error::Error + Send + Sync>),
+    /// Agents cannot choose a pool by this name.
+    #[error(
+        "have agents choose kernels by the name `{name}`: a name has small letters, digits and `-`, begins with a letter, and is \
+         not `main`, `new` or `copy`"
+    )]
+    PoolName {
+        /// The name as given.
+        name: String,
+    },
     /// This program knows no clusters.
     #[cfg(not(feature = "kubernetes"))]
     #[error("claim sandboxes of the pool `{pool}`: this program is built without the feature `kubernetes`")]

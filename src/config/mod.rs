@@ -6,6 +6,7 @@ mod connectors;
 mod consent;
 mod error;
 mod exposures;
+mod pools;
 mod recording;
 mod remote;
 mod secret_places;

@@ -1,10 +1,13 @@
 //! The Jupyter server that runs the kernels, from its settings.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+#[cfg(feature = "kubernetes")]
+use std::{ops::RangeInclusive, time::Duration};
 
 #[cfg(feature = "kubernetes")]
 use super::RemotePool;
-use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings};
+use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings, pools};
 use crate::ground::env::{self, Variables};
 use crate::ground::text::Redactor;
 #[cfg(feature = "kubernetes")]
@@ -17,6 +20,10 @@ use crate::kernels::kernel::jupyter::{
 #[cfg(feature = "kubernetes")]
 use crate::kernels::kernel::{PodPool, PodRoute};
 use crate::kernels::pod::LinkKey;
+
+/// The leases of claims that are possible: each is renewed three times in it, and ends at a date.
+#[cfg(feature = "kubernetes")]
+const LEASES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600);
 
 /// The Jupyter server that runs the kernels.
 #[derive(Debug, Clone)]
@@ -57,11 +64,16 @@ impl RemoteServer {
 #[derive(Debug, Clone)]
 pub(crate) struct PodServer {
     pub(crate) source: PodSource,
+    /// The name with which the source was chosen; `None` for that of sessions that choose none.
+    pub(crate) chosen: Option<String>,
+    /// The sources that further sessions can choose.
+    pub(crate) named: BTreeMap<String, PodSource>,
 }
 
 impl PodServer {
     pub(super) fn new(settings: &RemoteSettings, variables: &Variables) -> Result<Self, Error> {
         if let Some(pool) = &settings.pool {
+            pool.named.keys().try_for_each(|name| pools::check_name(name))?;
             #[cfg(feature = "kubernetes")]
             return Self::of_pool(settings, pool, variables);
             #[cfg(not(feature = "kubernetes"))]
@@ -73,23 +85,50 @@ impl PodServer {
             JupyterServer::new(JupyterAccess::new(&settings.url, headers, settings.ca.clone(), redactor)?)
         };
         let server = server().map_err(|error: AccessError| Error::Remote(error.into()))?;
-        let secret = settings.pod_token_env.as_ref().map(|variable| {
-            let missing = || AccessError::NoToken { variable: variable.clone() };
-            let token = variables.get(variable).ok_or_else(missing)?;
-            withhold(variables.redactor(), variable, token);
-            Ok(LinkKey::of_secret(token))
+        let token = match (&settings.pod_token, &settings.pod_token_env) {
+            (Some(token), _) => Some(("pod token", token.as_str())),
+            (None, Some(variable)) => {
+                let missing = || AccessError::NoToken { variable: variable.clone() };
+                let token = variables.get(variable).ok_or_else(missing);
+                Some((variable.as_str(), token.map_err(|error| Error::Remote(error.into()))?))
+            }
+            (None, None) => None,
+        };
+        let secret = token.map(|(source, token)| {
+            withhold(variables.redactor(), source, token);
+            LinkKey::of_secret(token)
         });
-        let secret = secret.transpose().map_err(|error: AccessError| Error::Remote(error.into()))?;
-        Ok(Self { source: PodSource::Address { server: Arc::new(server), secret } })
+        let source = PodSource::Address { server: Arc::new(server), secret };
+        Ok(Self { source, chosen: None, named: BTreeMap::new() })
+    }
+
+    /// The same with the pods of this name; `None` if there is none.
+    pub(super) fn with_pool(&self, name: &str) -> Option<Self> {
+        let source = self.named.get(name)?.clone();
+        Some(Self { source, chosen: Some(name.to_owned()), named: self.named.clone() })
     }
 
     #[cfg(feature = "kubernetes")]
     fn of_pool(settings: &RemoteSettings, pool: &RemotePool, variables: &Variables) -> Result<Self, Error> {
+        let source = |warm_pool: &str| Self::pool_source(settings, pool, warm_pool, variables);
+        let named = pool.named.iter().map(|(name, warm_pool)| Ok((name.clone(), source(warm_pool)?)));
+        let named = named.collect::<Result<_, Error>>()?;
+        Ok(Self { source: source(&pool.name)?, chosen: None, named })
+    }
+
+    /// The sandboxes of a `SandboxWarmPool`, with what holds for all pools.
+    #[cfg(feature = "kubernetes")]
+    fn pool_source(
+        settings: &RemoteSettings,
+        pool: &RemotePool,
+        warm_pool: &str,
+        variables: &Variables,
+    ) -> Result<PodSource, Error> {
         let owner = variables.in_process("POD_NAME").zip(variables.in_process("POD_UID"));
         let claims = SandboxClaims::new(ClaimSettings {
-            pool: pool.name.clone(),
+            pool: warm_pool.to_owned(),
             namespace: pool.namespace.clone(),
-            lease: pool.lease,
+            lease: pool.lease.clamp(*LEASES.start(), *LEASES.end()),
             patience: pool.timeout,
             owner: owner.map(|(name, uid)| ClaimOwner { name: name.to_owned(), uid: uid.to_owned() }),
         });
@@ -105,7 +144,7 @@ impl PodServer {
             })
         };
         let route = route().map_err(|error: AccessError| Error::Remote(error.into()))?;
-        Ok(Self { source: PodSource::Pool(Arc::new(PodPool::new(claims, pool.port, route))) })
+        Ok(PodSource::Pool(Arc::new(PodPool::new(claims, pool.port, route))))
     }
 }
 

@@ -193,7 +193,9 @@ pub struct RemoteSettings {
     pub hub: Option<RemoteHub>,
     /// Whether `url` is that of `ipybox pod`, which runs kernels like those of this machine. Default: no.
     pub is_pod: bool,
-    /// The variable that holds the pod's token, of the environment or the workspace's `.env`. Default: none.
+    /// The pod's token. Default: none.
+    pub pod_token: Option<String>,
+    /// The variable that holds it, of the environment or the workspace's `.env`, if `pod_token` does not. Default: none.
     pub pod_token_env: Option<String>,
     /// The pool of a Kubernetes cluster from which such pods are claimed. `url` is then that of the router to them, or empty: they
     /// are reached at their own addresses. Default: none.
@@ -205,7 +207,10 @@ pub struct RemoteSettings {
 pub struct RemotePool {
     /// The name of the `SandboxWarmPool`.
     pub name: String,
-    /// Its namespace. Default: that of the cluster's credentials.
+    /// Further pools, by the names with which an agent chooses them for a session of its own: `new:gpu`. A name has small letters,
+    /// digits and `-`, begins with a letter, and is not `main`, `new` or `copy`. Default: none.
+    pub named: BTreeMap<String, String>,
+    /// The namespace of all of them. Default: that of the cluster's credentials.
     pub namespace: Option<String>,
     /// The port on which `ipybox pod` listens. Default: 8888.
     pub port: u16,
@@ -220,6 +225,7 @@ impl RemotePool {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            named: BTreeMap::new(),
             namespace: None,
             port: 8888,
             lease: Duration::from_secs(300),
@@ -277,6 +283,7 @@ impl RemoteSettings {
             headers: Vec::new(),
             hub: None,
             is_pod: false,
+            pod_token: None,
             pod_token_env: None,
             pool: None,
         }

@@ -62,6 +62,8 @@ CONSTRUCTED = [
     (CodeExecutor, "kernel_max_file_size", COUNTS),
     (CodeExecutor, "kernel_gateway_url", TEXTS),
     (CodeExecutor, "kernel_hub_url", TEXTS),
+    (CodeExecutor, "kernel_pod_url", TEXTS),
+    (CodeExecutor, "kernel_pool", TEXTS),
     (ToolServer, "host", [None, *TEXTS]),
     (ToolServer, "port", PORTS),
     (ToolServer, "approval_timeout", SECONDS),
@@ -139,6 +141,44 @@ def test_options_of_a_hub_are_checked(name, value):
 def test_options_for_the_start_of_a_server_are_checked(value):
     with pytest.raises(TypeError, match="kernel_hub_options"):
         CodeExecutor(kernel_hub_url="http://localhost", kernel_hub_options=value)
+
+
+@pytest.mark.parametrize("value", TEXTS)
+@pytest.mark.parametrize(
+    "name", ["kernel_namespace", "kernel_router_url", "kernel_router_token"]
+)
+def test_options_of_a_pool_are_checked(name, value):
+    with pytest.raises(TypeError, match=name):
+        CodeExecutor(kernel_pool="pool", **{name: value})
+
+
+@pytest.mark.parametrize("value", [None, *SECONDS])
+@pytest.mark.parametrize("name", ["kernel_claim_timeout", "kernel_claim_lease"])
+def test_times_of_a_pool_are_checked(name, value):
+    with pytest.raises((TypeError, ValueError), match=name):
+        CodeExecutor(kernel_pool="pool", **{name: value})
+
+
+@pytest.mark.parametrize("value", PORTS)
+def test_the_port_of_a_pool_is_checked(value):
+    with pytest.raises((TypeError, ValueError), match="kernel_pool_port"):
+        CodeExecutor(kernel_pool="pool", kernel_pool_port=value)
+
+
+@pytest.mark.parametrize("value", TEXTS)
+@pytest.mark.parametrize("name", ["kernel_pod_token", "kernel_gateway_ca"])
+def test_options_of_a_pod_are_checked(name, value):
+    with pytest.raises((TypeError, ValueError), match=name):
+        CodeExecutor(kernel_pod_url="http://localhost", **{name: value})
+
+
+@pytest.mark.parametrize("name", ["kernel_pod_url", "kernel_pool"])
+def test_pods_exclude_other_places_and_an_interpreter(name):
+    for other in ["kernel_gateway_url", "kernel_hub_url"]:
+        with pytest.raises(ValueError, match=f"{name} excludes {other}"):
+            CodeExecutor(**{name: "x", other: "http://localhost"})
+    with pytest.raises(ValueError, match=f"python excludes .*{name}"):
+        CodeExecutor(**{name: "x"}, python="/usr/bin/python3")
 
 
 def test_a_hub_excludes_a_gateway_and_an_interpreter():

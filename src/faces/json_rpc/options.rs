@@ -76,6 +76,15 @@ pub(super) struct SessionOptions {
     kernel_hub_user: Option<String>,
     #[serde(default)]
     kernel_hub_options: serde_json::Map<String, serde_json::Value>,
+    kernel_pod_url: Option<String>,
+    kernel_pod_token: Option<String>,
+    kernel_pool: Option<String>,
+    kernel_namespace: Option<String>,
+    kernel_pool_port: Option<u16>,
+    kernel_router_url: Option<String>,
+    kernel_router_token: Option<String>,
+    kernel_claim_timeout: Option<WireSeconds>,
+    kernel_claim_lease: Option<WireSeconds>,
     kernel_gateway_url: Option<String>,
     kernel_gateway_token: Option<String>,
     #[serde(default)]
@@ -186,7 +195,23 @@ impl SessionOptions {
         builder = set(builder, self.kernel_hub_server.take(), B::kernel_hub_server);
         builder = set(builder, self.kernel_hub_user.take(), B::kernel_hub_user);
         builder = builder.kernel_hub_options(std::mem::take(&mut self.kernel_hub_options));
-        set(builder, self.kernel_name.take(), B::kernel_name)
+        builder = set(builder, self.kernel_name.take(), B::kernel_name);
+        self.pods(builder)
+    }
+
+    /// Adds the options for kernels in pods.
+    fn pods(&mut self, mut builder: KernelClientBuilder) -> KernelClientBuilder {
+        type B = KernelClientBuilder;
+        builder = set(builder, self.kernel_pod_url.take(), B::kernel_pod_url);
+        builder = set(builder, self.kernel_pod_token.take(), B::kernel_pod_token);
+        builder = set(builder, self.kernel_pool.take(), B::kernel_pool);
+        builder = set(builder, self.kernel_namespace.take(), B::kernel_namespace);
+        builder = set(builder, self.kernel_pool_port, B::kernel_pool_port);
+        builder = set(builder, self.kernel_router_url.take(), B::kernel_router_url);
+        builder = set(builder, self.kernel_router_token.take(), B::kernel_router_token);
+        builder =
+            set(builder, self.kernel_claim_timeout, |builder, time| builder.kernel_claim_timeout(time.0));
+        set(builder, self.kernel_claim_lease, |builder, time| builder.kernel_claim_lease(time.0))
     }
 }
 

@@ -26,6 +26,7 @@ const WORDS: &[(&str, &str)] = &[
     ("`--kernel-gateway-token-env`", "`kernel_gateway_token`"),
     ("`--kernel-hub-token-env`", "`kernel_hub_token`"),
     ("`--kernel-hub-user`", "`kernel_hub_user`"),
+    ("`--kernel-claim-timeout`", "`kernel_claim_timeout`"),
     ("`--kernel-max-file-size`", "`kernel_max_file_size`"),
     ("`--kernel-max-processes`", "`kernel_max_processes`"),
     ("`--kernel-memory-limit`", "`kernel_memory_limit`"),
@@ -34,6 +35,9 @@ const WORDS: &[(&str, &str)] = &[
     ("`--limit-memory`", "`limit_memory`"),
     ("`--limit-processes`", "`limit_processes`"),
     ("`--kernel-name`", "`kernel_name`"),
+    ("`--kernel-namespace`", "`kernel_namespace`"),
+    ("`--kernel-pod-token-env`", "`kernel_pod_token`"),
+    ("`--kernel-pool`", "`kernel_pool`"),
     ("`--python`", "`python`"),
     ("`--undo-memory 512M`", "`undo_memory=512 * 1024**2`"),
     ("`--undo-memory`", "`undo_memory`"),
@@ -56,12 +60,8 @@ mod tests {
     use super::{WORDS, with_options};
 
     /// In messages that an application never gets, or of Jupyter's servers.
-    const NO_OPTIONS: [&str; 10] = [
+    const NO_OPTIONS: [&str; 6] = [
         "`--ignore-client-sandbox`",
-        "`--kernel-claim-timeout`",
-        "`--kernel-namespace`",
-        "`--kernel-pod-token-env`",
-        "`--kernel-pool`",
         "`--mcp-config`",
         "`--from`",
         "`--extensions`",

@@ -8,8 +8,8 @@ use super::kernel_options::kernel_options;
 use super::numbered_session::NumberedSession;
 use super::{Code, CodeExecutionError, CodeExecutionResult};
 use crate::config::{
-    ChangesMode, Config, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings, SandboxBackend,
-    SandboxSettings, SessionLimits, Settings,
+    ChangesMode, Config, RemoteHeader, RemoteHeaderValue, RemoteHub, RemotePool, RemoteSettings,
+    SandboxBackend, SandboxSettings, SessionLimits, Settings,
 };
 use crate::ground::env::ProcessEnvironment;
 use crate::session::{Session, StartError, UndoTarget};
@@ -31,6 +31,11 @@ pub struct KernelClientBuilder {
     gateway: Option<RemoteSettings>,
     pub(super) hub_url: Option<String>,
     pub(super) hub: RemoteHub,
+    pub(super) pod_url: Option<String>,
+    pub(super) pool_name: Option<String>,
+    /// Its name is empty until that is given.
+    pool: Option<RemotePool>,
+    pub(super) router_url: Option<String>,
 }
 
 kernel_options!(KernelClientBuilder);
@@ -67,6 +72,10 @@ impl KernelClientBuilder {
         self.gateway.get_or_insert_with(|| RemoteSettings::new(""))
     }
 
+    pub(super) fn pool(&mut self) -> &mut RemotePool {
+        self.pool.get_or_insert_with(|| RemotePool::new(""))
+    }
+
     pub(super) fn into_settings(mut self) -> Settings {
         if let Some(sandbox) = &mut self.settings.sandbox {
             sandbox.gateway_program = self.gateway_program.take();
@@ -77,7 +86,20 @@ impl KernelClientBuilder {
             remote.url = url;
             remote.hub = Some(hub);
         }
-        self.settings.remote = self.gateway.filter(|gateway| !gateway.url.is_empty());
+        if let Some(url) = self.pod_url.take() {
+            let remote = self.gateway();
+            (remote.url, remote.is_pod) = (url, true);
+        }
+        if let Some(name) = self.pool_name.take() {
+            let pool = RemotePool { name, ..self.pool().clone() };
+            // Without a router, sandboxes have addresses of their own.
+            let router = self.router_url.take().unwrap_or_default();
+            let remote = self.gateway();
+            (remote.url, remote.is_pod, remote.pool) = (router, true, Some(pool));
+        }
+        let is_named =
+            |remote: &RemoteSettings| !remote.url.is_empty() || remote.hub.is_some() || remote.is_pod;
+        self.settings.remote = self.gateway.filter(is_named);
         self.settings
     }
 }

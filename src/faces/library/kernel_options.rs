@@ -186,6 +186,64 @@ macro_rules! kernel_options {
                 self
             }
 
+            /// Runs the kernel in the pod at this URL, where `ipybox pod` waits for a session. Default: none. Excludes a
+            /// [`kernel_gateway_url`](Self::kernel_gateway_url), whose headers and certificates are options here too.
+            pub fn kernel_pod_url(mut self, url: impl Into<String>) -> Self {
+                self.kernel().pod_url = Some(url.into());
+                self
+            }
+
+            /// The token of that pod; default: it has none.
+            pub fn kernel_pod_token(mut self, token: impl Into<String>) -> Self {
+                self.kernel().gateway().pod_token = Some(token.into());
+                self
+            }
+
+            /// Runs the kernel in a sandbox that is claimed from this warm pool of a Kubernetes cluster with agent-sandbox, whose
+            /// credentials are found as `kubectl` finds them, or are those of the service account of our pod. Default: none.
+            /// Excludes a [`kernel_gateway_url`](Self::kernel_gateway_url), whose headers and certificates are options here too.
+            pub fn kernel_pool(mut self, name: impl Into<String>) -> Self {
+                self.kernel().pool_name = Some(name.into());
+                self
+            }
+
+            /// The namespace of the pool; default: that of the credentials. This and the following options have no effect without
+            /// a [`kernel_pool`](Self::kernel_pool).
+            pub fn kernel_namespace(mut self, name: impl Into<String>) -> Self {
+                self.kernel().pool().namespace = Some(name.into());
+                self
+            }
+
+            /// The port on which `ipybox pod` listens in sandboxes of the pool; default: 8888.
+            pub fn kernel_pool_port(mut self, port: u16) -> Self {
+                self.kernel().pool().port = port;
+                self
+            }
+
+            /// Reaches sandboxes of the pool through the router at this URL; default: at the addresses of their pods.
+            pub fn kernel_router_url(mut self, url: impl Into<String>) -> Self {
+                self.kernel().router_url = Some(url.into());
+                self
+            }
+
+            /// The token of that router.
+            pub fn kernel_router_token(mut self, token: impl Into<String>) -> Self {
+                self.kernel().gateway().token = Some(token.into());
+                self
+            }
+
+            /// The time that a claimed sandbox may take to be ready; default: 10 minutes.
+            pub fn kernel_claim_timeout(mut self, timeout: Duration) -> Self {
+                self.kernel().pool().timeout = timeout;
+                self
+            }
+
+            /// The time after which the cluster deletes the sandbox of a session that was killed; default: 5 minutes.
+            pub fn kernel_claim_lease(mut self, lease: Duration) -> Self {
+                self.kernel().pool().lease = lease;
+                self
+            }
+
             /// The token of that server, or with a blank in it (`Bearer …`) the whole value of the header
             /// `Authorization`. Has no effect without a [`kernel_gateway_url`](Self::kernel_gateway_url).
             pub fn kernel_gateway_token(mut self, token: impl Into<String>) -> Self {

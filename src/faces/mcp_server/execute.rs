@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 use super::arguments::{number, parse, schema};
 use super::call_context::CallContext;
 use super::server::McpServer;
-use super::sessions::{ChosenSession, is_new};
+use super::session_names::{self, is_new};
+use super::sessions::ChosenSession;
 use super::{pictures, reply, views, wait};
 use crate::config::Images;
 use crate::kernels::output::UnreadText;
@@ -68,8 +69,9 @@ enum IfBusy {
     Refuse,
 }
 
-/// `is_long` adds what cells need that a request does not wait for. Each conversation pays for all of it.
-pub(super) fn definition(is_long: bool) -> Tool {
+/// `is_long` adds what cells need that a request does not wait for, and new sessions choose kernels of these pools. Each conversation
+/// pays for all of it.
+pub(super) fn definition(is_long: bool, pools: &[&str]) -> Tool {
     let with_wait = if is_long { format!("; {} with `wait`", LONG_TIMEOUT.as_secs()) } else { String::new() };
     let mut input = json!({
         "type": "object",
@@ -85,10 +87,7 @@ pub(super) fn definition(is_long: bool) -> Tool {
                 "default": DEFAULT_MAX_OUTPUT_CHARS,
                 "description": "The middle of longer output is only in a file",
             },
-            "session": {
-                "type": "string",
-                "description": "`new` for your own kernel, `copy` or `copy of HANDLE` for one with the same variables, later the answer's handle",
-            },
+            "session": {"type": "string", "description": session_names::description(pools)},
         },
         "required": ["code"],
     });

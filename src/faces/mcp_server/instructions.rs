@@ -90,7 +90,7 @@ mod tests {
                 .to_string()
         };
         for (is_long, most) in [(false, 3_550), (true, 4_250)] {
-            let tools = crate::faces::mcp_server::tools::definitions(is_long).into_iter().map(of_tool);
+            let tools = crate::faces::mcp_server::tools::definitions(is_long, &[]).into_iter().map(of_tool);
             let chars: usize = tools.chain([own.clone()]).map(|text| text.chars().count()).sum();
             assert!(chars <= most, "{chars} characters, long cells: {is_long}");
         }

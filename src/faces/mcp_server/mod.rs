@@ -34,6 +34,7 @@ mod resources;
 mod served_actions;
 mod server;
 mod serving;
+mod session_names;
 mod sessions;
 mod skills;
 mod stdio;

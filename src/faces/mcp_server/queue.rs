@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::sessions::{OWN, given, is_new};
+use super::session_names::{OWN, given, is_new};
 
 /// The time that an answer waits for those of earlier cells in its queue, which it should repeat. The cells have ended by
 /// then: only their images may take longer.

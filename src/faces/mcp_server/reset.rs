@@ -10,7 +10,8 @@ use super::call_context::CallContext;
 use super::progress::ProgressNotifier;
 use super::reply;
 use super::server::McpServer;
-use super::sessions::{ChosenSession, is_new};
+use super::session_names::is_new;
+use super::sessions::ChosenSession;
 use crate::ground::text::{cell_number, describe};
 use crate::session::{KernelExit, UndoTarget};
 

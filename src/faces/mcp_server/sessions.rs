@@ -1,5 +1,6 @@
 //! The sessions of a server: the client's own, and others for agents that share the client.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,18 +12,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::session_names::{NEW, NamedSession, OWN, given, no_pool};
 use crate::approval::{ApprovalEffect, ApprovalPolicy, PolicyError, SessionFace};
 use crate::config::{ApprovalMode, Config};
 use crate::ground::text::{backticked, describe};
 use crate::session::{LimitUse, Session, StartError, ToolOptions};
-
-/// The handle of the client's own session.
-pub(super) const OWN: &str = "main";
-/// The value that a model passes for a session of its own.
-const NEW: &str = "new";
-/// The value for a copy of the client's own session, and the words before the handle of another one to copy.
-const COPY: &str = "copy";
-const COPY_OF: &str = "copy of ";
 
 /// The number of other sessions at the same time: each has a kernel.
 const MOST_OTHERS: usize = 8;
@@ -141,24 +135,6 @@ impl OpenSession {
     }
 }
 
-/// The handle that a call gives, if it gives one.
-pub(super) fn given(handle: Option<&str>) -> Option<&str> {
-    handle.map(str::trim).filter(|handle| !handle.is_empty())
-}
-
-/// The handle of the session that is to be copied, if one is.
-fn copied(given: &str) -> Option<&str> {
-    match given.strip_prefix(COPY_OF) {
-        Some(handle) => Some(handle.trim()),
-        None => (given == COPY).then_some(OWN),
-    }
-}
-
-/// Whether a call asks for a session that is not there yet.
-pub(super) fn is_new(given: &str) -> bool {
-    given.trim() == NEW || copied(given.trim()).is_some()
-}
-
 impl ClientSessions {
     /// The client's own session, which was opened with `config`.
     pub(super) fn new(own: Arc<Session>, config: &Config) -> Self {
@@ -186,27 +162,35 @@ impl ClientSessions {
     /// # Errors
     /// There is none, or no further one can be opened. The text says which there are.
     pub(super) async fn choose(&self, handle: Option<&str>) -> Result<ChosenSession, String> {
-        let (open, note) = match given(handle) {
-            None => (self.own.clone(), None),
-            Some(OWN) => (self.own.clone(), Some(format!("[Session `{OWN}`]"))),
-            Some(NEW) => {
-                let (handle, open) = self.open().await?;
-                let note =
-                    format!("[New session `{handle}`: pass it as `session` to go on with its variables.]");
-                (open, Some(note))
-            }
-            Some(given) => match copied(given) {
-                Some(origin) => {
-                    let (handle, open, notes) = self.copy(origin).await?;
-                    let note = format!(
-                        "[New session `{handle}`, a copy of `{origin}`: pass it as `session` to go on with its variables.]"
-                    );
-                    (open, Some([vec![note], notes].concat().join("\n")))
-                }
-                None => (self.find(given)?, Some(format!("[Session `{given}`]"))),
-            },
+        let Some(given) = given(handle) else {
+            return Ok(ChosenSession { open: self.own.clone(), note: None });
         };
-        Ok(ChosenSession { open, note })
+        let made = |handle: &str, from: String| {
+            format!("[New session `{handle}`{from}: pass it as `session` to go on with its variables.]")
+        };
+        let (open, note) = match NamedSession::read(given) {
+            NamedSession::Own => (self.own.clone(), format!("[Session `{OWN}`]")),
+            NamedSession::New { pool } => {
+                let config = self.config_with(pool)?;
+                let (handle, open) = self.open(&config).await?;
+                let of_pool = config.chosen_pool().map(|pool| format!(" with a kernel of `{pool}`"));
+                (open, made(&handle, of_pool.unwrap_or_default()))
+            }
+            NamedSession::Copy { origin } => {
+                let (handle, open, notes) = self.copy(origin).await?;
+                let note = made(&handle, format!(", a copy of `{origin}`"));
+                (open, [vec![note], notes].concat().join("\n"))
+            }
+            NamedSession::Beside(handle) => (self.find(handle)?, format!("[Session `{handle}`]")),
+        };
+        Ok(ChosenSession { open, note: Some(note) })
+    }
+
+    /// The settings of a further session, whose kernels may be chosen.
+    fn config_with(&self, pool: Option<&str>) -> Result<Cow<'_, Config>, String> {
+        let Some(name) = pool else { return Ok(Cow::Borrowed(&self.config)) };
+        let config = self.config.with_pool(name);
+        config.map(Cow::Owned).ok_or_else(|| no_pool(name, &self.config.pool_names()))
     }
 
     fn find(&self, handle: &str) -> Result<OpenSession, String> {
@@ -248,9 +232,9 @@ impl ClientSessions {
         Ok(format!("Session `{handle}` has ended, and its variables are gone."))
     }
 
-    async fn open(&self) -> Result<(String, OpenSession), String> {
+    async fn open(&self, config: &Config) -> Result<(String, OpenSession), String> {
         let place = self.make_room().await?;
-        let opened = open_session(&self.config, Some(Arc::clone(&self.own.session))).await;
+        let opened = open_session(config, Some(Arc::clone(&self.own.session))).await;
         let session = opened.map_err(|error| format!("Failed to open a session: {}", describe(&error)))?;
         Ok(self.enter(session, place).await)
     }
@@ -521,13 +505,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn kernels_without_names_are_not_chosen() {
+        let root = tempfile::tempdir().unwrap();
+        let sessions = sessions(root.path()).await;
+        let error = sessions.choose(Some("new:gpu")).await.err().unwrap();
+        assert!(error.contains("`new:gpu`") && error.contains("`--kernel-pool NAME=POOL`"), "{error}");
+        assert!(sessions.others().is_empty());
+        sessions.stop().await;
+        sessions.close().await;
+    }
+
+    #[tokio::test]
     async fn a_place_counts_while_its_session_is_opened_and_is_free_if_it_is_not() {
         let root = tempfile::tempdir().unwrap();
         let sessions = sessions(root.path()).await;
         let places: Vec<_> = (0..MOST_OTHERS).map(|_| sessions.reserve().ok().unwrap()).collect();
         assert!(sessions.choose(Some(NEW)).await.is_err());
         drop(places);
-        let opening = sessions.open();
+        let opening = sessions.open(sessions.config());
         assert!(futures::FutureExt::now_or_never(opening).is_none_or(|opened| opened.is_ok()));
         assert_eq!(sessions.others.lock().opening, 0);
         sessions.stop().await;

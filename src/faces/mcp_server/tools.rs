@@ -43,7 +43,8 @@ impl RequestedTool {
             install::NAME => parse(arguments).map(Self::Install),
             reset::NAME => parse(arguments).map(Self::Reset),
             _ => {
-                let names: Vec<_> = definitions(has_long_cells).into_iter().map(|tool| tool.name).collect();
+                let names: Vec<_> =
+                    definitions(has_long_cells, &[]).into_iter().map(|tool| tool.name).collect();
                 let names = names.join("`, `");
                 let message = format!("there is no tool `{name}`; there are `{names}`");
                 return Err(CallRefusal::Tool(ErrorData::invalid_params(message, None)));
@@ -81,10 +82,10 @@ impl From<CallRefusal> for Result<CallToolResult, ErrorData> {
     }
 }
 
-/// The tools that models see.
-pub(super) fn definitions(has_long_cells: bool) -> Vec<Tool> {
+/// The tools that models see. New sessions choose kernels of these pools.
+pub(super) fn definitions(has_long_cells: bool, pools: &[&str]) -> Vec<Tool> {
     let wait = has_long_cells.then(wait::definition);
-    let execute = execute::definition(has_long_cells);
+    let execute = execute::definition(has_long_cells, pools);
     [execute, register::definition(), install::definition(), reset::definition(has_long_cells)]
         .into_iter()
         .chain(wait)
@@ -101,7 +102,7 @@ mod tests {
 
     #[test]
     fn every_tool_describes_itself_to_models_and_users() {
-        for tool in definitions(true) {
+        for tool in definitions(true, &[]) {
             assert!(tool.description.is_some_and(|text| text.len() > 80), "{}", tool.name);
             assert!(tool.title.is_some() && tool.annotations.is_some(), "{}", tool.name);
             for (name, schema) in tool.input_schema["properties"].as_object().unwrap() {

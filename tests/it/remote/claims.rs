@@ -1,5 +1,7 @@
 //! Kernels in sandboxes that are claimed from a pool of a cluster.
 
+use std::process::{Command, Stdio};
+
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -47,6 +49,81 @@ async fn a_session_claims_a_sandbox_and_deletes_its_claim() {
     assert_eq!(claim["spec"]["lifecycle"]["shutdownPolicy"], "Delete");
     ipybox.stop().await;
     assert!(cluster.claims().await.is_empty());
+}
+
+/// The pools from which there are claims, sorted.
+async fn claimed_pools(cluster: &Cluster) -> Vec<String> {
+    let claims = cluster.claims().await;
+    let pools = claims.iter().map(|claim| claim["spec"]["warmPoolRef"]["name"].as_str().unwrap().to_owned());
+    let mut pools: Vec<_> = pools.collect();
+    pools.sort();
+    pools
+}
+
+#[tokio::test]
+async fn an_agent_chooses_the_pool_of_its_session() {
+    let place = Place::new();
+    let cluster = Cluster::start().await;
+    for pool in ["python", "python-gpu", "python-large"] {
+        cluster.make_pool(pool, 1).await;
+    }
+    let flags = ["--kernel-pool", "gpu=python-gpu", "--kernel-pool", "large=python-large"];
+    let mut ipybox = start(&place, &cluster, &flags, &[]).await;
+    let tools = ipybox.request("tools/list", json!({})).await.response().await.unwrap();
+    assert!(tools.to_string().contains("`new`, `new:gpu`, `new:large` for your own kernel"), "{tools}");
+    ipybox.cell("x = 'usual'").await.ok();
+    assert_eq!(claimed_pools(&cluster).await, ["python"]);
+    let of = |session: &str, code: &str| json!({"code": code, "session": session});
+
+    let wrong = ipybox.call("execute_ipython_cell", of("new:tpu", "1")).await.error();
+    assert!(wrong.contains("`new:tpu`") && wrong.contains("there are `new:gpu`, `new:large`"), "{wrong}");
+    let begun = ipybox.call("execute_ipython_cell", of("new:gpu", "x = 'chosen'")).await.ok();
+    let handle = begun.split('`').nth(1).unwrap();
+    let note = "with a kernel of `gpu`: pass it as `session` to go on with its variables.]";
+    assert!(begun.starts_with(&format!("[New session `{handle}` {note}")), "{begun}");
+    assert_eq!(claimed_pools(&cluster).await, ["python", "python-gpu"]);
+
+    let copied = ipybox.call("execute_ipython_cell", of(&format!("copy of {handle}"), "x")).await.ok();
+    assert!(copied.ends_with("'chosen'"), "{copied}");
+    ipybox.call("reset", json!({ "session": handle })).await.ok();
+    let left = ipybox.call("execute_ipython_cell", of(handle, "'x' in dir()")).await.ok();
+    assert!(left.ends_with("False"), "{left}");
+    assert_eq!(claimed_pools(&cluster).await, ["python", "python-gpu"]);
+    assert_eq!(ipybox.cell("x").await.ok(), "'usual'");
+
+    // A sandbox in the place of a lost one is of the same pool.
+    let is_of_gpu = |claim: &&Value| claim["spec"]["warmPoolRef"]["name"] == "python-gpu";
+    let claims = cluster.claims().await;
+    let claim = claims.iter().find(is_of_gpu).unwrap();
+    let evict = json!({"fault": "evict", "namespace": "default", "pod": claim["status"]["sandbox"]["name"]});
+    cluster.fault(evict).await;
+    // Whether this cell is lost depends on when the session hears of it.
+    ipybox.call("execute_ipython_cell", of(handle, "1")).await;
+    let again = ipybox.call("execute_ipython_cell", of(handle, "1")).await.ok();
+    assert!(again.ends_with('1'), "{again}");
+    let is_another =
+        |other: &Value| is_of_gpu(&other) && other["metadata"]["name"] != claim["metadata"]["name"];
+    cluster.until_claims(|claims| claims.iter().any(is_another)).await;
+    ipybox.stop().await;
+    assert!(cluster.claims().await.is_empty());
+}
+
+#[tokio::test]
+async fn pools_that_cannot_be_told_apart_are_refused_at_the_start() {
+    let place = Place::new();
+    for (pools, expected) in [
+        (&["gpu=python"][..], "and none is given so"),
+        (&["python", "other"], "and more than one is given so"),
+        (&["python", "gpu=a", "gpu=b"], "is given twice"),
+        (&["python", "copy=a"], "by the name `copy`"),
+    ] {
+        let flags: Vec<_> = pools.iter().flat_map(|pool| ["--kernel-pool", pool]).collect();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ipybox"));
+        command.args(flags).arg("--workspace").arg(place.workspace()).arg("--state-dir").arg(place.states());
+        let ended = command.stdin(Stdio::null()).output();
+        let said = String::from_utf8(ended.unwrap().stderr).unwrap();
+        assert!(said.contains(expected), "{said}");
+    }
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn icons_are_small_pictures_of_their_size() {
-        let tools = crate::faces::mcp_server::tools::definitions(true)
+        let tools = crate::faces::mcp_server::tools::definitions(true, &[])
             .into_iter()
             .flat_map(|tool| tool.icons.unwrap());
         let icons: Vec<Icon> = server().into_iter().chain(tools).collect();

@@ -217,7 +217,8 @@ mod tests {
 
     #[test]
     fn only_the_page_calls_the_tool_for_reading() {
-        let tools = add_to(crate::faces::mcp_server::tools::definitions(true), &["execute_ipython_cell"]);
+        let tools =
+            add_to(crate::faces::mcp_server::tools::definitions(true, &[]), &["execute_ipython_cell"]);
         let seen: Vec<_> = tools
             .iter()
             .map(|tool| (tool.name.as_ref(), tool.meta.as_ref().unwrap().0["ui"]["visibility"][0].as_str()))
