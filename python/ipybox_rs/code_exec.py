@@ -129,6 +129,7 @@ class CodeExecutor(Startable):
         kernel_router_token: str | None = None,
         kernel_claim_timeout: float = 600,
         kernel_claim_lease: float = 300,
+        kernel_idle_timeout: float | None = None,
     ) -> None:
         """Sets the options.
 
@@ -217,6 +218,9 @@ class CodeExecutor(Startable):
             kernel_router_token: The router's token.
             kernel_claim_timeout: How long a sandbox may take to be ready, in seconds.
             kernel_claim_lease: After this time, in seconds, the cluster deletes the sandbox of a killed session.
+            kernel_idle_timeout: The time without code, in seconds, after which the kernel ends; the next code has another one, with
+                the variables. Needs `checkpoint`. Its sandbox of a pool is suspended if it has volumes, else deleted. Default: it
+                does not end.
 
         Raises:
             TypeError: A value has the wrong type.
@@ -274,6 +278,9 @@ class CodeExecutor(Startable):
             "approve_shell_cmds": bool(approve_shell_cmds),
             "require_shell_escape": bool(require_shell_escape),
             "checkpoint": bool(checkpoint),
+            "kernel_idle_timeout": None
+            if kernel_idle_timeout is None
+            else _checks.duration("kernel_idle_timeout", kernel_idle_timeout),
             "notebook": _options.notebook(notebook),
             "record": _checks.path("record", record),
             "seed": _checks.count("seed", seed),

@@ -102,6 +102,11 @@ pub enum Error {
          hint: with `--changes ask`, bwrap's sandbox has the changes of all copies wait together"
     )]
     BranchFilesInSandbox,
+    /// A kernel that ends would take its variables along.
+    #[error(
+        "end a kernel that nobody uses (`--kernel-idle-timeout`): its variables would be lost\nhint: save them with `--checkpoint`"
+    )]
+    UnsavedIdle,
     /// There is no home directory to keep state in.
     #[error(
         "find your home directory to keep state in\n\

@@ -192,6 +192,9 @@ impl Config {
             Some(_) if settings.branch_files => {
                 return Err(Error::NotRemote { what: "files of branches" });
             }
+            _ if settings.kernel.idle_timeout.is_some() && !settings.kernel.checkpoint => {
+                return Err(Error::UnsavedIdle);
+            }
             None if settings.branch_files && settings.sandbox.is_some() => {
                 return Err(Error::BranchFilesInSandbox);
             }

@@ -26,6 +26,8 @@ const WORDS: &[(&str, &str)] = &[
     ("`--kernel-gateway-token-env`", "`kernel_gateway_token`"),
     ("`--kernel-hub-token-env`", "`kernel_hub_token`"),
     ("`--kernel-hub-user`", "`kernel_hub_user`"),
+    ("`--checkpoint`", "`checkpoint`"),
+    ("`--kernel-idle-timeout`", "`kernel_idle_timeout`"),
     ("`--kernel-claim-timeout`", "`kernel_claim_timeout`"),
     ("`--kernel-max-file-size`", "`kernel_max_file_size`"),
     ("`--kernel-max-processes`", "`kernel_max_processes`"),

@@ -138,6 +138,13 @@ impl CodeExecutorBuilder {
         self
     }
 
+    /// The time without code after which the kernel ends. The next code has another one, with the variables: needs
+    /// [`checkpoint`](Self::checkpoint). Its sandbox of a pool is suspended if it has volumes, else deleted. Default: it does not end.
+    pub fn kernel_idle_timeout(mut self, timeout: Duration) -> Self {
+        self.kernel.settings.kernel.idle_timeout = Some(timeout);
+        self
+    }
+
     /// Decides which calls need approval, which run and which are denied. Denied calls are denied in
     /// [`CodeExecutor::execute`](super::CodeExecutor::execute) too. Default: every call needs approval.
     pub fn approval_policy(mut self, policy: ApprovalPolicy) -> Self {
