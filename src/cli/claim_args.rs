@@ -10,6 +10,10 @@ use super::values::seconds;
 /// The flags beside `--kernel-pool`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ClaimArgs {
+    /// Have the team server, which names this session in `--front`, claim the sandboxes
+    #[arg(long, hide = true, requires_all = ["kernel_pool", "front"])]
+    kernel_pool_team: bool,
+
     /// Namespace of the pool [default: that of the credentials]
     #[arg(long, help_heading = REMOTE, value_name = "NAME", requires = "kernel_pool")]
     kernel_namespace: Option<String>,
@@ -58,6 +62,7 @@ impl ClaimArgs {
             port: self.kernel_pool_port,
             lease: self.kernel_claim_lease,
             timeout: self.kernel_claim_timeout,
+            of_team: self.kernel_pool_team,
         }
     }
 }

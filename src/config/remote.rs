@@ -1,5 +1,7 @@
 //! The Jupyter server that runs the kernels, from its settings.
 
+#[cfg(feature = "kubernetes")]
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[cfg(feature = "kubernetes")]
@@ -8,14 +10,14 @@ use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings};
 use crate::ground::env::{self, Variables};
 use crate::ground::text::Redactor;
 #[cfg(feature = "kubernetes")]
-use crate::kernels::claims::{ClaimOwner, ClaimSettings, SandboxClaims};
+use crate::kernels::claims::{ClaimOwner, ClaimSettings, FrontClaims, SandboxClaims};
 use crate::kernels::kernel::PodSource;
 use crate::kernels::kernel::jupyter::{
     AccessError, FrontHubToken, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer,
     KernelServer, header_name,
 };
 #[cfg(feature = "kubernetes")]
-use crate::kernels::kernel::{PodPool, PodRoute};
+use crate::kernels::kernel::{PodClaims, PodPool, PodRoute};
 use crate::kernels::pod::LinkKey;
 
 /// The Jupyter server that runs the kernels.
@@ -85,15 +87,11 @@ impl PodServer {
 
     #[cfg(feature = "kubernetes")]
     fn of_pool(settings: &RemoteSettings, pool: &RemotePool, variables: &Variables) -> Result<Self, Error> {
-        let owner = variables.in_process("POD_NAME").zip(variables.in_process("POD_UID"));
-        let claims = SandboxClaims::new(ClaimSettings {
-            pool: pool.name.clone(),
-            namespace: pool.namespace.clone(),
-            lease: pool.lease,
-            patience: pool.timeout,
-            owner: owner.map(|(name, uid)| ClaimOwner { name: name.to_owned(), uid: uid.to_owned() }),
-        });
-        let claims = claims.map_err(|error| Error::Remote(error.into()))?;
+        let claims = if pool.of_team {
+            PodClaims::Front(FrontClaims::new(pool.name.clone(), None, pool.timeout))
+        } else {
+            PodClaims::Cluster(claims(pool, variables)?)
+        };
         let route = || {
             let headers = headers(settings, variables)?;
             let roots = settings.ca.clone();
@@ -107,6 +105,21 @@ impl PodServer {
         let route = route().map_err(|error: AccessError| Error::Remote(error.into()))?;
         Ok(Self { source: PodSource::Pool(Arc::new(PodPool::new(claims, pool.port, route))) })
     }
+}
+
+/// The claims of a session that has credentials for the cluster.
+#[cfg(feature = "kubernetes")]
+fn claims(pool: &RemotePool, variables: &Variables) -> Result<SandboxClaims, Error> {
+    let owner = variables.in_process("POD_NAME").zip(variables.in_process("POD_UID"));
+    let claims = SandboxClaims::new(ClaimSettings {
+        pool: pool.name.clone(),
+        namespace: pool.namespace.clone(),
+        lease: pool.lease,
+        patience: pool.timeout,
+        owner: owner.map(|(name, uid)| ClaimOwner { name: name.to_owned(), uid: uid.to_owned() }),
+        labels: BTreeMap::new(),
+    });
+    claims.map_err(|error| Error::Remote(error.into()))
 }
 
 impl RemoteHeader {

@@ -10,14 +10,16 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use super::jupyter::{AccessError, DuplexStream, JupyterServer};
 use crate::ground::text::describe;
 #[cfg(feature = "kubernetes")]
-use crate::kernels::claims::{ClaimError, ClaimedSandbox};
+use crate::kernels::claims::{ClaimError, FrontClaims};
 use crate::kernels::pod::{LinkKey, PodDialer, PodError, PodLink};
 
 #[cfg(feature = "kubernetes")]
 mod pool;
 
 #[cfg(feature = "kubernetes")]
-pub(crate) use self::pool::{PodPool, PodRoute};
+use self::pool::PodClaim;
+#[cfg(feature = "kubernetes")]
+pub(crate) use self::pool::{PodClaims, PodPool, PodRoute};
 
 /// The source of pods.
 #[derive(Debug, Clone)]
@@ -52,7 +54,7 @@ pub(crate) enum PodSourceError {
 pub(crate) struct TakenPod {
     link: PodLink,
     #[cfg(feature = "kubernetes")]
-    claim: Option<ClaimedSandbox>,
+    claim: Option<PodClaim>,
 }
 
 /// Opens WebSockets to a pod.
@@ -92,6 +94,15 @@ impl PodSource {
             Self::Address { server, .. } => server.name(),
             #[cfg(feature = "kubernetes")]
             Self::Pool(pool) => pool.name(),
+        }
+    }
+
+    /// The claims, if the server of a team makes them.
+    #[cfg(feature = "kubernetes")]
+    pub(crate) fn of_front(&self) -> Option<&FrontClaims> {
+        match self {
+            Self::Address { .. } => None,
+            Self::Pool(pool) => pool.of_front(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Pods of a pool: each is claimed, and reached at its address or through the router of sandboxes.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 use super::super::jupyter::{AccessError, JupyterAccess, JupyterHeaders, JupyterServer};
 use super::{AddressDialer, PodSourceError, TakenPod, within};
 use crate::ground::text::Redactor;
-use crate::kernels::claims::{ClaimedSandbox, SandboxClaims};
+use crate::kernels::claims::{ClaimError, ClaimedSandbox, FrontClaim, FrontClaims, SandboxClaims};
 use crate::kernels::pod::{PodError, PodLink};
 
 /// The pause between two tries to connect to a sandbox, whose name in DNS may be new.
@@ -18,10 +19,32 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// A pool of sandboxes, and the route to them.
 #[derive(Debug)]
 pub(crate) struct PodPool {
-    claims: SandboxClaims,
+    claims: PodClaims,
     /// The port on which `ipybox pod` listens in them.
     port: u16,
     route: PodRoute,
+}
+
+/// The one who claims the sandboxes.
+#[derive(Debug)]
+pub(crate) enum PodClaims {
+    /// The session, which has credentials for the cluster.
+    Cluster(SandboxClaims),
+    /// The server of a team, of which it is a session.
+    Front(FrontClaims),
+}
+
+/// The claim of a sandbox. Dropping it has it deleted.
+pub(super) enum PodClaim {
+    Cluster(ClaimedSandbox),
+    Front(FrontClaim),
+}
+
+/// The address of a sandbox, and its names for the router.
+struct PodPlace<'a> {
+    sandbox: &'a str,
+    namespace: &'a str,
+    address: IpAddr,
 }
 
 /// The route to a sandbox.
@@ -43,12 +66,23 @@ impl std::fmt::Debug for PodRoute {
 }
 
 impl PodPool {
-    pub(crate) fn new(claims: SandboxClaims, port: u16, route: PodRoute) -> Self {
+    pub(crate) fn new(claims: PodClaims, port: u16, route: PodRoute) -> Self {
         Self { claims, port, route }
     }
 
     pub(super) fn name(&self) -> &str {
-        self.claims.pool()
+        match &self.claims {
+            PodClaims::Cluster(claims) => claims.pool(),
+            PodClaims::Front(claims) => claims.pool(),
+        }
+    }
+
+    /// The claims, if the server of a team makes them.
+    pub(super) fn of_front(&self) -> Option<&FrontClaims> {
+        match &self.claims {
+            PodClaims::Cluster(_) => None,
+            PodClaims::Front(claims) => Some(claims),
+        }
     }
 
     /// Claims a sandbox and takes its pod.
@@ -58,8 +92,9 @@ impl PodPool {
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<TakenPod, PodSourceError> {
         let claim = self.claims.claim(report).await?;
-        report(&format!("connecting to the sandbox `{}`", claim.sandbox));
-        let taken = match self.server(&claim) {
+        let place = claim.place();
+        report(&format!("connecting to the sandbox `{}`", place.sandbox));
+        let taken = match self.server(&place) {
             Ok(server) => take_soon(&server, patience).await.map_err(PodSourceError::from),
             Err(error) => Err(error.into()),
         };
@@ -73,10 +108,10 @@ impl PodPool {
     }
 
     /// The client of a sandbox.
-    fn server(&self, claim: &ClaimedSandbox) -> Result<Arc<JupyterServer>, AccessError> {
+    fn server(&self, place: &PodPlace<'_>) -> Result<Arc<JupyterServer>, AccessError> {
         let access = match &self.route {
             PodRoute::Direct { headers, roots, redactor } => {
-                let address = std::net::SocketAddr::new(claim.address, self.port);
+                let address = std::net::SocketAddr::new(place.address, self.port);
                 JupyterAccess::new(
                     &format!("http://{address}/"),
                     headers.clone(),
@@ -85,12 +120,42 @@ impl PodPool {
                 )?
             }
             PodRoute::Router(access) => access.with_headers(&[
-                ("X-Sandbox-ID", &claim.sandbox),
-                ("X-Sandbox-Namespace", &claim.namespace),
+                ("X-Sandbox-ID", place.sandbox),
+                ("X-Sandbox-Namespace", place.namespace),
                 ("X-Sandbox-Port", &self.port.to_string()),
             ])?,
         };
         Ok(Arc::new(JupyterServer::new(access)?))
+    }
+}
+
+impl PodClaims {
+    async fn claim(&self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<PodClaim, ClaimError> {
+        match self {
+            Self::Cluster(claims) => claims.claim(report).await.map(PodClaim::Cluster),
+            Self::Front(claims) => claims.claim(report).await.map(PodClaim::Front),
+        }
+    }
+}
+
+impl PodClaim {
+    fn place(&self) -> PodPlace<'_> {
+        match self {
+            Self::Cluster(ClaimedSandbox { sandbox, namespace, address, .. }) => {
+                PodPlace { sandbox, namespace, address: *address }
+            }
+            Self::Front(FrontClaim { sandbox, namespace, address, .. }) => {
+                PodPlace { sandbox, namespace, address: *address }
+            }
+        }
+    }
+
+    /// Deletes the claim, and with it the sandbox.
+    pub(super) async fn release(self) {
+        match self {
+            Self::Cluster(claim) => claim.release().await,
+            Self::Front(claim) => claim.release().await,
+        }
     }
 }
 
