@@ -160,6 +160,11 @@ pub use kernels::changes::{
     AppliedChanges, ApplyDoubts, ChangeMark, ChangedCopies, ChangedCopy, CopyAudit, CopySummary, FileChange,
     FileChangeKind, FileChanges, NoChangedCopy, RefusedChange,
 };
+#[cfg(feature = "kubernetes")]
+#[doc(hidden)]
+pub use kernels::claims::{
+    ClaimLabels, LabelledClaim, LabelledClaimSettings, LabelledClaims, LabelledSandbox,
+};
 #[doc(hidden)]
 pub use kernels::kernel::{sandbox_exec, sandbox_gateway};
 pub use kernels::sandbox::{

@@ -25,6 +25,10 @@ pub(crate) struct ClaimArgs {
     )]
     kernel_pool: Vec<PoolArg>,
 
+    /// Have the team server, which names this session in `--front`, claim the sandboxes
+    #[arg(long, hide = true, requires_all = ["kernel_pool", "front"])]
+    kernel_pool_team: bool,
+
     /// Namespace of the pools [default: that of the credentials]
     #[arg(long, help_heading = REMOTE, value_name = "NAME", requires = "kernel_pool")]
     kernel_namespace: Option<String>,
@@ -111,6 +115,7 @@ impl ClaimArgs {
             port: self.kernel_pool_port,
             lease: self.kernel_claim_lease,
             timeout: self.kernel_claim_timeout,
+            of_team: self.kernel_pool_team,
         })
     }
 }

@@ -37,6 +37,8 @@ mod signals;
 mod team;
 #[cfg(feature = "team")]
 mod team_actions;
+#[cfg(all(feature = "kubernetes", feature = "team"))]
+mod team_sandboxes;
 mod tool_server;
 mod ui;
 mod values;

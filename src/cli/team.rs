@@ -17,6 +17,8 @@ use ipybox_team::{
 use serde_json::{Value, json};
 
 use super::team_actions::{self, PublishedCommand};
+#[cfg(feature = "kubernetes")]
+use super::team_sandboxes::open_claimer;
 use super::values::lifetime;
 use super::{multi_threaded, print, print_message, single_threaded};
 
@@ -178,7 +180,8 @@ fn serve(config: TeamConfig) -> anyhow::Result<()> {
     let resource = config.login.resource.to_string();
     let pages = ApprovalPages::new(page::hosted_parts, page::hosted_guarded, page::hosted_person);
     let serving = async {
-        let server = TeamServer::open(config, program, client, SYSTEM, pages, team_actions::check).await?;
+        let check = team_actions::check;
+        let server = TeamServer::open(config, program, client, SYSTEM, pages, check, open_claimer).await?;
         let address = server.address()?;
         print_message(&format!("serving {resource} on {address}"));
         server.serve().await
@@ -193,7 +196,7 @@ pub(super) fn examine(file: &Path) -> anyhow::Result<ExitCode> {
     let config = TeamConfig::read(file)?;
     let program = std::env::current_exe().context("find the program")?;
     let client = ipybox::http_client(configure_client).map_err(anyhow::Error::msg)?;
-    let findings = single_threaded()?.block_on(config.check(program, client, SYSTEM));
+    let findings = single_threaded()?.block_on(config.check(program, client, SYSTEM, open_claimer));
     let mut text = String::new();
     for finding in &findings {
         match &finding.problem {
@@ -212,6 +215,14 @@ const SYSTEM: UserSystem = UserSystem {
     remove_groups: |key| ipybox::remove_user_group(&group_name(key)),
     remove_tree: ipybox::lasting::remove_directory,
 };
+
+/// There is no client of a cluster in this program.
+#[cfg(not(feature = "kubernetes"))]
+fn open_claimer(
+    _: ipybox_team::ClaimerSettings,
+) -> Result<std::sync::Arc<dyn ipybox_team::SandboxClaimer>, String> {
+    Err("this program is built without the feature `kubernetes`".to_owned())
+}
 
 fn group_name(key: &str) -> String {
     format!("ipybox-team-{key}")

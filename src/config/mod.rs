@@ -256,10 +256,14 @@ impl Config {
         Ok(config)
     }
 
-    /// Has the session ask the server of a team for its user's tokens.
+    /// Has the session ask the server of a team for its user's tokens and sandboxes.
     pub(crate) fn ask_front(&mut self, front: FrontSocket) {
         if let KernelSite::Remote(remote) = &self.site {
             remote.server.ask_front(front.clone());
+        }
+        #[cfg(feature = "kubernetes")]
+        if let KernelSite::Pod(pod) = &self.site {
+            pod.ask_front(&front);
         }
         self.front = Some(front);
     }

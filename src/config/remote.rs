@@ -9,16 +9,18 @@ use std::{ops::RangeInclusive, time::Duration};
 use super::RemotePool;
 use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings, pools};
 use crate::ground::env::{self, Variables};
+#[cfg(feature = "kubernetes")]
+use crate::ground::files::FrontSocket;
 use crate::ground::text::Redactor;
 #[cfg(feature = "kubernetes")]
-use crate::kernels::claims::{ClaimOwner, ClaimSettings, SandboxClaims};
+use crate::kernels::claims::{ClaimOwner, ClaimSettings, FrontClaims, SandboxClaims};
 use crate::kernels::kernel::PodSource;
 use crate::kernels::kernel::jupyter::{
     AccessError, FrontHubToken, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer,
     KernelServer, header_name,
 };
 #[cfg(feature = "kubernetes")]
-use crate::kernels::kernel::{PodPool, PodRoute};
+use crate::kernels::kernel::{PodClaims, PodPool, PodRoute};
 use crate::kernels::pod::LinkKey;
 
 /// The leases of claims that are possible: each is renewed three times in it, and ends at a date.
@@ -102,6 +104,13 @@ impl PodServer {
         Ok(Self { source, chosen: None, named: BTreeMap::new() })
     }
 
+    /// Has the server of a team claim the sandboxes, if the session has no credentials.
+    #[cfg(feature = "kubernetes")]
+    pub(super) fn ask_front(&self, front: &FrontSocket) {
+        let sources = [&self.source].into_iter().chain(self.named.values());
+        sources.filter_map(PodSource::of_front).for_each(|claims| claims.ask_at(front.clone()));
+    }
+
     /// The same with the pods of this name; `None` if there is none.
     pub(super) fn with_pool(&self, name: &str) -> Option<Self> {
         let source = self.named.get(name)?.clone();
@@ -110,42 +119,50 @@ impl PodServer {
 
     #[cfg(feature = "kubernetes")]
     fn of_pool(settings: &RemoteSettings, pool: &RemotePool, variables: &Variables) -> Result<Self, Error> {
-        let source = |warm_pool: &str| Self::pool_source(settings, pool, warm_pool, variables);
-        let named = pool.named.iter().map(|(name, warm_pool)| Ok((name.clone(), source(warm_pool)?)));
-        let named = named.collect::<Result<_, Error>>()?;
-        Ok(Self { source: source(&pool.name)?, chosen: None, named })
-    }
-
-    /// The sandboxes of a `SandboxWarmPool`, with what holds for all pools.
-    #[cfg(feature = "kubernetes")]
-    fn pool_source(
-        settings: &RemoteSettings,
-        pool: &RemotePool,
-        warm_pool: &str,
-        variables: &Variables,
-    ) -> Result<PodSource, Error> {
-        let owner = variables.in_process("POD_NAME").zip(variables.in_process("POD_UID"));
-        let claims = SandboxClaims::new(ClaimSettings {
-            pool: warm_pool.to_owned(),
-            namespace: pool.namespace.clone(),
-            lease: pool.lease.clamp(*LEASES.start(), *LEASES.end()),
-            patience: pool.timeout,
-            owner: owner.map(|(name, uid)| ClaimOwner { name: name.to_owned(), uid: uid.to_owned() }),
-        });
-        let claims = claims.map_err(|error| Error::Remote(error.into()))?;
-        let route = || {
-            let headers = headers(settings, variables)?;
-            let roots = settings.ca.clone();
-            let redactor = variables.redactor().clone();
-            Ok(if settings.url.is_empty() {
-                PodRoute::Direct { headers, roots, redactor }
+        let source = |name: Option<&str>, warm_pool: &str| {
+            let claims = if pool.of_team {
+                let name = name.map(str::to_owned);
+                PodClaims::Front(FrontClaims::new(warm_pool.to_owned(), name, pool.timeout))
             } else {
-                PodRoute::Router(Box::new(JupyterAccess::new(&settings.url, headers, roots, redactor)?))
-            })
+                PodClaims::Cluster(claims(pool, warm_pool, variables)?)
+            };
+            let route = route(settings, variables);
+            let route = route.map_err(|error: AccessError| Error::Remote(error.into()))?;
+            Ok::<_, Error>(PodSource::Pool(Arc::new(PodPool::new(claims, pool.port, route))))
         };
-        let route = route().map_err(|error: AccessError| Error::Remote(error.into()))?;
-        Ok(PodSource::Pool(Arc::new(PodPool::new(claims, pool.port, route))))
+        let named = pool.named.iter();
+        let named = named.map(|(name, warm_pool)| Ok((name.clone(), source(Some(name), warm_pool)?)));
+        let named = named.collect::<Result<_, Error>>()?;
+        Ok(Self { source: source(None, &pool.name)?, chosen: None, named })
     }
+}
+
+/// The route to the sandboxes of all pools.
+#[cfg(feature = "kubernetes")]
+fn route(settings: &RemoteSettings, variables: &Variables) -> Result<PodRoute, AccessError> {
+    let headers = headers(settings, variables)?;
+    let roots = settings.ca.clone();
+    let redactor = variables.redactor().clone();
+    Ok(if settings.url.is_empty() {
+        PodRoute::Direct { headers, roots, redactor }
+    } else {
+        PodRoute::Router(Box::new(JupyterAccess::new(&settings.url, headers, roots, redactor)?))
+    })
+}
+
+/// The claims from a `SandboxWarmPool`, of a session that has credentials for the cluster.
+#[cfg(feature = "kubernetes")]
+fn claims(pool: &RemotePool, warm_pool: &str, variables: &Variables) -> Result<SandboxClaims, Error> {
+    let owner = variables.in_process("POD_NAME").zip(variables.in_process("POD_UID"));
+    let claims = SandboxClaims::new(ClaimSettings {
+        pool: warm_pool.to_owned(),
+        namespace: pool.namespace.clone(),
+        lease: pool.lease.clamp(*LEASES.start(), *LEASES.end()),
+        patience: pool.timeout,
+        owner: owner.map(|(name, uid)| ClaimOwner { name: name.to_owned(), uid: uid.to_owned() }),
+        labels: BTreeMap::new(),
+    });
+    claims.map_err(|error| Error::Remote(error.into()))
 }
 
 impl RemoteHeader {

@@ -218,6 +218,8 @@ pub struct RemotePool {
     pub lease: Duration,
     /// The time that a sandbox may take to be ready. Default: 10 minutes.
     pub timeout: Duration,
+    /// Whether the server of a team, of which the session is one, claims its sandboxes. Default: no.
+    pub of_team: bool,
 }
 
 impl RemotePool {
@@ -230,6 +232,7 @@ impl RemotePool {
             port: 8888,
             lease: Duration::from_secs(300),
             timeout: Duration::from_secs(600),
+            of_team: false,
         }
     }
 }

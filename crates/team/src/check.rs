@@ -9,6 +9,7 @@ use crate::describe;
 use crate::front::tls_problem;
 use crate::hub::TeamHub;
 use crate::login::UserAuthenticator;
+use crate::sandboxes::{OpenClaimer, TeamSandboxes};
 use crate::upstream::UpstreamServers;
 use crate::users::{SessionStarter, UserAccounts, UserSystem};
 
@@ -29,7 +30,7 @@ impl TeamFinding {
 }
 
 impl TeamConfig {
-    /// Tries what the server would need: files of TLS, places for users, control groups, a sandbox, and identity providers.
+    /// Tries what the server would need: files of TLS, places for users, control groups, a sandbox or the place of kernels, and identity providers.
     ///
     /// The arguments are those of [`TeamServer::open`](crate::TeamServer::open). Makes the directory of the state.
     pub async fn check(
@@ -37,19 +38,22 @@ impl TeamConfig {
         program: PathBuf,
         client: reqwest::Client,
         system: UserSystem,
+        open_claimer: OpenClaimer,
     ) -> Vec<TeamFinding> {
         let mut findings = Vec::new();
         if let Some(files) = &self.server.tls {
             findings.push(TeamFinding::new("server.tls", tls_problem(files).map_or(Ok(()), Err)));
         }
+        let mut has_ids = false;
         match UserAccounts::open(&self.server.state_dir, &self.users, system) {
             Err(error) => findings.push(TeamFinding::new("server.state_dir", Err(describe(&error)))),
             Ok(accounts) => {
+                has_ids = accounts.has_ids();
                 findings.push(TeamFinding::new("server.state_dir", Ok(())));
                 // With control groups, if they are needed.
                 match accounts.probe() {
                     Err(error) => findings.push(TeamFinding::new("users", Err(describe(&error)))),
-                    Ok(_) if self.kernels.hub_url.is_some() => {}
+                    Ok(_) if !self.kernels.is_local() => {}
                     Ok(place) => {
                         let starter =
                             SessionStarter::new(program, self.sessions.clone(), self.packages.clone());
@@ -59,6 +63,7 @@ impl TeamConfig {
             }
         }
         findings.extend(self.check_hub(client.clone()).await);
+        findings.extend(self.check_sandboxes(open_claimer, has_ids).await);
         match UpstreamServers::open(&self.upstream, &self.login, client.clone(), |name| {
             std::env::var(name).ok()
         }) {
@@ -89,6 +94,20 @@ impl TeamConfig {
         let result = match hub {
             Ok(None) => return None,
             Ok(Some(hub)) => hub.check().await,
+            Err(error) => Err(describe(&error)),
+        };
+        Some(TeamFinding::new("kernels", result))
+    }
+
+    async fn check_sandboxes(&self, open_claimer: OpenClaimer, has_ids: bool) -> Option<TeamFinding> {
+        let Self { kernels, login, users, .. } = self;
+        let opened = TeamSandboxes::open(kernels, users.max_sessions, &login.resource, open_claimer);
+        let result = match opened {
+            Ok(None) => return None,
+            Ok(Some(sandboxes)) => match sandboxes.prepare(has_ids).await {
+                Ok(()) => sandboxes.check().await,
+                Err(error) => Err(describe(&error)),
+            },
             Err(error) => Err(describe(&error)),
         };
         Some(TeamFinding::new("kernels", result))

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use crate::actions::ActionTable;
-use crate::hub::{KernelMistake, KernelTable, kernel_mistake};
+use crate::kernels::{KernelMistake, KernelTable, kernel_mistake};
 use crate::login::{LoginConfig, SecureUrl};
 use crate::storage::read_bounded;
 use crate::upstream::{self, UpstreamMistake, UpstreamTable};

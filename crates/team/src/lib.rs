@@ -7,8 +7,10 @@ mod check;
 mod config;
 mod front;
 mod hub;
+mod kernels;
 pub mod login;
 mod retention;
+mod sandboxes;
 mod server;
 mod sessions;
 mod socket;
@@ -27,7 +29,12 @@ pub use self::config::{
     TeamApproval, TeamConfig, TeamSandbox, TlsFiles, UserSettings, WebhookTable,
 };
 pub use self::front::ListenError;
-pub use self::hub::{HubSetupError, KernelTable};
+pub use self::hub::HubSetupError;
+pub use self::kernels::{KernelTable, NamedPool};
+pub use self::sandboxes::{
+    ClaimReport, ClaimerSettings, KeptClaim, KnownClaim, OpenClaimer, SandboxClaimer, SandboxOwner,
+    SandboxPlace, SandboxSetupError, TakenSandbox,
+};
 pub use self::server::{ServeError, TeamServer};
 pub use self::upstream::{AuthorizationTable, ExchangeTable, UpstreamTable};
 pub use self::users::{AccountError, MakeGroups, TeamAccount, UserLimits, UserSystem, become_user};

@@ -14,6 +14,7 @@ use crate::front::{FrontListener, FrontParts, ListenError, metrics_routes, route
 use crate::hub::{HubSetupError, TeamHub};
 use crate::login::{LoginSetupError, UserAuthenticator};
 use crate::retention::RetentionTask;
+use crate::sandboxes::{OpenClaimer, SandboxSetupError, TeamSandboxes};
 use crate::sessions::{SessionDirectory, SessionRecords};
 use crate::socket::{SessionHearing, SessionSocket, SocketFiles};
 use crate::upstream::{BrowserKey, LoginCallbacks, UpstreamServers};
@@ -38,6 +39,9 @@ pub enum ServeError {
     /// Kernels could not run at the JupyterHub.
     #[error(transparent)]
     Hub(#[from] HubSetupError),
+    /// Kernels could not run in sandboxes of the cluster.
+    #[error(transparent)]
+    Sandboxes(#[from] SandboxSetupError),
     /// Sessions could not ask it.
     #[error("let sessions ask by the socket `{}`", path.display())]
     Socket {
@@ -73,7 +77,8 @@ pub struct TeamServer {
 impl TeamServer {
     /// Prepares a server. Sessions are served by `program`, which is `ipybox`; `client` speaks to identity providers
     /// ([`configure_client`](crate::login::configure_client));
-    /// `system` does what the program does for users on the machine, `check_action` knows the form of actions.
+    /// `system` does what the program does for users on the machine, `check_action` knows the form of actions, and
+    /// `open_claimer` the client of a cluster.
     ///
     /// # Errors
     /// See [`ServeError`].
@@ -84,6 +89,7 @@ impl TeamServer {
         system: UserSystem,
         pages: ApprovalPages,
         check_action: ActionCheck,
+        open_claimer: OpenClaimer,
     ) -> Result<Self, ServeError> {
         let secret = |name: &str| std::env::var(name).ok();
         let authenticator = Arc::new(UserAuthenticator::new(config.login.clone(), client.clone(), secret)?);
@@ -101,6 +107,7 @@ impl TeamServer {
             secret,
         )?;
         let hub = hub.map(Arc::new);
+        let sandboxes = sandboxes(&config, open_claimer, &accounts).await?;
         let approvals = match &config.approvals {
             Some(table) => {
                 let parts = ApprovalParts {
@@ -130,16 +137,18 @@ impl TeamServer {
             upstream,
             callbacks: Arc::clone(&callbacks),
             hub: hub.clone(),
+            sandboxes,
         };
         let (way, socket) = socket(&config, hearing, &files)?;
         let starter = || {
             SessionStarter::new(program.clone(), config.sessions.clone(), config.packages.clone())
                 .with_socket(way.clone())
                 .with_hub(hub.clone())
+                .with_kernels(config.kernels.clone())
         };
         let actions = published(&config, starter(), &accounts)?;
         let starter = Arc::new(starter());
-        if hub.is_none() {
+        if config.kernels.is_local() {
             starter.check(&accounts.probe()?).await.map_err(ServeError::Sandbox)?;
         }
         let directory = Arc::new(SessionDirectory::new(Arc::clone(&starter), records));
@@ -213,6 +222,19 @@ impl TeamServer {
         drop(lock);
         Ok(())
     }
+}
+
+/// The sandboxes in which kernels run, if they do.
+async fn sandboxes(
+    config: &TeamConfig,
+    open_claimer: OpenClaimer,
+    accounts: &UserAccounts,
+) -> Result<Option<Arc<TeamSandboxes>>, SandboxSetupError> {
+    let TeamConfig { kernels, users, login, .. } = config;
+    let opened = TeamSandboxes::open(kernels, users.max_sessions, &login.resource, open_claimer)?;
+    let Some(sandboxes) = opened else { return Ok(None) };
+    sandboxes.prepare(accounts.has_ids()).await?;
+    Ok(Some(Arc::new(sandboxes)))
 }
 
 /// The processes that serve published actions, if anything is published.

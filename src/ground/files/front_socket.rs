@@ -70,6 +70,9 @@ pub(crate) enum ConnectionUse {
     Login,
     /// Tokens of the user at a JupyterHub, which end with the connection.
     Hub,
+    /// A sandbox of a cluster, which is the session's as long as the connection is open.
+    #[cfg(feature = "kubernetes")]
+    Sandbox,
 }
 
 #[derive(Serialize)]

@@ -1,6 +1,7 @@
 //! Requests to the API server of a cluster: JSON, the cluster's words for failures, and its time.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -52,6 +53,8 @@ pub(super) struct ClusterClient {
     server: String,
     namespace: String,
     is_of_our_pod: bool,
+    /// The files with its credentials.
+    files: Vec<PathBuf>,
     /// The milliseconds that the server's clock is ahead of ours.
     ahead: AtomicI64,
 }
@@ -88,6 +91,13 @@ impl ClusterClient {
             // It would read our stdin, where the client speaks to us.
             program.interactive_mode = Some(ExecInteractiveMode::Never);
         }
+        let mut files = if is_inside { Vec::new() } else { kubeconfig_files() };
+        files.extend(
+            [&config.auth_info.token_file, &config.auth_info.client_key]
+                .into_iter()
+                .flatten()
+                .map(PathBuf::from),
+        );
         let own = config.default_namespace.clone();
         let namespace = namespace.unwrap_or_else(|| own.clone());
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
@@ -97,7 +107,7 @@ impl ClusterClient {
             .map_err(|error| ClaimError::Credentials(error.to_string()))?
             .map_err(|error| ClaimError::Credentials(describe(&error)))?;
         let is_of_our_pod = is_inside && own == namespace;
-        Ok(Self { client, server, namespace, is_of_our_pod, ahead: AtomicI64::new(0) })
+        Ok(Self { client, server, namespace, is_of_our_pod, files, ahead: AtomicI64::new(0) })
     }
 
     pub(super) fn namespace(&self) -> &str {
@@ -107,6 +117,11 @@ impl ClusterClient {
     /// Whether the namespace is that of the pod that we run in, which can then own what is in it.
     pub(super) fn is_of_our_pod(&self) -> bool {
         self.is_of_our_pod
+    }
+
+    /// The files with the credentials, which none but us should read.
+    pub(super) fn credential_files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// A time in the future, by the clock of the server.
@@ -235,6 +250,14 @@ impl ClusterClient {
                 ClaimError::Failed { verb, resource, status, message, retry_after }
             }
         }
+    }
+}
+
+/// The files that [`ClusterClient::connect`] takes credentials from outside of a cluster from.
+fn kubeconfig_files() -> Vec<PathBuf> {
+    match std::env::var_os(KUBECONFIG).filter(|files| !files.is_empty()) {
+        Some(files) => std::env::split_paths(&files).collect(),
+        None => std::env::home_dir().map(|home| home.join(".kube/config")).into_iter().collect(),
     }
 }
 

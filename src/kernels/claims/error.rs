@@ -89,6 +89,12 @@ pub(crate) enum ClaimError {
          hint: do the controllers of agent-sandbox run, with `--extensions`? `kubectl get pods -n agent-sandbox-system` shows them"
     )]
     Ignored { pool: String, seconds: u64 },
+    /// The server of a team cannot be asked.
+    #[error("ask the team server for a sandbox: {0}")]
+    Front(String),
+    /// It refuses, or the cluster does, in words.
+    #[error("{0}")]
+    Refused(String),
     /// The last failure of those that were tried again, in words.
     #[error("{0}")]
     Repeated(String),

@@ -1,6 +1,7 @@
 //! The lease of a claim: its end is put off as long as we use it, and then it is deleted.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -20,7 +21,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct ClaimLease {
     claim: LeasedClaim,
     stop: DropGuard,
-    task: JoinHandle<()>,
+    task: JoinHandle<bool>,
 }
 
 #[derive(Clone)]
@@ -28,12 +29,14 @@ struct LeasedClaim {
     cluster: Arc<ClusterClient>,
     name: String,
     lease: Duration,
+    /// Whether it is left to its end.
+    is_left: Arc<AtomicBool>,
 }
 
 impl ClaimLease {
     /// Keeps a claim that was just made.
     pub(super) fn hold(cluster: Arc<ClusterClient>, name: String, lease: Duration) -> Self {
-        let claim = LeasedClaim { cluster, name, lease };
+        let claim = LeasedClaim { cluster, name, lease, is_left: Arc::default() };
         let stop = CancellationToken::new();
         let task = tokio::spawn(claim.clone().keep(stop.clone()));
         Self { claim, stop: stop.drop_guard(), task }
@@ -49,17 +52,29 @@ impl ClaimLease {
         self.claim.renewal()
     }
 
-    /// Deletes the claim.
-    pub(super) async fn release(self) {
+    /// The claim's name.
+    pub(super) fn name(&self) -> &str {
+        &self.claim.name
+    }
+
+    /// Deletes the claim. Returns whether it is gone.
+    pub(super) async fn release(self) -> bool {
         drop(self.stop);
-        if let Err(error) = self.task.await {
+        self.task.await.unwrap_or_else(|error| {
             tracing::error!(%error, "a claim is not deleted");
-        }
+            false
+        })
+    }
+
+    /// Leaves the claim to its end.
+    pub(super) fn leave(self) {
+        self.claim.is_left.store(true, Ordering::Relaxed);
     }
 }
 
 impl LeasedClaim {
-    async fn keep(self, stop: CancellationToken) {
+    /// Puts the end off until `stop` is cancelled. Returns whether the claim is gone then.
+    async fn keep(self, stop: CancellationToken) -> bool {
         let mut next = Instant::now() + self.lease / 3;
         loop {
             tokio::select! {
@@ -74,7 +89,8 @@ impl LeasedClaim {
             let pause = match renewed {
                 Ok(_) => self.lease / 3,
                 Err(ClaimError::NotFound { .. }) => {
-                    return tracing::warn!(claim = self.name, "the claim of the session's sandbox is gone");
+                    tracing::warn!(claim = self.name, "the claim of the session's sandbox is gone");
+                    return true;
                 }
                 Err(error) => {
                     tracing::warn!(
@@ -94,10 +110,13 @@ impl LeasedClaim {
         ClusterRequest::of(ClusterVerb::Patch, ClusterResource::Claims).named(&self.name).with_body(body)
     }
 
-    async fn delete(&self) {
+    async fn delete(&self) -> bool {
+        if self.is_left.load(Ordering::Relaxed) {
+            return false;
+        }
         let request = ClusterRequest::of(ClusterVerb::Delete, ClusterResource::Claims).named(&self.name);
         let why = match tokio::time::timeout(RELEASE_TIMEOUT, self.cluster.insist(&request)).await {
-            Ok(Ok(_) | Err(ClaimError::NotFound { .. })) => return,
+            Ok(Ok(_) | Err(ClaimError::NotFound { .. })) => return true,
             Ok(Err(error)) => describe(&error),
             Err(_) => "the cluster takes long".to_owned(),
         };
@@ -106,5 +125,6 @@ impl LeasedClaim {
             why,
             "a claim is not deleted; the cluster does it when its time is over"
         );
+        false
     }
 }

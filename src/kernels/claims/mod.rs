@@ -11,6 +11,8 @@
 
 mod cluster;
 mod error;
+mod front;
+mod labelled;
 mod lease;
 mod objects;
 mod request;
@@ -21,6 +23,7 @@ mod tests;
 mod wait;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +33,10 @@ use tokio::sync::OnceCell;
 
 use self::cluster::ClusterClient;
 pub(crate) use self::error::ClaimError;
+pub(crate) use self::front::{FrontClaim, FrontClaims};
+pub use self::labelled::{
+    ClaimLabels, LabelledClaim, LabelledClaimSettings, LabelledClaims, LabelledSandbox,
+};
 use self::lease::ClaimLease;
 use self::objects::ObjectList;
 use self::request::{API_VERSION, ClusterRequest, ClusterResource, ClusterVerb, PAUSE};
@@ -50,6 +57,8 @@ pub(crate) struct ClaimSettings {
     pub(crate) patience: Duration,
     /// Our own pod, with which claims end, if it is in their namespace.
     pub(crate) owner: Option<ClaimOwner>,
+    /// Labels of claims, beside those that say that they are ours.
+    pub(crate) labels: BTreeMap<&'static str, String>,
 }
 
 /// The pod that we run in.
@@ -63,7 +72,7 @@ pub(crate) struct ClaimOwner {
 #[derive(Debug)]
 pub(crate) struct SandboxClaims {
     settings: ClaimSettings,
-    cluster: OnceCell<Arc<ClusterClient>>,
+    cluster: Arc<OnceCell<Arc<ClusterClient>>>,
 }
 
 /// A sandbox that is ours and ready. Dropping it has its claim deleted.
@@ -86,7 +95,7 @@ impl SandboxClaims {
                 return Err(ClaimError::Name { what, name: name.clone() });
             }
         }
-        Ok(Self { settings, cluster: OnceCell::new() })
+        Ok(Self { settings, cluster: Arc::default() })
     }
 
     /// The time that a sandbox may take to be ready.
@@ -190,6 +199,9 @@ impl SandboxClaims {
                 "app.kubernetes.io/version": env!("CARGO_PKG_VERSION"),
             },
         });
+        for (label, value) in &self.settings.labels {
+            metadata["labels"][label] = json!(value);
+        }
         if let Some(owner) = self.settings.owner.as_ref().filter(|_| cluster.is_of_our_pod()) {
             let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": owner.name, "uid": owner.uid});
             metadata["ownerReferences"] = json!([owner]);

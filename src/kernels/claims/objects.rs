@@ -27,6 +27,22 @@ pub(super) struct ObjectList<T> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectMetadata {
     pub(super) resource_version: String,
+    /// The mark of the next page of a list.
+    #[serde(default, rename = "continue")]
+    pub(super) next_page: Option<String>,
+}
+
+/// A `SandboxClaim` in a list, as far as it says whose it is.
+#[derive(Deserialize)]
+pub(super) struct ListedClaim {
+    pub(super) metadata: LabelledMetadata,
+}
+
+#[derive(Deserialize)]
+pub(super) struct LabelledMetadata {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) labels: std::collections::BTreeMap<String, String>,
 }
 
 /// A `SandboxClaim`.

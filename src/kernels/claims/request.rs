@@ -100,7 +100,8 @@ impl ClusterRequest {
     }
 
     pub(super) fn with_query(mut self, query: &str) -> Self {
-        self.query = format!("{}&{query}", self.query);
+        let before = if self.query.is_empty() { "" } else { "&" };
+        self.query = format!("{}{before}{query}", self.query);
         self
     }
 

@@ -10,6 +10,7 @@ fn settings(pool: &str, namespace: Option<&str>) -> ClaimSettings {
         lease: Duration::from_secs(300),
         patience: Duration::from_secs(600),
         owner: None,
+        labels: BTreeMap::new(),
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) use self::message::{
     KernelMessage, MessageContent, MimeBundle, PythonError, RateLimit, ShownOutput,
 };
 #[cfg(feature = "kubernetes")]
-pub(crate) use self::pod_source::{PodPool, PodRoute};
+pub(crate) use self::pod_source::{PodClaims, PodPool, PodRoute};
 pub(crate) use self::pod_source::{PodRest, PodSource, PodSourceError, RestingPod, TakenPod};
 pub(crate) use self::template::TemplateProcess;
 pub(crate) use self::terminal::{Terminal, plain};

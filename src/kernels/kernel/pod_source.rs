@@ -10,14 +10,14 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use super::jupyter::{AccessError, DuplexStream, JupyterServer};
 use crate::ground::text::describe;
 #[cfg(feature = "kubernetes")]
-use crate::kernels::claims::{ClaimError, SandboxStanding};
+use crate::kernels::claims::{ClaimError, FrontClaims, SandboxStanding};
 use crate::kernels::pod::{LinkKey, PodDialer, PodError, PodLink};
 
 #[cfg(feature = "kubernetes")]
 mod pool;
 
 #[cfg(feature = "kubernetes")]
-pub(crate) use self::pool::{PodPool, PodRoute};
+pub(crate) use self::pool::{PodClaims, PodPool, PodRoute};
 #[cfg(feature = "kubernetes")]
 use self::pool::{PoolClaim, SuspendedPod};
 
@@ -131,6 +131,15 @@ impl PodSource {
         }
     }
 
+    /// The claims, if the server of a team makes them.
+    #[cfg(feature = "kubernetes")]
+    pub(crate) fn of_front(&self) -> Option<&FrontClaims> {
+        match self {
+            Self::Address { .. } => None,
+            Self::Pool(pool) => pool.of_front(),
+        }
+    }
+
     /// Takes a pod, which has the time `patience` to answer.
     pub(crate) async fn take(
         &self,
@@ -181,7 +190,7 @@ impl TakenPod {
         self.link.leave().await;
         #[cfg(feature = "kubernetes")]
         if let Some(claim) = self.claim {
-            return Some(RestingPod(claim.suspend().await));
+            return claim.suspend().await.map(RestingPod);
         }
         None
     }

@@ -42,6 +42,7 @@ impl Cluster {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = lines.next_line().await.unwrap().expect("it says where it listens");
         let about = serde_json::from_str(&line).unwrap();
+        keep_from_others(&home.path().join("kubeconfig"));
         Self { _child: child, _input: input, home, about }
     }
 
@@ -94,6 +95,7 @@ impl Cluster {
         });
         let file = self.home.path().join(account);
         std::fs::write(&file, config.to_string()).unwrap();
+        keep_from_others(&file);
         file
     }
 
@@ -229,6 +231,11 @@ impl Cluster {
         let status = answer.status().as_u16();
         (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default())
     }
+}
+
+/// Has nobody else read a file with credentials.
+fn keep_from_others(file: &Path) {
+    std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
 }
 
 impl Place {

@@ -11,6 +11,7 @@ mod lives;
 mod login;
 mod packages;
 mod records;
+mod sandboxes;
 mod support;
 mod tenants;
 mod upstream;

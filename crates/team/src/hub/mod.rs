@@ -8,7 +8,6 @@
 //! The service's own token, which may do much more, stays here. A session asks for one of its user's when it needs it; all that it
 //! has got are taken back when its connection ends, or when the next front starts.
 
-mod config;
 mod names;
 mod service;
 
@@ -22,12 +21,11 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 
-pub use self::config::KernelTable;
-pub(crate) use self::config::{KernelMistake, kernel_mistake};
 use self::names::HubNames;
 pub(crate) use self::names::{HubName, HubNameError};
 use self::service::{HubService, HubServiceError, HubToken, LIFE_SECONDS};
 use crate::front::RateLimits;
+use crate::kernels::KernelTable;
 use crate::login::{ClaimedName, ClientSecret, ProviderHttp, SecureUrl, TeamUser, UserIdentity};
 use crate::socket::line;
 use crate::users::TeamAccount;

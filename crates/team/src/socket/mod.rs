@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::tokens::SessionTokens;
 use crate::approvals::{ApprovalHearing, AskingSession};
 use crate::hub::TeamHub;
+use crate::sandboxes::{self, TeamSandboxes};
 use crate::upstream::{LoginCallbacks, UpstreamServers};
 use crate::users::{TeamAccount, UserAccounts};
 
@@ -43,6 +44,7 @@ pub(crate) struct SessionHearing {
     pub(crate) upstream: Option<Arc<UpstreamServers>>,
     pub(crate) callbacks: Arc<LoginCallbacks>,
     pub(crate) hub: Option<Arc<TeamHub>>,
+    pub(crate) sandboxes: Option<Arc<TeamSandboxes>>,
 }
 
 #[derive(Deserialize)]
@@ -61,6 +63,7 @@ enum ConnectionUse {
     Upstream,
     Login,
     Hub,
+    Sandbox,
 }
 
 /// The files by which sessions reach the server.
@@ -124,7 +127,7 @@ impl SessionSocket {
 impl SessionHearing {
     async fn hear(&self, stream: UnixStream) -> io::Result<()> {
         let peer = stream.peer_cred()?.uid();
-        let (input, output) = stream.into_split();
+        let (input, mut output) = stream.into_split();
         let mut input = BufReader::new(input);
         let first = line(&mut input, GREETING_BYTES);
         let first = tokio::time::timeout(GREETING_TIME, first).await??.unwrap_or_default();
@@ -149,6 +152,11 @@ impl SessionHearing {
                 let hub = self.hub.as_ref().ok_or_else(absent)?;
                 hub.hear(input, output, &account).await
             }
+            ConnectionUse::Sandbox => match &self.sandboxes {
+                Some(sandboxes) => sandboxes.hear(input, output, &account).await,
+                // Else the session would wait for another server.
+                None => sandboxes::refuse(&mut output, "the team server has no pools any more").await,
+            },
             ConnectionUse::Login => self.callbacks.hear(input, output, account).await,
         }
     }

@@ -197,6 +197,11 @@ impl UserAccounts {
         self.state_dir.join("sessions")
     }
 
+    /// Whether users have ids of the system.
+    pub(crate) fn has_ids(&self) -> bool {
+        self.ids.is_some()
+    }
+
     /// The directory for decisions, through which users pass to its socket.
     pub(crate) fn approvals(&self) -> PathBuf {
         self.state_dir.join("approvals")

@@ -16,6 +16,7 @@ use super::account::UserPlace;
 use crate::actions::ActionTable;
 use crate::config::{PackageSettings, SessionSettings, TeamApproval, TeamSandbox};
 use crate::hub::{HubName, HubNameError, TeamHub};
+use crate::kernels::KernelTable;
 use crate::login::SecureUrl;
 use crate::socket::SessionTokens;
 
@@ -39,6 +40,8 @@ pub(crate) struct SessionStarter {
     way: Option<SocketWay>,
     /// The JupyterHub whose servers run kernels; `None` if this machine does.
     hub: Option<Arc<TeamHub>>,
+    /// The pools of the sandboxes that run kernels, if they do.
+    kernels: KernelTable,
     /// The directory of published actions, if processes serve these instead.
     published: Option<PathBuf>,
 }
@@ -81,7 +84,15 @@ impl SocketWay {
 impl SessionStarter {
     /// Starts this program.
     pub(crate) fn new(program: PathBuf, settings: SessionSettings, packages: PackageSettings) -> Self {
-        Self { program, settings, packages, way: None, hub: None, published: None }
+        Self {
+            program,
+            settings,
+            packages,
+            way: None,
+            hub: None,
+            kernels: KernelTable::default(),
+            published: None,
+        }
     }
 
     /// Has sessions ask the server by this way.
@@ -92,6 +103,11 @@ impl SessionStarter {
     /// Has kernels run at this JupyterHub.
     pub(crate) fn with_hub(self, hub: Option<Arc<TeamHub>>) -> Self {
         Self { hub, ..self }
+    }
+
+    /// Has kernels run where this table says, if it is in sandboxes of a cluster.
+    pub(crate) fn with_kernels(self, kernels: KernelTable) -> Self {
+        Self { kernels, ..self }
     }
 
     /// Starts processes that serve the published actions in a directory, in place of sessions.
@@ -120,6 +136,8 @@ impl SessionStarter {
                 let hub = self.hub.as_ref().map(|hub| Ok((hub.url(), hub.user_of(&place.key)?)));
                 let hub = hub.transpose().map_err(|error: HubNameError| io::Error::other(error))?;
                 command.args(self.arguments(place, hub.as_ref()));
+                let token = self.kernels.router_token_env.as_ref();
+                command.envs(token.and_then(|name| Some((name, std::env::var_os(name)?))));
                 if let Some(server) = server {
                     wish["server"] = server;
                 }
@@ -207,7 +225,7 @@ impl SessionStarter {
         command
     }
 
-    /// The flags of a session, whose kernel runs on this machine or as this user of a JupyterHub.
+    /// The flags of a session, whose kernel runs on this machine, in a sandbox of a cluster, or as this user of a JupyterHub.
     fn arguments(&self, place: &UserPlace, hub: Option<&(&str, HubName)>) -> Vec<OsString> {
         let settings = &self.settings;
         let mut arguments = FlagList::default();
@@ -218,16 +236,18 @@ impl SessionStarter {
         arguments.flags("--audit-contents", settings.audit_contents);
         arguments.flags("--checkpoint", hub.is_none());
         arguments.flags("--long-cells", settings.long_cells);
-        arguments.flags("--sandbox", hub.is_none());
+        let is_local = hub.is_none() && self.kernels.pool.is_none();
+        arguments.flags("--sandbox", is_local);
         if let Some((url, user)) = hub {
             arguments.flag("--kernel-hub-url", url);
             arguments.flag("--kernel-hub-user", user.as_str());
             arguments.flags("--kernel-hub-token-team", true);
         }
+        self.add_pools(&mut arguments);
         settings.install_domains.iter().for_each(|domain| arguments.flag("--sandbox-install-domain", domain));
         let upstream = self.way.as_ref().and_then(|way| way.upstream.as_ref());
         settings.mcp_config.iter().chain(upstream).for_each(|file| arguments.flag("--mcp-config", file));
-        if hub.is_none() {
+        if is_local {
             self.add_local(&mut arguments);
         }
         self.add_approval(&mut arguments);
@@ -245,6 +265,23 @@ impl SessionStarter {
         self.add_local(&mut arguments);
         self.add_approval(&mut arguments);
         arguments.0
+    }
+
+    /// The flags about kernels in sandboxes that the server claims.
+    fn add_pools(&self, arguments: &mut FlagList) {
+        let KernelTable { pool: Some(pool), pool_port, router_url, router_token_env, .. } = &self.kernels
+        else {
+            return;
+        };
+        arguments.flag("--kernel-pool", pool);
+        let named = self.kernels.named.iter();
+        named.for_each(|(name, named)| arguments.flag("--kernel-pool", format!("{name}={}", named.pool)));
+        arguments.flags("--kernel-pool-team", true);
+        arguments.option("--kernel-pool-port", pool_port.map(|port| port.to_string()).as_ref());
+        arguments.option("--kernel-router-url", router_url.as_ref());
+        arguments.option("--kernel-router-token-env", router_token_env.as_ref());
+        let timeout = self.kernels.claim_timeout.map(|timeout| timeout.as_secs_f64().to_string());
+        arguments.option("--kernel-claim-timeout", timeout.as_ref());
     }
 
     /// The flags about kernels of this machine.

@@ -1,5 +1,6 @@
 //! Pods of a pool: each is claimed, and reached at its address or through the router of sandboxes.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,9 @@ use tokio::time::Instant;
 use super::super::jupyter::{AccessError, JupyterAccess, JupyterHeaders, JupyterServer};
 use super::{AddressDialer, PodRest, PodSourceError, TakenPod, within};
 use crate::ground::text::Redactor;
-use crate::kernels::claims::{ClaimError, ClaimedSandbox, SandboxClaims, SuspendedSandbox};
+use crate::kernels::claims::{
+    ClaimError, ClaimedSandbox, FrontClaim, FrontClaims, SandboxClaims, SandboxStanding, SuspendedSandbox,
+};
 use crate::kernels::pod::{PodError, PodLink};
 
 /// The pause between two tries to connect to a sandbox, whose name in DNS may be new.
@@ -18,10 +21,32 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// A pool of sandboxes, and the route to them.
 #[derive(Debug)]
 pub(crate) struct PodPool {
-    claims: SandboxClaims,
+    claims: PodClaims,
     /// The port on which `ipybox pod` listens in them.
     port: u16,
     route: PodRoute,
+}
+
+/// The one who claims the sandboxes.
+#[derive(Debug)]
+pub(crate) enum PodClaims {
+    /// The session, which has credentials for the cluster.
+    Cluster(SandboxClaims),
+    /// The server of a team, of which it is a session.
+    Front(FrontClaims),
+}
+
+/// The claim of a sandbox. Dropping it has it deleted.
+enum PodClaim {
+    Cluster(ClaimedSandbox),
+    Front(FrontClaim),
+}
+
+/// The address of a sandbox, and its names for the router.
+struct PodPlace<'a> {
+    sandbox: &'a str,
+    namespace: &'a str,
+    address: IpAddr,
 }
 
 /// The route to a sandbox.
@@ -32,10 +57,10 @@ pub(crate) enum PodRoute {
     Router(Box<JupyterAccess>),
 }
 
-/// The sandbox of a pod that is taken.
+/// The claim of a pod that is taken, and its pool.
 pub(super) struct PoolClaim {
     pool: Arc<PodPool>,
-    sandbox: ClaimedSandbox,
+    claim: PodClaim,
 }
 
 /// A pod that nobody uses for a while: its sandbox is suspended. Dropping it has its claim deleted.
@@ -55,12 +80,23 @@ impl std::fmt::Debug for PodRoute {
 }
 
 impl PodPool {
-    pub(crate) fn new(claims: SandboxClaims, port: u16, route: PodRoute) -> Self {
+    pub(crate) fn new(claims: PodClaims, port: u16, route: PodRoute) -> Self {
         Self { claims, port, route }
     }
 
     pub(super) fn name(&self) -> &str {
-        self.claims.pool()
+        match &self.claims {
+            PodClaims::Cluster(claims) => claims.pool(),
+            PodClaims::Front(claims) => claims.pool(),
+        }
+    }
+
+    /// The claims, if the server of a team makes them.
+    pub(super) fn of_front(&self) -> Option<&FrontClaims> {
+        match &self.claims {
+            PodClaims::Cluster(_) => None,
+            PodClaims::Front(claims) => Some(claims),
+        }
     }
 
     /// Claims a sandbox and takes its pod.
@@ -69,11 +105,11 @@ impl PodPool {
         patience: Duration,
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<TakenPod, PodSourceError> {
-        let sandbox = self.claims.claim(report).await?;
-        match self.connect(&sandbox, patience, report).await {
-            Ok(link) => Ok(TakenPod { link, claim: Some(PoolClaim { pool: Arc::clone(self), sandbox }) }),
+        let claim = self.claims.claim(report).await?;
+        match self.connect(&claim, patience, report).await {
+            Ok(link) => Ok(TakenPod { link, claim: Some(PoolClaim { pool: Arc::clone(self), claim }) }),
             Err(error) => {
-                sandbox.release().await;
+                claim.release().await;
                 Err(error)
             }
         }
@@ -81,19 +117,20 @@ impl PodPool {
 
     async fn connect(
         &self,
-        claim: &ClaimedSandbox,
+        claim: &PodClaim,
         patience: Duration,
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<PodLink, PodSourceError> {
-        report(&format!("connecting to the sandbox `{}`", claim.sandbox));
-        Ok(take_soon(&self.server(claim)?, claim, patience).await?)
+        let place = claim.place();
+        report(&format!("connecting to the sandbox `{}`", place.sandbox));
+        Ok(take_soon(&self.server(&place)?, claim, patience).await?)
     }
 
     /// The client of a sandbox.
-    fn server(&self, claim: &ClaimedSandbox) -> Result<Arc<JupyterServer>, AccessError> {
+    fn server(&self, place: &PodPlace<'_>) -> Result<Arc<JupyterServer>, AccessError> {
         let access = match &self.route {
             PodRoute::Direct { headers, roots, redactor } => {
-                let address = std::net::SocketAddr::new(claim.address, self.port);
+                let address = std::net::SocketAddr::new(place.address, self.port);
                 JupyterAccess::new(
                     &format!("http://{address}/"),
                     headers.clone(),
@@ -102,8 +139,8 @@ impl PodPool {
                 )?
             }
             PodRoute::Router(access) => access.with_headers(&[
-                ("X-Sandbox-ID", &claim.sandbox),
-                ("X-Sandbox-Namespace", &claim.namespace),
+                ("X-Sandbox-ID", place.sandbox),
+                ("X-Sandbox-Namespace", place.namespace),
                 ("X-Sandbox-Port", &self.port.to_string()),
             ])?,
         };
@@ -111,20 +148,78 @@ impl PodPool {
     }
 }
 
+impl PodClaims {
+    async fn claim(&self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<PodClaim, ClaimError> {
+        match self {
+            Self::Cluster(claims) => claims.claim(report).await.map(PodClaim::Cluster),
+            Self::Front(claims) => claims.claim(report).await.map(PodClaim::Front),
+        }
+    }
+
+    /// The time that a sandbox may take to be ready.
+    fn patience(&self) -> Duration {
+        match self {
+            Self::Cluster(claims) => claims.patience(),
+            Self::Front(claims) => claims.patience(),
+        }
+    }
+}
+
+impl PodClaim {
+    fn place(&self) -> PodPlace<'_> {
+        match self {
+            Self::Cluster(ClaimedSandbox { sandbox, namespace, address, .. }) => {
+                PodPlace { sandbox, namespace, address: *address }
+            }
+            Self::Front(FrontClaim { sandbox, namespace, address, .. }) => {
+                PodPlace { sandbox, namespace, address: *address }
+            }
+        }
+    }
+
+    /// What can be asked when the pod does not answer.
+    fn standing(&self) -> Option<SandboxStanding> {
+        match self {
+            Self::Cluster(claim) => Some(claim.standing()),
+            Self::Front(_) => None,
+        }
+    }
+
+    /// Deletes the claim, and with it the sandbox.
+    async fn release(self) {
+        match self {
+            Self::Cluster(claim) => claim.release().await,
+            Self::Front(claim) => claim.release().await,
+        }
+    }
+}
+
 impl PoolClaim {
     /// The state that the sandbox gets when nobody uses it for a while.
     pub(super) async fn rest_for(&self) -> Result<PodRest, PodSourceError> {
-        Ok(if self.sandbox.has_volumes().await? { PodRest::Suspended } else { PodRest::Deleted })
+        match &self.claim {
+            PodClaim::Cluster(claim) if claim.has_volumes().await? => Ok(PodRest::Suspended),
+            PodClaim::Cluster(_) => Ok(PodRest::Deleted),
+            PodClaim::Front(_) => Ok(PodRest::Stays),
+        }
     }
 
-    /// Suspends the sandbox.
-    pub(super) async fn suspend(self) -> SuspendedPod {
-        SuspendedPod { pool: self.pool, sandbox: self.sandbox.suspend().await }
+    /// Suspends the sandbox, if that can be woken.
+    pub(super) async fn suspend(self) -> Option<SuspendedPod> {
+        match self.claim {
+            PodClaim::Cluster(claim) => {
+                Some(SuspendedPod { pool: self.pool, sandbox: claim.suspend().await })
+            }
+            PodClaim::Front(claim) => {
+                claim.release().await;
+                None
+            }
+        }
     }
 
     /// Deletes the claim.
     pub(super) async fn release(self) {
-        self.sandbox.release().await;
+        self.claim.release().await;
     }
 }
 
@@ -139,17 +234,19 @@ impl SuspendedPod {
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<TakenPod, (Option<Self>, PodSourceError)> {
         let Self { pool, sandbox } = self;
-        let sandbox = match sandbox.wake(pool.claims.patience(), report).await {
-            Ok(sandbox) => sandbox,
+        let claim = match sandbox.wake(pool.claims.patience(), report).await {
+            Ok(sandbox) => PodClaim::Cluster(sandbox),
             Err((sandbox, error @ ClaimError::NotFound { .. })) => {
                 sandbox.release().await;
                 return Err((None, error.into()));
             }
             Err((sandbox, error)) => return Err((Some(Self { pool, sandbox }), error.into())),
         };
-        match pool.connect(&sandbox, patience, report).await {
-            Ok(link) => Ok(TakenPod { link, claim: Some(PoolClaim { pool, sandbox }) }),
-            Err(error) => Err((Some(Self { pool, sandbox: sandbox.suspend().await }), error)),
+        let connected = pool.connect(&claim, patience, report).await;
+        let claim = PoolClaim { pool, claim };
+        match connected {
+            Ok(link) => Ok(TakenPod { link, claim: Some(claim) }),
+            Err(error) => Err((claim.suspend().await, error)),
         }
     }
 
@@ -162,12 +259,12 @@ impl SuspendedPod {
 /// Takes a pod as soon as it can be reached.
 async fn take_soon(
     server: &Arc<JupyterServer>,
-    claim: &ClaimedSandbox,
+    claim: &PodClaim,
     patience: Duration,
 ) -> Result<PodLink, PodError> {
     let deadline = Instant::now() + patience;
     loop {
-        let dialer = AddressDialer { server: Arc::clone(server), sandbox: Some(claim.standing()) };
+        let dialer = AddressDialer { server: Arc::clone(server), sandbox: claim.standing() };
         match within(patience, PodLink::take(dialer, None)).await {
             Err(PodError::Unreachable(why)) if Instant::now() + PAUSE < deadline => {
                 tracing::debug!(why, "a sandbox cannot be reached yet");

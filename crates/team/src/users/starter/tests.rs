@@ -94,3 +94,35 @@ fn a_session_with_a_kernel_at_a_hub_has_nothing_of_kernels_of_this_machine() {
         ]
     );
 }
+
+#[test]
+fn a_session_with_a_kernel_in_a_cluster_has_the_way_to_its_sandbox_and_saves_its_variables() {
+    let kernels = toml::from_str(
+        "pool = \"python\"\nnamespace = \"n\"\npool_port = 9999\nrouter_url = \"http://router/\"\nrouter_token_env = \"ROUTER\"\n\
+         claim_timeout = \"90s\"\nclaim_lease = \"1m\"\ngpu = { pool = \"python-gpu\", max = 1 }",
+    );
+    let starter =
+        SessionStarter::new(PathBuf::from("ipybox"), SessionSettings::default(), PackageSettings::default())
+            .with_kernels(kernels.unwrap());
+    let arguments = starter.arguments(&UserPlace::at(Path::new("/users/a")), None);
+    let arguments: Vec<&str> = arguments.iter().map(|argument| argument.to_str().unwrap()).collect();
+    assert_eq!(
+        arguments[8..],
+        [
+            "--checkpoint",
+            "--kernel-pool",
+            "python",
+            "--kernel-pool",
+            "gpu=python-gpu",
+            "--kernel-pool-team",
+            "--kernel-pool-port",
+            "9999",
+            "--kernel-router-url",
+            "http://router/",
+            "--kernel-router-token-env",
+            "ROUTER",
+            "--kernel-claim-timeout",
+            "90",
+        ]
+    );
+}
