@@ -23,6 +23,7 @@ pub(super) fn open_claimer(settings: ClaimerSettings) -> Result<Arc<dyn SandboxC
         instance: settings.instance,
         lease: settings.lease,
         timeout: settings.timeout,
+        tells_volumes: settings.tells_volumes,
         pod: variable("POD_NAME").zip(variable("POD_UID")),
     });
     Ok(Arc::new(TeamClaims(claims?)))
@@ -41,8 +42,8 @@ impl SandboxClaimer for TeamClaims {
         report: &ClaimReport,
     ) -> Result<TakenSandbox, String> {
         let claimed = self.0.claim(pool, &labels(owner), report).await?;
-        let LabelledSandbox { sandbox, namespace, address, claim } = claimed;
-        let place = SandboxPlace { claim: claim.name().to_owned(), sandbox, namespace, address };
+        let LabelledSandbox { sandbox, namespace, address, has_volumes, claim } = claimed;
+        let place = SandboxPlace { claim: claim.name().to_owned(), sandbox, namespace, address, has_volumes };
         Ok(TakenSandbox { place, claim: Box::new(TeamClaim(claim)) })
     }
 

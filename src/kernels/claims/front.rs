@@ -51,6 +51,8 @@ pub(crate) struct FrontClaim {
     pub(crate) namespace: String,
     /// The address of its pod.
     pub(crate) address: IpAddr,
+    /// Whether it may have volumes, so that it is not given up while nobody uses it.
+    pub(crate) has_volumes: bool,
     stop: DropGuard,
     task: JoinHandle<()>,
 }
@@ -85,6 +87,7 @@ struct SandboxPlace {
     sandbox: String,
     namespace: String,
     address: IpAddr,
+    has_volumes: bool,
 }
 
 /// A connection to the server, which keeps the claim that was made there as long as it is open.
@@ -134,11 +137,11 @@ impl FrontClaims {
         let asking = tokio::time::timeout(self.patience + GRACE, self.ask(front, report)).await;
         let late = |_| Err(ClaimError::Front("it does not answer in time".to_owned()));
         let (connection, place) = asking.unwrap_or_else(late)?;
-        let SandboxPlace { claim, sandbox, namespace, address } = place;
+        let SandboxPlace { claim, sandbox, namespace, address, has_volumes } = place;
         let lease = FrontLease { front: front.clone(), claim, kernel: self.kernel.clone() };
         let stop = CancellationToken::new();
         let task = tokio::spawn(lease.keep(connection, stop.clone()));
-        Ok(FrontClaim { sandbox, namespace, address, stop: stop.drop_guard(), task })
+        Ok(FrontClaim { sandbox, namespace, address, has_volumes, stop: stop.drop_guard(), task })
     }
 
     /// Asks until there is an answer, also if the server starts again meanwhile.

@@ -42,6 +42,8 @@ pub struct LabelledClaimSettings {
     pub lease: Duration,
     /// The time that a sandbox may take to be ready.
     pub timeout: Duration,
+    /// Whether it has to be known if sandboxes have volumes.
+    pub tells_volumes: bool,
     /// The name and the uid of our own pod, with which claims end, if it is in their namespace.
     pub pod: Option<(String, String)>,
 }
@@ -70,6 +72,8 @@ pub struct LabelledSandbox {
     pub namespace: String,
     /// The address of its pod.
     pub address: IpAddr,
+    /// Whether files would be lost with it that its pod could have again, as far as is known.
+    pub has_volumes: bool,
     /// Its claim.
     pub claim: LabelledClaim,
 }
@@ -118,8 +122,19 @@ impl LabelledClaims {
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<LabelledSandbox, String> {
         let claimed = self.claims(pool, self.labels(labels)).claim(report).await;
-        let ClaimedSandbox { sandbox, namespace, address, lease } = claimed.map_err(|error| words(&error))?;
-        Ok(LabelledSandbox { sandbox, namespace, address, claim: LabelledClaim(Some(lease)) })
+        let claimed = claimed.map_err(|error| words(&error))?;
+        let has_volumes = match self.settings.tells_volumes {
+            true => claimed.has_volumes().await.unwrap_or_else(|error| {
+                tracing::warn!(
+                    error = describe(&error),
+                    "a sandbox goes on while nobody uses it: whether it has volumes is not known"
+                );
+                true
+            }),
+            false => true,
+        };
+        let ClaimedSandbox { sandbox, namespace, address, lease } = claimed;
+        Ok(LabelledSandbox { sandbox, namespace, address, has_volumes, claim: LabelledClaim(Some(lease)) })
     }
 
     /// Keeps a claim that is there with these labels. Waits while the cluster is away.
@@ -247,7 +262,14 @@ impl LabelledClaims {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        if !self.settings.tells_volumes {
+            return Ok(());
+        }
+        let request = ClusterRequest::of(ClusterVerb::Get, ClusterResource::Sandboxes).named(&name);
+        match cluster.ask(&request).await {
+            Ok(_) | Err(ClaimError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -265,6 +265,21 @@ async fn a_user_has_no_more_sandboxes_of_a_kernel_than_the_table_says_also_after
 }
 
 #[tokio::test]
+async fn a_session_that_nobody_uses_has_no_sandbox_and_its_variables_come_back() {
+    let cluster = Cluster::start().await;
+    cluster.make_pool("python", 1).await;
+    let place = place_with("idle_timeout = \"2s\"");
+    let login = place.token("zoe");
+    let server = place.serve_in(&[(VARIABLE, cluster.kubeconfig().to_str().unwrap())]);
+    let mut client = place.begun(&login).await;
+    assert_eq!(client.cell("kept = 41; kept").await, "41");
+    cluster.until_claims(<[Value]>::is_empty).await;
+    let back = client.cell("kept + 1").await;
+    assert!(back.ends_with("42") && back.contains("its sandbox was deleted with its files"), "{back}");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn sessions_reach_their_sandboxes_through_the_router_with_its_token() {
     let cluster = Cluster::start().await;
     cluster.make_pool("python", 1).await;

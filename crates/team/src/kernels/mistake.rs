@@ -97,6 +97,7 @@ fn without_place(table: &KernelTable) -> Option<KernelMistake> {
         || table.router_token_env.is_some()
         || table.claim_timeout.is_some()
         || table.claim_lease.is_some()
+        || table.idle_timeout.is_some()
         || !table.named.is_empty();
     let remedy = "name the `SandboxWarmPool` of sessions that choose no kernel, or leave the table out";
     is_set.then_some(KernelMistake { key: "kernels.pool", why: "is missing", remedy })
@@ -169,7 +170,11 @@ fn pool_mistake(table: &KernelTable, sessions: &SessionSettings) -> Option<Kerne
         }
         _ => {}
     }
-    let times = [("kernels.claim_timeout", table.claim_timeout), ("kernels.claim_lease", table.claim_lease)];
+    let times = [
+        ("kernels.claim_timeout", table.claim_timeout),
+        ("kernels.claim_lease", table.claim_lease),
+        ("kernels.idle_timeout", table.idle_timeout),
+    ];
     if let Some((key, _)) = times.into_iter().find(|(_, time)| time.is_some_and(|time| time < SHORTEST)) {
         return wrong(key, "is shorter than a second", "use the default, or some minutes");
     }
@@ -234,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_pool_needs_its_name_and_bears_nothing_of_a_hub_or_about_kernels_of_this_machine() {
-        let all = "namespace = \"a\"\npool_port = 1\nrouter_url = \"http://router/\"\nrouter_token_env = \"R\"\nclaim_timeout = \"1m\"\nclaim_lease = \"1m\"\ngpu = { pool = \"g\" }\n";
+        let all = "namespace = \"a\"\npool_port = 1\nrouter_url = \"http://router/\"\nrouter_token_env = \"R\"\nclaim_timeout = \"1m\"\nclaim_lease = \"1m\"\nidle_timeout = \"1m\"\ngpu = { pool = \"g\" }\n";
         assert_eq!(mistake(&format!("{POOL}{all}"), "idle = \"1m\"\nenvironment = [\"R\"]", false), None);
         for (table, sessions, key, why) in [
             ("namespace = \"a\"", "", "kernels.pool", "is missing"),

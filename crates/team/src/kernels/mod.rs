@@ -18,7 +18,7 @@ const RESERVED: [&str; 3] = ["copy", "main", "new"];
 /// The longest name of a kernel, which is the value of a label too.
 const NAME_CHARACTERS: usize = 63;
 /// The keys of the table that are no names of kernels.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "hub_url",
     "hub_token_env",
     "hub_user_claim",
@@ -29,6 +29,7 @@ const KEYS: [&str; 10] = [
     "router_token_env",
     "claim_timeout",
     "claim_lease",
+    "idle_timeout",
 ];
 
 /// The place of the kernels of users. Default: this machine.
@@ -55,6 +56,9 @@ pub struct KernelTable {
     pub claim_timeout: Option<Duration>,
     /// The time after which the cluster deletes a claim that no server keeps. Default: 5 minutes.
     pub claim_lease: Option<Duration>,
+    /// The time after which the kernel of a session ends that nobody uses, and its sandbox is given up if that has no volumes.
+    /// Default: it does not end before its session.
+    pub idle_timeout: Option<Duration>,
     /// The pools of kernels that agents choose by name.
     pub named: BTreeMap<String, NamedPool>,
 }
@@ -110,6 +114,7 @@ impl<'de> Visitor<'de> for TableVisitor {
                 "router_token_env" => table.router_token_env = Some(map.next_value()?),
                 "claim_timeout" => table.claim_timeout = Some(map.next_value::<TableTime>()?.0),
                 "claim_lease" => table.claim_lease = Some(map.next_value::<TableTime>()?.0),
+                "idle_timeout" => table.idle_timeout = Some(map.next_value::<TableTime>()?.0),
                 _ => {
                     let named = named_pool(&key, map.next_value()?).map_err(A::Error::custom)?;
                     table.named.insert(key, named);

@@ -27,6 +27,8 @@ pub struct ClaimerSettings {
     pub lease: Duration,
     /// The time that a sandbox may take to be ready.
     pub timeout: Duration,
+    /// Whether sessions have to know if their sandboxes have volumes.
+    pub tells_volumes: bool,
 }
 
 /// The user whose claim it is, and the kernel that it is for. Both are labels of the claim.
@@ -58,6 +60,8 @@ pub struct SandboxPlace {
     pub namespace: String,
     /// The address of its pod.
     pub address: IpAddr,
+    /// Whether files would be lost with it that its pod could have again, as far as is known.
+    pub has_volumes: bool,
 }
 
 /// A sandbox of a user, whose claim is kept.

@@ -156,6 +156,7 @@ impl TeamSandboxes {
             instance: instance(resource),
             lease: table.claim_lease.unwrap_or(LEASE),
             timeout: table.claim_timeout.unwrap_or(TIMEOUT),
+            tells_volumes: table.idle_timeout.is_some(),
         };
         let claimer = open(settings).map_err(SandboxSetupError::Claimer)?;
         let rates = RateLimits::new(CLAIMS_PER_MINUTE);

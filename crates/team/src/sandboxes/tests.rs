@@ -47,6 +47,7 @@ impl SandboxClaimer for Memory {
             sandbox: "s".to_owned(),
             namespace: "n".to_owned(),
             address: IpAddr::from([127, 0, 0, 2]),
+            has_volumes: false,
         };
         let claims = Arc::clone(&self.claims);
         Ok(TakenSandbox { place, claim: Box::new(MemoryClaim { claims, name }) })

@@ -282,6 +282,8 @@ impl SessionStarter {
         arguments.option("--kernel-router-token-env", router_token_env.as_ref());
         let timeout = self.kernels.claim_timeout.map(|timeout| timeout.as_secs_f64().to_string());
         arguments.option("--kernel-claim-timeout", timeout.as_ref());
+        let idle = self.kernels.idle_timeout.map(|idle| format!("{}s", idle.as_secs_f64()));
+        arguments.option("--kernel-idle-timeout", idle.as_ref());
     }
 
     /// The flags about kernels of this machine.

@@ -199,8 +199,8 @@ impl PoolClaim {
     pub(super) async fn rest_for(&self) -> Result<PodRest, PodSourceError> {
         match &self.claim {
             PodClaim::Cluster(claim) if claim.has_volumes().await? => Ok(PodRest::Suspended),
-            PodClaim::Cluster(_) => Ok(PodRest::Deleted),
-            PodClaim::Front(_) => Ok(PodRest::Stays),
+            PodClaim::Front(claim) if claim.has_volumes => Ok(PodRest::Stays),
+            PodClaim::Cluster(_) | PodClaim::Front(_) => Ok(PodRest::Deleted),
         }
     }
 

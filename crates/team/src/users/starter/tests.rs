@@ -99,7 +99,7 @@ fn a_session_with_a_kernel_at_a_hub_has_nothing_of_kernels_of_this_machine() {
 fn a_session_with_a_kernel_in_a_cluster_has_the_way_to_its_sandbox_and_saves_its_variables() {
     let kernels = toml::from_str(
         "pool = \"python\"\nnamespace = \"n\"\npool_port = 9999\nrouter_url = \"http://router/\"\nrouter_token_env = \"ROUTER\"\n\
-         claim_timeout = \"90s\"\nclaim_lease = \"1m\"\ngpu = { pool = \"python-gpu\", max = 1 }",
+         claim_timeout = \"90s\"\nclaim_lease = \"1m\"\nidle_timeout = \"30m\"\ngpu = { pool = \"python-gpu\", max = 1 }",
     );
     let starter =
         SessionStarter::new(PathBuf::from("ipybox"), SessionSettings::default(), PackageSettings::default())
@@ -123,6 +123,8 @@ fn a_session_with_a_kernel_in_a_cluster_has_the_way_to_its_sandbox_and_saves_its
             "ROUTER",
             "--kernel-claim-timeout",
             "90",
+            "--kernel-idle-timeout",
+            "1800s",
         ]
     );
 }
