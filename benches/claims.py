@@ -28,7 +28,7 @@ GROUP = "/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/default"
 CLAIMS = f"{GROUP}/sandboxclaims"
 
 
-class Cluster:
+class ClaimCluster:
     """The API server, and a plain client of it."""
 
     def __init__(self, directory):
@@ -142,7 +142,7 @@ def main():
     ]
     command += ["--python", str(options.python.absolute())]
     with tempfile.TemporaryDirectory() as directory:
-        cluster = Cluster(directory)
+        cluster = ClaimCluster(directory)
         pools = {"warm": 1, "cold": 0}
         for pool, replicas in pools.items():
             cluster.make_pool(pool, replicas, command)
