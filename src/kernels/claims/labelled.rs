@@ -123,16 +123,12 @@ impl LabelledClaims {
     ) -> Result<LabelledSandbox, String> {
         let claimed = self.claims(pool, self.labels(labels)).claim(report).await;
         let claimed = claimed.map_err(|error| words(&error))?;
-        let has_volumes = match self.settings.tells_volumes {
-            true => claimed.has_volumes().await.unwrap_or_else(|error| {
-                tracing::warn!(
-                    error = describe(&error),
-                    "a sandbox goes on while nobody uses it: whether it has volumes is not known"
-                );
-                true
-            }),
-            false => true,
-        };
+        let asked = if self.settings.tells_volumes { claimed.has_volumes().await } else { Ok(true) };
+        let has_volumes = asked.unwrap_or_else(|error| {
+            let error = describe(&error);
+            tracing::warn!(error, "a sandbox goes on while nobody uses it: it may have volumes");
+            true
+        });
         let ClaimedSandbox { sandbox, namespace, address, lease } = claimed;
         Ok(LabelledSandbox { sandbox, namespace, address, has_volumes, claim: LabelledClaim(Some(lease)) })
     }

@@ -2,11 +2,14 @@
 
 use std::process::{Command, Stdio};
 
+use std::net::Ipv4Addr;
+
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::session::start_until;
 use crate::support::cluster::Cluster;
+use crate::support::jupyter::Authority;
 use crate::support::{Ipybox, Place, eventually, probe};
 
 const CALL: &str = "from mcptools.probe import add\nadd.run(a=1, b=2).total";
@@ -137,6 +140,21 @@ async fn sandboxes_are_reached_through_their_router() {
     assert_eq!(ipybox.cell(CALL).await.ok(), "3");
     ipybox.stop().await;
     assert!(cluster.claims().await.is_empty());
+}
+
+#[tokio::test]
+async fn pods_with_a_certificate_are_reached_by_tls() {
+    let place = Place::new();
+    let cluster = Cluster::start().await;
+    // The pods have other addresses, and their certificate is known.
+    let authority = Authority::of(Ipv4Addr::LOCALHOST.into());
+    let [certificate, key] = ["server.pem", "server.key"].map(|name| authority.file(name));
+    let [certificate, key] = [&certificate, &key].map(|file| file.to_str().unwrap());
+    cluster.make_pool_with_flags("python", &["--tls-certificate", certificate, "--tls-key", key]).await;
+    let mut ipybox = start(&place, &cluster, &["--kernel-gateway-ca", certificate], &[]).await;
+    ipybox.register("probe", probe()).await.ok();
+    assert_eq!(ipybox.cell(CALL).await.ok(), "3");
+    ipybox.stop().await;
 }
 
 #[tokio::test]

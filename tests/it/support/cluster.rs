@@ -128,6 +128,11 @@ impl Cluster {
         self.make_pool_with(name, 1, &["--workspace", workspace.to_str().unwrap()], &volumes).await;
     }
 
+    /// Makes a pool of one warm sandbox, whose `ipybox pod` has these flags.
+    pub(crate) async fn make_pool_with_flags(&self, name: &str, flags: &[&str]) {
+        self.make_pool_with(name, 1, flags, &json!({})).await;
+    }
+
     async fn make_pool_with(&self, name: &str, replicas: u64, flags: &[&str], template: &Value) {
         let python = kernel_python();
         let program = env!("CARGO_BIN_EXE_ipybox");

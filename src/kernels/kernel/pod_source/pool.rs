@@ -51,7 +51,7 @@ struct PodPlace<'a> {
 
 /// The route to a sandbox.
 pub(crate) enum PodRoute {
-    /// At the address of its pod, with these headers.
+    /// At the address of its pod, with these headers; by TLS if certificates are named.
     Direct { headers: JupyterHeaders, roots: Option<PathBuf>, redactor: Redactor },
     /// Through the router, which takes it from headers.
     Router(Box<JupyterAccess>),
@@ -131,8 +131,10 @@ impl PodPool {
         let access = match &self.route {
             PodRoute::Direct { headers, roots, redactor } => {
                 let address = std::net::SocketAddr::new(place.address, self.port);
+                // Only who has a certificate says which ones are trusted.
+                let scheme = if roots.is_some() { "https" } else { "http" };
                 JupyterAccess::new(
-                    &format!("http://{address}/"),
+                    &format!("{scheme}://{address}/"),
                     headers.clone(),
                     roots.clone(),
                     redactor.clone(),
