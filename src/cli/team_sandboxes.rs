@@ -47,8 +47,9 @@ impl SandboxClaimer for TeamClaims {
         Ok(TakenSandbox { place, claim: Box::new(TeamClaim(claim)) })
     }
 
-    async fn resume(&self, claim: &str, owner: &SandboxOwner) -> Result<Box<dyn KeptClaim>, String> {
-        Ok(Box::new(TeamClaim(self.0.resume(claim, &labels(owner)).await?)))
+    async fn resume(&self, claim: &str, owner: &SandboxOwner) -> Result<Option<Box<dyn KeptClaim>>, String> {
+        let resumed = self.0.resume(claim, &labels(owner)).await?;
+        Ok(resumed.map(|claim| Box::new(TeamClaim(claim)) as Box<dyn KeptClaim>))
     }
 
     async fn list(&self) -> Result<Vec<KnownClaim>, String> {

@@ -77,6 +77,11 @@ impl KernelWorker {
         }
         let ours = Cell { client: cell.client.clone(), ..restoring(cell.cancel.clone()) };
         let mut notes = self.restore(&ours, generation).await?;
+        if cell.cancel.is_cancelled() || generation.is_cancelled() {
+            // Nobody gets them: the cell does not run.
+            return Ok(Vec::new());
+        }
+        notes.extend(self.idleness.take_untold());
         // With what has become of the variables, in one line.
         if let Some(words) = self.idleness.take_words() {
             let restored = if notes.is_empty() { String::new() } else { format!(" {}", notes.remove(0)) };
@@ -92,7 +97,7 @@ impl KernelWorker {
         if self.kernel.is_none() {
             self.start_kernel().await?;
         }
-        notes.into_iter().for_each(|note| tracing::info!(note, "a session begins with variables"));
+        self.idleness.tell_later(notes);
         Ok(())
     }
 
@@ -107,7 +112,19 @@ impl KernelWorker {
         if !self.checkpoint().is_some_and(Checkpoint::take_resuming) {
             return Ok(Vec::new());
         }
-        let outcome = Box::pin(self.execute(ours, generation, None)).await?;
+        let outcome = Box::pin(self.execute(ours, generation, None)).await;
+        let is_in_vain = match &outcome {
+            Ok(outcome) => {
+                matches!(outcome.end, CellEnding::NotRun | CellEnding::Cancelled(_) | CellEnding::Reset)
+            }
+            Err(_) => true,
+        };
+        if is_in_vain {
+            // The next cell does it; a reset discards them.
+            self.checkpoint().into_iter().for_each(Checkpoint::kernel_rests);
+            return outcome.map(|_| Vec::new());
+        }
+        let outcome = outcome?;
         self.history.variables_restored();
         self.keep_state().await;
         let mut notes = vec![match (&outcome.end, &outcome.error) {

@@ -145,7 +145,9 @@ impl KernelWorker {
                 event = next_event(&mut self.kernel) => self.take_event(event).await,
                 () = due(self.tools.as_ref()), if self.kernel.is_some() => self.save_variables(),
                 () = Self::until(self.template_due) => self.make_template().await,
-                () = Self::until(self.idleness.due()), if self.kernel.is_some() => self.rest().await,
+                () = Self::until(self.idleness.due()), if self.kernel.is_some() || self.kernels.hold_pod() => {
+                    self.rest().await;
+                }
             }
         }
     }

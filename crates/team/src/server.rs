@@ -16,7 +16,7 @@ use crate::login::{LoginSetupError, UserAuthenticator};
 use crate::retention::RetentionTask;
 use crate::sandboxes::{OpenClaimer, SandboxSetupError, TeamSandboxes};
 use crate::sessions::{SessionDirectory, SessionRecords};
-use crate::socket::{SessionHearing, SessionSocket, SocketFiles};
+use crate::socket::{SessionHearing, SessionSocket, SocketFiles, UserPlaces};
 use crate::upstream::{BrowserKey, LoginCallbacks, UpstreamServers};
 use crate::users::{AccountError, SessionStarter, SocketWay, UserAccounts, UserSystem};
 
@@ -132,6 +132,7 @@ impl TeamServer {
         let tokens = Arc::new(files.tokens().map_err(failed)?);
         let hearing = SessionHearing {
             tokens,
+            places: UserPlaces::default(),
             accounts: Arc::clone(&accounts),
             approvals: hearing,
             upstream,

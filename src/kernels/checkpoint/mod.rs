@@ -170,7 +170,13 @@ impl Checkpoint {
                 let offer = note::offer(&open.earlier).filter(|_| !state.is_resuming);
                 state.notes.extend(offer);
             }
-            _ => self.open(&mut state, python),
+            other => {
+                // What was saved for another Python is worth a word again.
+                if other.is_some() {
+                    state.has_named_others = false;
+                }
+                self.open(&mut state, python);
+            }
         }
     }
 
@@ -225,7 +231,10 @@ impl Checkpoint {
     pub(crate) fn take_resuming(&self) -> bool {
         let mut state = self.state.lock();
         std::mem::take(&mut state.is_resuming)
-            && state.open.as_ref().is_some_and(|open| !open.earlier.variables.is_empty())
+            && state
+                .open
+                .as_ref()
+                .is_some_and(|open| !open.earlier.variables.is_empty() || !open.earlier.missing.is_empty())
     }
 
     /// The note about what the next kernel can have back; `None` if there is nothing.

@@ -133,13 +133,16 @@ impl LabelledClaims {
         Ok(LabelledSandbox { sandbox, namespace, address, has_volumes, claim: LabelledClaim(Some(lease)) })
     }
 
-    /// Keeps a claim that is there with these labels. Waits while the cluster is away.
+    /// Keeps a claim that is there with these labels; `None` if there is none. Waits while the cluster is away.
     ///
     /// # Errors
-    /// There is none.
-    pub async fn resume(&self, name: &str, labels: &ClaimLabels) -> Result<LabelledClaim, String> {
-        let lease = self.resume_claim(name, labels).await.map_err(|error| words(&error))?;
-        Ok(LabelledClaim(Some(lease)))
+    /// The cluster does not tell, or does not do it.
+    pub async fn resume(&self, name: &str, labels: &ClaimLabels) -> Result<Option<LabelledClaim>, String> {
+        match self.resume_claim(name, labels).await {
+            Ok(claim) => Ok(Some(claim)),
+            Err(ClaimError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(words(&error)),
+        }
     }
 
     /// All claims of this server, by their names.
@@ -206,7 +209,7 @@ impl LabelledClaims {
         }
     }
 
-    async fn resume_claim(&self, name: &str, labels: &ClaimLabels) -> Result<ClaimLease, ClaimError> {
+    async fn resume_claim(&self, name: &str, labels: &ClaimLabels) -> Result<LabelledClaim, ClaimError> {
         let gone = || ClaimError::NotFound { message: format!("there is no claim `{name}` of this user") };
         if !is_object_name(name) {
             return Err(gone());
@@ -225,12 +228,11 @@ impl LabelledClaims {
             return Err(gone());
         }
         let lease = ClaimLease::hold(Arc::clone(cluster), name.to_owned(), self.settings.lease);
-        let renewed = wait.insist(&lease.renewal()).await;
-        if let Err(error) = renewed {
-            lease.leave();
-            return Err(error);
-        }
-        Ok(lease)
+        let renewal = lease.renewal();
+        // From now on it is left to its end if this is cancelled.
+        let claim = LabelledClaim(Some(lease));
+        wait.insist(&renewal).await?;
+        Ok(claim)
     }
 
     async fn try_rights(&self) -> Result<(), ClaimError> {

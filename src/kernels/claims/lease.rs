@@ -17,12 +17,18 @@ use crate::ground::text::describe;
 /// The time that deleting a claim may take. The cluster deletes it later otherwise.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The pauses before it is tried to delete a claim of which it is not known whether the cluster makes it, in seconds.
+const MADE_LATER: [u64; 6] = [0, 1, 2, 4, 8, 16];
+
 /// A claim that is kept until this is released or dropped.
 pub(super) struct ClaimLease {
     claim: LeasedClaim,
     stop: DropGuard,
     task: JoinHandle<bool>,
 }
+
+/// A claim that the cluster was asked for. If this is dropped before there is an answer, the claim is deleted that may come of it.
+pub(super) struct AskedClaim(Option<LeasedClaim>);
 
 #[derive(Clone)]
 struct LeasedClaim {
@@ -31,6 +37,31 @@ struct LeasedClaim {
     lease: Duration,
     /// Whether it is left to its end.
     is_left: Arc<AtomicBool>,
+}
+
+impl AskedClaim {
+    pub(super) fn new(cluster: Arc<ClusterClient>, name: &str, lease: Duration) -> Self {
+        Self(Some(LeasedClaim { cluster, name: name.to_owned(), lease, is_left: Arc::default() }))
+    }
+
+    /// Keeps the claim if the cluster has made it. A refusal has made none.
+    pub(super) fn answered(mut self, created: Result<(), ClaimError>) -> Result<ClaimLease, ClaimError> {
+        let Some(LeasedClaim { cluster, name, lease, .. }) = self.0.take() else {
+            return Err(ClaimError::Deleted);
+        };
+        created.map(|()| ClaimLease::hold(cluster, name, lease))
+    }
+}
+
+impl Drop for AskedClaim {
+    fn drop(&mut self) {
+        // Without a runtime there is nobody left to ask.
+        if let Some(claim) = self.0.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move { claim.delete_if_made().await });
+        }
+    }
 }
 
 impl ClaimLease {
@@ -108,6 +139,20 @@ impl LeasedClaim {
         let end = self.cluster.time_in(self.lease);
         let body = json!({"spec": {"lifecycle": {"shutdownTime": end}}});
         ClusterRequest::of(ClusterVerb::Patch, ClusterResource::Claims).named(&self.name).with_body(body)
+    }
+
+    /// Deletes a claim that an unanswered request may make yet.
+    async fn delete_if_made(&self) {
+        let request = ClusterRequest::of(ClusterVerb::Delete, ClusterResource::Claims).named(&self.name);
+        for pause in MADE_LATER {
+            tokio::time::sleep(Duration::from_secs(pause)).await;
+            match self.cluster.ask(&request).await {
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::debug!(claim = self.name, error = describe(&error), "no claim to delete")
+                }
+            }
+        }
     }
 
     async fn delete(&self) -> bool {

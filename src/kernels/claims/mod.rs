@@ -37,7 +37,7 @@ pub(crate) use self::front::{FrontClaim, FrontClaims};
 pub use self::labelled::{
     ClaimLabels, LabelledClaim, LabelledClaimSettings, LabelledClaims, LabelledSandbox,
 };
-use self::lease::ClaimLease;
+use self::lease::{AskedClaim, ClaimLease};
 use self::objects::ObjectList;
 use self::request::{API_VERSION, ClusterRequest, ClusterResource, ClusterVerb, PAUSE};
 pub(crate) use self::standing::SandboxStanding;
@@ -134,8 +134,9 @@ impl SandboxClaims {
     ) -> Result<ClaimedSandbox, ClaimError> {
         self.look_at_pool(cluster, wait).await?;
         let name = format!("ipybox-{}", &uuid::Uuid::new_v4().simple().to_string()[..12]);
-        self.create(cluster, &name, wait).await?;
-        let lease = ClaimLease::hold(Arc::clone(cluster), name.clone(), self.settings.lease);
+        let asked = AskedClaim::new(Arc::clone(cluster), &name, self.settings.lease);
+        let created = self.create(cluster, &name, wait).await;
+        let lease = asked.answered(created)?;
         let bound = match wait.until_ready(&name).await {
             Err(ClaimError::Rejected { reason, .. }) if reason == "WarmPoolNotFound" => {
                 Err(self.no_such_pool(cluster).await)

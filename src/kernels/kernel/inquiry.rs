@@ -1,4 +1,5 @@
-//! Questions to a kernel beside cells: how the code of a person could go on, whether it is complete, and which Python runs.
+//! Questions to a kernel beside cells: how the code of a person could go on, whether it is complete, which Python runs, and how
+//! much it works.
 //!
 //! The requests and answers are Jupyter's. To answer, the kernel may run code of the user's (`__dir__`, say), so that the
 //! answer has a time limit, and nothing in it is believed.
@@ -35,13 +36,15 @@ pub(crate) enum CodeInquiry {
     Completeness { code: String },
     /// The versions of Python and its packages; a kernel of a Jupyter server does not know the question.
     Environment,
+    /// The processor time that it has taken; a kernel of a Jupyter server does not know the question.
+    Effort,
 }
 
 impl CodeInquiry {
     fn code(&self) -> &str {
         match self {
             Self::Completions { code, .. } | Self::Completeness { code } => code,
-            Self::Environment => "",
+            Self::Environment | Self::Effort => "",
         }
     }
 
@@ -51,7 +54,7 @@ impl CodeInquiry {
             Self::Completions { code, cursor } => {
                 code[..code.floor_char_boundary((*cursor).min(code.len()))].chars().count()
             }
-            Self::Completeness { .. } | Self::Environment => 0,
+            Self::Completeness { .. } | Self::Environment | Self::Effort => 0,
         }
     }
 
@@ -70,7 +73,7 @@ impl CodeInsight {
                 matches.truncate(MATCHES);
                 Some(Self::Completions(CodeCompletions { matches, start: before }))
             }
-            Self::Completeness(_) | Self::Environment(_) => Some(self),
+            Self::Completeness(_) | Self::Environment(_) | Self::Effort(_) => Some(self),
         }
     }
 }
@@ -95,7 +98,8 @@ impl Kernel {
         &mut self,
         inquiry: CodeInquiry,
     ) -> (Option<CodeInsight>, Vec<Result<KernelEvent, Error>>) {
-        let is_unknown = matches!((&*self, &inquiry), (Self::Remote(_), CodeInquiry::Environment));
+        let is_unknown =
+            matches!((&*self, &inquiry), (Self::Remote(_), CodeInquiry::Environment | CodeInquiry::Effort));
         if is_unknown || inquiry.code().len() > CODE_BYTES {
             return (None, Vec::new());
         }
@@ -151,6 +155,7 @@ impl Kernel {
             }
             CodeInquiry::Completeness { code } => ("is_complete_request", json!({ "code": code })),
             CodeInquiry::Environment => ("environment_request", json!({})),
+            CodeInquiry::Effort => ("effort_request", json!({})),
         };
         match self {
             Self::Own(kernel) => {

@@ -10,6 +10,13 @@ pub(crate) enum CodeInsight {
     Completions(CodeCompletions),
     Completeness(CodeCompleteness),
     Environment(PythonVersions),
+    Effort(KernelEffort),
+}
+
+/// The processor time of a kernel and the processes that it has started, as far as they live or it has waited for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(crate) struct KernelEffort {
+    pub(crate) milliseconds: u64,
 }
 
 /// The versions of a kernel's Python and packages.

@@ -1,6 +1,7 @@
-"""Answers about code that a person is writing: its completions, and whether it is complete; IPython decides. And about the
-Python that runs it."""
+"""Answers about code that a person is writing: its completions, and whether it is complete; IPython decides. About the
+Python that runs it, and how much that works."""
 
+import os
 import sys
 import types
 
@@ -42,6 +43,33 @@ def environment(shell):
     }
 
 
+def effort(shell):
+    """The processor time of this process and those that it has started, in milliseconds."""
+    seconds = sum(os.times()[:4])
+    ticks = os.sysconf("SC_CLK_TCK")
+    parents = {}
+    times = {}
+    # Without `/proc` there are no others.
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    # The program's name, in parentheses, may have anything in it.
+                    words = file.read().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            parents[int(name)] = int(words[1])
+            times[int(name)] = (int(words[11]) + int(words[12])) / ticks
+    own = os.getpid()
+    for process in parents:
+        ancestor = parents[process]
+        while ancestor not in (0, 1, own):
+            ancestor = parents.get(ancestor, 0)
+        if ancestor == own:
+            seconds += times[process]
+    return {"milliseconds": round(seconds * 1000)}
+
+
 # By the request's type: the type of the answer, the function that finds it, and what is answered if that fails.
 ANSWERS = {
     "complete_request": types.SimpleNamespace(
@@ -56,5 +84,8 @@ ANSWERS = {
         kind="environment_reply",
         find=environment,
         nothing={"python": "", "platform": "", "packages": {}},
+    ),
+    "effort_request": types.SimpleNamespace(
+        kind="effort_reply", find=effort, nothing={"milliseconds": 0}
     ),
 }

@@ -298,6 +298,7 @@ impl MessageContent {
             "complete_reply" => Self::Insight(CodeInsight::Completions(parse(content)?)),
             "is_complete_reply" => Self::Insight(CodeInsight::Completeness(parse(content)?)),
             "environment_reply" => Self::Insight(CodeInsight::Environment(parse(content)?)),
+            "effort_reply" => Self::Insight(CodeInsight::Effort(parse(content)?)),
             "kernel_info_reply" => {
                 let KernelInfoReply { implementation, language_info } = parse(content)?;
                 Self::KernelInfoReply(KernelInfo { implementation, language: language_info.name })

@@ -59,7 +59,7 @@ pub(crate) use self::inquiry::CodeInquiry;
 pub use self::inside_pod::PodSettings;
 #[cfg(target_os = "linux")]
 pub(crate) use self::inside_pod::run as run_pod;
-pub(crate) use self::insight::CodeInsight;
+pub(crate) use self::insight::{CodeInsight, KernelEffort};
 pub(crate) use self::launch::{KernelLaunch, ShellCommands};
 pub(crate) use self::limits::KernelLimits;
 pub(crate) use self::message::{

@@ -423,21 +423,23 @@ impl SiteKernels {
         }
     }
 
-    /// Ends a kernel that nobody uses, and what it needs; this becomes of its place.
-    pub(crate) async fn rest(&mut self, kernel: Kernel, rest: PodRest) {
-        match self {
-            Self::Local(local) => {
-                // The kernel ends with its sandbox.
-                if !local.end_sandbox().await {
-                    self.kill(kernel).await;
-                }
-            }
-            Self::Remote(_) => self.kill(kernel).await,
-            Self::Pod(pod) => {
-                kernel.kill().await;
-                pod.rest(rest).await;
-            }
+    /// Ends the kernel that nobody uses, if it lives, and what it needs; this becomes of its place.
+    pub(crate) async fn rest(&mut self, kernel: Option<Kernel>, rest: PodRest) {
+        let has_ended = match self {
+            Self::Local(local) => local.end_sandbox().await,
+            Self::Remote(_) | Self::Pod(_) => false,
+        };
+        if let Some(kernel) = kernel.filter(|_| !has_ended) {
+            self.kill(kernel).await;
         }
+        if let Self::Pod(pod) = self {
+            pod.rest(rest).await;
+        }
+    }
+
+    /// Whether they hold a pod for themselves alone.
+    pub(crate) fn hold_pod(&self) -> bool {
+        matches!(self, Self::Pod(pod) if pod.is_alone())
     }
 
     /// Kills a kernel that another one replaces at once; a Jupyter server restarts it instead.

@@ -141,6 +141,11 @@ impl PodKernels {
         self.note.take()
     }
 
+    /// Whether there is a pod, and no branches are in it.
+    pub(super) fn is_alone(&self) -> bool {
+        self.pod.as_ref().is_some_and(|pod| Arc::strong_count(pod) == 1)
+    }
+
     /// The state that the pod gets when nobody uses it. One in which branches are stays.
     pub(super) async fn rest_for(&self) -> Result<PodRest, Error> {
         match self.pod.as_ref().filter(|pod| Arc::strong_count(pod) == 1) {

@@ -191,6 +191,28 @@ threading.Thread(target=work).start()";
 }
 
 #[tokio::test]
+async fn a_kernel_that_works_is_used_and_what_its_threads_make_is_saved() {
+    let place = Place::new();
+    let mut ipybox = session_with(&place, &["--kernel-idle-timeout", "2s"], &[]).await;
+    let code = "
+import atexit, threading, time
+made = []
+def work():
+    end = time.monotonic() + 6
+    while time.monotonic() < end:
+        sum(range(10_000))
+    made.append('all')
+atexit.register(lambda: open('ended', 'w').close())
+threading.Thread(target=work).start()";
+    ipybox.cell(code).await.ok();
+    let ended = place.workspace().join("ended");
+    eventually("the kernel ends", || ended.exists()).await;
+    let back = ipybox.cell("made").await.ok();
+    assert!(back.contains("['all']") && back.contains("another one has started"), "{back}");
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn code_that_pickling_runs_disturbs_nobody() {
     let place = Place::new();
     let mut ipybox = session(&place).await;

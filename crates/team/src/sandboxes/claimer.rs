@@ -97,8 +97,8 @@ pub trait SandboxClaimer: Send + Sync {
         report: &ClaimReport,
     ) -> Result<TakenSandbox, String>;
 
-    /// Keeps a claim that is there and has this owner. Waits while the cluster is away.
-    async fn resume(&self, claim: &str, owner: &SandboxOwner) -> Result<Box<dyn KeptClaim>, String>;
+    /// Keeps a claim that is there and has this owner; `None` if there is none. Waits while the cluster is away.
+    async fn resume(&self, claim: &str, owner: &SandboxOwner) -> Result<Option<Box<dyn KeptClaim>>, String>;
 
     /// All claims of this server.
     async fn list(&self) -> Result<Vec<KnownClaim>, String>;

@@ -38,6 +38,8 @@ use crate::users::TeamAccount;
 
 /// The longest question of a session, in bytes.
 const QUESTION_BYTES: usize = 4 * 1024;
+/// The time that a question may take.
+const QUESTION_TIME: Duration = Duration::from_secs(5);
 /// The number of sandboxes that a user's sessions may ask for in a minute.
 const CLAIMS_PER_MINUTE: u32 = 60;
 /// The number of lines of progress that wait for a session which does not read. More are left out.
@@ -56,6 +58,12 @@ pub enum SandboxSetupError {
     /// There is no client for the cluster, or no credentials.
     #[error("have kernels in sandboxes of `kernels.pool`: {0}")]
     Claimer(String),
+    /// Users have the id of the server, which has the credentials.
+    #[error(
+        "keep the cluster's credentials from users: they have the server's own id of the system (`users.share_id`)\n\
+         hint: run the server as root, which gives each user one"
+    )]
+    Shared,
     /// Users could read the credentials.
     #[error(
         "keep the cluster's credentials from users: all users of the system can read `{}`\n\
@@ -166,7 +174,10 @@ impl TeamSandboxes {
     /// Finds the credentials. Where users have `ids` of the system, they must not read them.
     pub(crate) async fn prepare(&self, has_ids: bool) -> Result<(), SandboxSetupError> {
         let files = self.claimer.find_credentials().await.map_err(SandboxSetupError::Claimer)?;
-        let mut files = files.into_iter().filter(|file| has_ids && is_open_to_all(file));
+        if !has_ids {
+            return Err(SandboxSetupError::Shared);
+        }
+        let mut files = files.into_iter().filter(|file| is_open_to_all(file));
         files.next().map_or(Ok(()), |path| Err(SandboxSetupError::Readable { path }))
     }
 
@@ -183,7 +194,8 @@ impl TeamSandboxes {
         mut output: impl AsyncWrite + Unpin,
         account: &TeamAccount,
     ) -> io::Result<()> {
-        let Some(question) = line(&mut input, QUESTION_BYTES).await? else { return Ok(()) };
+        let question = tokio::time::timeout(QUESTION_TIME, line(&mut input, QUESTION_BYTES)).await??;
+        let Some(question) = question else { return Ok(()) };
         let held = match serde_json::from_slice(&question)? {
             SandboxQuestion::Claim(ClaimQuestion { kernel }) => {
                 let owner = SandboxOwner { user: account.key.clone(), kernel };
@@ -233,7 +245,8 @@ impl TeamSandboxes {
                 Ok(Some(HeldClaim { claim, slot }))
             }
             Err(why) => {
-                tracing::warn!(user = %owner.user, %why, "a session has no sandbox");
+                // With its line breaks escaped: the session has chosen words in it.
+                tracing::warn!(user = %owner.user, ?why, "a session has no sandbox");
                 say(output, &SandboxAnswer::Refused(&why)).await.map(|()| None)
             }
         }
@@ -244,12 +257,12 @@ impl TeamSandboxes {
         owner: &SandboxOwner,
         report: &ClaimReport,
     ) -> Result<(TakenSandbox, SandboxSlot), String> {
-        let kernel = self.kernel(owner)?;
         if self.rates.take(&owner.user).is_err() {
             return Err(
                 "the user's sessions have asked for too many sandboxes\nhint: wait a minute".to_owned()
             );
         }
+        let kernel = self.kernel(owner)?;
         let slot = self.quota.take(owner, kernel.most, &*self.claimer).await;
         let slot = slot.map_err(|refusal| match refusal {
             QuotaRefusal::Full => kernel.refusal(owner),
@@ -267,7 +280,7 @@ impl TeamSandboxes {
         owner: &SandboxOwner,
     ) -> io::Result<Option<HeldClaim>> {
         let resumed = tokio::select! {
-            resumed = self.resume(claim, owner) => resumed,
+            resumed = self.resume(claim, owner) => resumed?,
             ended = input.fill_buf() => return ended.map(|_| None),
         };
         match resumed {
@@ -276,19 +289,22 @@ impl TeamSandboxes {
                 Ok(Some(held))
             }
             Err(why) => {
-                tracing::warn!(user = %owner.user, %why, "a session's claim is not kept any more");
+                tracing::warn!(user = %owner.user, ?why, "a session's claim is not kept any more");
                 say(output, &SandboxAnswer::Refused(&why)).await.map(|()| None)
             }
         }
     }
 
-    async fn resume(&self, name: &str, owner: &SandboxOwner) -> Result<HeldClaim, String> {
+    /// # Errors
+    /// There is no such claim of the owner; an outer one if the cluster does not tell, and may later.
+    async fn resume(&self, name: &str, owner: &SandboxOwner) -> io::Result<Result<HeldClaim, String>> {
         // A refusal would lose the sandbox.
         while let Err(pause) = self.rates.take(&owner.user) {
             tokio::time::sleep(pause).await;
         }
-        let claim = self.claimer.resume(name, owner).await?;
-        Ok(HeldClaim { claim, slot: self.quota.resume(owner, name) })
+        let resumed = self.claimer.resume(name, owner).await.map_err(io::Error::other)?;
+        let claim = resumed.ok_or_else(|| format!("there is no claim `{name}` of this user"));
+        Ok(claim.map(|claim| HeldClaim { claim, slot: self.quota.resume(owner, name) }))
     }
 
     fn kernel(&self, owner: &SandboxOwner) -> Result<&SandboxKernel, String> {

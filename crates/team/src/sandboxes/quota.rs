@@ -51,14 +51,16 @@ impl SandboxQuota {
         most: usize,
         claimer: &dyn SandboxClaimer,
     ) -> Result<SandboxSlot, QuotaRefusal> {
-        let mut has_listed = self.has_listed.lock().await;
-        if !*has_listed {
-            let listed = claimer.list().await.map_err(QuotaRefusal::Unknown)?;
-            self.counted.lock().add_left(listed);
-            *has_listed = true;
+        {
+            let mut has_listed = self.has_listed.lock().await;
+            if !*has_listed {
+                let listed = claimer.list().await.map_err(QuotaRefusal::Unknown)?;
+                self.counted.lock().add_left(listed);
+                *has_listed = true;
+            }
         }
         if self.counted.lock().is_full_by_left(owner, most) {
-            // Some may have ended since.
+            // Some may have ended since. Other users do not wait for it.
             let listed = claimer.list().await.map_err(QuotaRefusal::Unknown)?;
             let is_there = |left: &KnownClaim| listed.iter().any(|claim| claim.name == left.name);
             self.counted.lock().left.retain(is_there);

@@ -53,11 +53,11 @@ impl SandboxClaimer for Memory {
         Ok(TakenSandbox { place, claim: Box::new(MemoryClaim { claims, name }) })
     }
 
-    async fn resume(&self, claim: &str, owner: &SandboxOwner) -> Result<Box<dyn KeptClaim>, String> {
+    async fn resume(&self, claim: &str, owner: &SandboxOwner) -> Result<Option<Box<dyn KeptClaim>>, String> {
         let claims = Arc::clone(&self.claims);
         let is_there = claims.lock().iter().any(|known| known.name == claim && known.owner == *owner);
         let name = claim.to_owned();
-        if is_there { Ok(Box::new(MemoryClaim { claims, name })) } else { Err("no such claim".to_owned()) }
+        Ok(is_there.then(|| Box::new(MemoryClaim { claims, name }) as Box<dyn KeptClaim>))
     }
 
     async fn list(&self) -> Result<Vec<KnownClaim>, String> {

@@ -4,16 +4,18 @@
 
 mod tokens;
 
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::tokens::SessionTokens;
@@ -27,8 +29,10 @@ use crate::users::{TeamAccount, UserAccounts};
 const GREETING_BYTES: usize = 4 * 1024;
 /// The time that a greeting may take.
 const GREETING_TIME: Duration = Duration::from_secs(5);
-/// The number of connections at a time: four for each session.
+/// The number of connections at a time: four for each session, and one for each of its sandboxes.
 const CONNECTIONS: usize = 4096;
+/// The number of connections of one user at a time.
+const CONNECTIONS_OF_USER: usize = 256;
 
 /// Hears sessions.
 pub(crate) struct SessionSocket {
@@ -39,12 +43,26 @@ pub(crate) struct SessionSocket {
 /// The parts of the server that hear sessions.
 pub(crate) struct SessionHearing {
     pub(crate) tokens: Arc<SessionTokens>,
+    pub(crate) places: UserPlaces,
     pub(crate) accounts: Arc<UserAccounts>,
     pub(crate) approvals: Option<ApprovalHearing>,
     pub(crate) upstream: Option<Arc<UpstreamServers>>,
     pub(crate) callbacks: Arc<LoginCallbacks>,
     pub(crate) hub: Option<Arc<TeamHub>>,
     pub(crate) sandboxes: Option<Arc<TeamSandboxes>>,
+}
+
+/// The places for connections that each user has.
+#[derive(Default)]
+pub(crate) struct UserPlaces(Mutex<HashMap<String, Arc<Semaphore>>>);
+
+impl UserPlaces {
+    /// A place for another connection of the user with this key.
+    fn take(&self, user: &str) -> io::Result<OwnedSemaphorePermit> {
+        let new = || Arc::new(Semaphore::new(CONNECTIONS_OF_USER));
+        let places = Arc::clone(self.0.lock().entry(user.to_owned()).or_insert_with(new));
+        places.try_acquire_owned().map_err(|_| io::Error::other("the user has too many connections"))
+    }
 }
 
 #[derive(Deserialize)]
@@ -133,6 +151,7 @@ impl SessionHearing {
         let first = tokio::time::timeout(GREETING_TIME, first).await??.unwrap_or_default();
         let SessionGreeting { want, token, session } = serde_json::from_slice(&first)?;
         let account = self.account(&token, peer)?;
+        let _place = self.places.take(&account.key)?;
         let absent =
             || io::Error::new(io::ErrorKind::Unsupported, "the server's configuration has it no more");
         match want {

@@ -276,10 +276,12 @@ impl Person {
             Some(CodeInsight::Completeness(completeness)) => {
                 SessionMessage::Checked { id, is_complete: completeness.is_complete() }
             }
-            Some(CodeInsight::Environment(_)) | None if is_completion => {
+            Some(CodeInsight::Environment(_) | CodeInsight::Effort(_)) | None if is_completion => {
                 SessionMessage::Completions { id, matches: Vec::new(), before: 0 }
             }
-            Some(CodeInsight::Environment(_)) | None => SessionMessage::Checked { id, is_complete: None },
+            Some(CodeInsight::Environment(_) | CodeInsight::Effort(_)) | None => {
+                SessionMessage::Checked { id, is_complete: None }
+            }
         };
         // Fails only if the person has left.
         self.answers.send(answer).await.ok();
