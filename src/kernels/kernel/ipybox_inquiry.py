@@ -61,8 +61,8 @@ def effort(shell):
             parents[int(name)] = int(words[1])
             times[int(name)] = (int(words[11]) + int(words[12])) / ticks
     own = os.getpid()
-    for process in parents:
-        ancestor = parents[process]
+    for process, parent in parents.items():
+        ancestor = parent
         while ancestor not in (0, 1, own):
             ancestor = parents.get(ancestor, 0)
         if ancestor == own:
