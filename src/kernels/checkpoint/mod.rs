@@ -171,10 +171,11 @@ impl Checkpoint {
                 state.notes.extend(offer);
             }
             other => {
-                // What was saved for another Python is worth a word again.
-                if other.is_some() {
-                    state.has_named_others = false;
-                }
+                // What this session has saved for another Python is worth a word.
+                let has_saved = other
+                    .as_ref()
+                    .is_some_and(|open| !open.own.variables.is_empty() || !open.earlier.variables.is_empty());
+                state.has_named_others &= !has_saved;
                 self.open(&mut state, python);
             }
         }
