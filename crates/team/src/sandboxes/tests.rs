@@ -147,7 +147,10 @@ async fn a_user_has_so_many_sandboxes_of_a_kernel_also_after_the_server_was_kill
     let server = sandboxes(&claims);
     assert!(Connection::of(&server, "ann").ask(gpu).await.contains("`kernels.gpu.max`"));
     let resume = r#"{"resume":{"claim":"claim-0","kernel":"gpu"}}"#;
-    assert_eq!(Connection::of(&server, "bob").ask(resume).await, r#"{"refused":"there is no claim `claim-0` of this user"}"#);
+    assert_eq!(
+        Connection::of(&server, "bob").ask(resume).await,
+        r#"{"refused":"there is no claim `claim-0` of this user"}"#
+    );
     let mut again = Connection::of(&server, "ann");
     assert_eq!(again.ask(resume).await, r#"{"resumed":"claim-0"}"#);
     assert!(Connection::of(&server, "ann").ask(gpu).await.contains("`kernels.gpu.max`"));
