@@ -13,6 +13,7 @@ pytestmark = pytest.mark.skipif(
 MANIFESTS = ROOT / "packaging/kubernetes/agent-sandbox"
 NAMESPACE = "ipybox-sandboxes"
 RIGHTS = {
+    "sandboxes": {"get", "patch"},
     "sandboxclaims": {"create", "list", "watch", "patch", "delete"},
     "sandboxwarmpools": {"get", "list"},
 }
@@ -44,6 +45,8 @@ def test_the_role_has_the_rights_that_a_session_needs_and_no_others(cluster):
         cluster.kubectl("apply", "-f", str(MANIFESTS / f"{name}.yaml"))
     roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles"
     rules = cluster.get(f"{roles}/ipybox")["rules"]
-    assert all(rule["apiGroups"] == ["extensions.agents.x-k8s.io"] for rule in rules)
+    groups = {rule["resources"][0]: rule["apiGroups"] for rule in rules}
+    assert groups.pop("sandboxes") == ["agents.x-k8s.io"]
+    assert all(group == ["extensions.agents.x-k8s.io"] for group in groups.values())
     found = {rule["resources"][0]: set(rule["verbs"]) for rule in rules}
     assert found == RIGHTS
