@@ -13,6 +13,7 @@ use http_body_util::{BodyExt as _, Limited};
 use kube::client::{Body, Client};
 use kube::config::{Config, ExecInteractiveMode, KubeConfigOptions};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::ClaimError;
@@ -136,10 +137,14 @@ impl ClusterClient {
         let late = || self.unreachable(format!("no answer within {} seconds", REQUEST_TIMEOUT.as_secs()));
         let asking = async {
             let body = self.read(self.send(request).await?.into_body()).await?;
-            let wrong = |error: serde_json::Error| self.wrong_answer(error.to_string());
-            serde_json::from_slice(&body).map_err(wrong)
+            serde_json::from_slice(&body).map_err(|error| self.wrong_answer(error.to_string()))
         };
         tokio::time::timeout(REQUEST_TIMEOUT, asking).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// The parts of an object that we read.
+    pub(super) fn read_object<T: DeserializeOwned>(&self, object: Value) -> Result<T, ClaimError> {
+        serde_json::from_value(object).map_err(|error| self.wrong_answer(error.to_string()))
     }
 
     /// Sends a request until it is answered, also if the server fails at first. The caller limits the time.

@@ -192,7 +192,7 @@ impl LabelledClaims {
         let list = cluster
             .ask(&ClusterRequest::of(ClusterVerb::List, ClusterResource::Claims).with_query(&query))
             .await?;
-        serde_json::from_value(list).map_err(|error| cluster.wrong_answer(error.to_string()))
+        cluster.read_object(list)
     }
 
     async fn list_all(&self) -> Result<BTreeMap<String, ClaimLabels>, ClaimError> {
@@ -215,12 +215,11 @@ impl LabelledClaims {
             return Err(gone());
         }
         let cluster = self.cluster().await?;
-        let mut wait = ClaimWait::new(cluster, &self.claims.settings, &|_| {});
         // Reading one claim by its name is a right that lists include.
-        let listed =
-            wait.insist(&ClusterRequest::of(ClusterVerb::List, ClusterResource::Claims).only(name)).await?;
-        let wrong = |error: serde_json::Error| cluster.wrong_answer(error.to_string());
-        let listed: ObjectList<ListedClaim> = serde_json::from_value(listed).map_err(wrong)?;
+        let listed = cluster
+            .insist(&ClusterRequest::of(ClusterVerb::List, ClusterResource::Claims).only(name))
+            .await?;
+        let listed: ObjectList<ListedClaim> = cluster.read_object(listed)?;
         let claim = listed.items.into_iter().next().ok_or_else(gone)?;
         let labels = self.labels(labels);
         let is_owned = labels.iter().all(|(key, value)| claim.metadata.labels.get(*key) == Some(value));
@@ -231,7 +230,7 @@ impl LabelledClaims {
         let renewal = lease.renewal();
         // From now on it is left to its end if this is cancelled.
         let claim = LabelledClaim(Some(lease));
-        wait.insist(&renewal).await?;
+        cluster.insist(&renewal).await?;
         Ok(claim)
     }
 

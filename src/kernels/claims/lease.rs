@@ -41,15 +41,13 @@ struct LeasedClaim {
 
 impl AskedClaim {
     pub(super) fn new(cluster: Arc<ClusterClient>, name: &str, lease: Duration) -> Self {
-        Self(Some(LeasedClaim { cluster, name: name.to_owned(), lease, is_left: Arc::default() }))
+        Self(Some(LeasedClaim::new(cluster, name.to_owned(), lease)))
     }
 
     /// Keeps the claim if the cluster has made it. A refusal has made none.
     pub(super) fn answered(mut self, created: Result<(), ClaimError>) -> Result<ClaimLease, ClaimError> {
-        let Some(LeasedClaim { cluster, name, lease, .. }) = self.0.take() else {
-            return Err(ClaimError::Deleted);
-        };
-        created.map(|()| ClaimLease::hold(cluster, name, lease))
+        let claim = self.0.take().ok_or(ClaimError::Deleted)?;
+        created.map(|()| claim.held())
     }
 }
 
@@ -67,10 +65,7 @@ impl Drop for AskedClaim {
 impl ClaimLease {
     /// Keeps a claim that was just made.
     pub(super) fn hold(cluster: Arc<ClusterClient>, name: String, lease: Duration) -> Self {
-        let claim = LeasedClaim { cluster, name, lease, is_left: Arc::default() };
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(claim.clone().keep(stop.clone()));
-        Self { claim, stop: stop.drop_guard(), task }
+        LeasedClaim::new(cluster, name, lease).held()
     }
 
     /// The cluster of the claim, and its name there.
@@ -104,6 +99,16 @@ impl ClaimLease {
 }
 
 impl LeasedClaim {
+    fn new(cluster: Arc<ClusterClient>, name: String, lease: Duration) -> Self {
+        Self { cluster, name, lease, is_left: Arc::default() }
+    }
+
+    fn held(self) -> ClaimLease {
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(self.clone().keep(stop.clone()));
+        ClaimLease { claim: self, stop: stop.drop_guard(), task }
+    }
+
     /// Puts the end off until `stop` is cancelled. Returns whether the claim is gone then.
     async fn keep(self, stop: CancellationToken) -> bool {
         let mut next = Instant::now() + self.lease / 3;

@@ -43,8 +43,7 @@ impl SandboxStanding {
     async fn look(&self) -> Result<Option<ClaimObject>, ClaimError> {
         let request = ClusterRequest::of(ClusterVerb::List, ClusterResource::Claims).only(&self.claim);
         let listed = self.cluster.ask(&request).await?;
-        let wrong = |error: serde_json::Error| self.cluster.wrong_answer(error.to_string());
-        let listed: ObjectList<ClaimObject> = serde_json::from_value(listed).map_err(wrong)?;
+        let listed: ObjectList<ClaimObject> = self.cluster.read_object(listed)?;
         Ok(listed.items.into_iter().next())
     }
 }

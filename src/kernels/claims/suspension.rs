@@ -98,9 +98,9 @@ impl SuspendedSandbox {
 }
 
 async fn look_at(lease: &ClaimLease, sandbox: &str) -> Result<SandboxObject, ClaimError> {
-    let answer = send(lease, ClusterRequest::of(ClusterVerb::Get, ClusterResource::Sandboxes).named(sandbox));
-    let wrong = |error: serde_json::Error| lease.place().0.wrong_answer(error.to_string());
-    serde_json::from_value(answer.await?).map_err(wrong)
+    let request = ClusterRequest::of(ClusterVerb::Get, ClusterResource::Sandboxes).named(sandbox);
+    let (cluster, _) = lease.place();
+    cluster.read_object(send(lease, request).await?)
 }
 
 async fn set_mode(lease: &ClaimLease, sandbox: &str, mode: &str) -> Result<(), ClaimError> {

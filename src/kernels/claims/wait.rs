@@ -70,8 +70,7 @@ impl<'a> ClaimWait<'a> {
             let listed = self
                 .insist(&ClusterRequest::of(ClusterVerb::List, ClusterResource::Claims).only(name))
                 .await?;
-            let wrong = |error: serde_json::Error| self.cluster.wrong_answer(error.to_string());
-            let listed: ObjectList<ClaimObject> = serde_json::from_value(listed).map_err(wrong)?;
+            let listed: ObjectList<ClaimObject> = self.cluster.read_object(listed)?;
             let version = listed.metadata.resource_version;
             let claim = listed.items.into_iter().next().ok_or(ClaimError::Deleted)?;
             if let Some(bound) = self.look(claim)? {

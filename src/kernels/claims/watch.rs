@@ -92,17 +92,17 @@ impl<'a> ClaimWatch<'a> {
     }
 
     fn event(&self, line: &[u8]) -> Result<ClaimEvent, ClaimError> {
-        let wrong = |error: serde_json::Error| self.cluster.wrong_answer(error.to_string());
-        let WatchLine { kind, object } = serde_json::from_slice(line).map_err(wrong)?;
+        let WatchLine { kind, object } =
+            serde_json::from_slice(line).map_err(|error| self.cluster.wrong_answer(error.to_string()))?;
         match kind.as_str() {
-            "ADDED" | "MODIFIED" => Ok(ClaimEvent::Changed(serde_json::from_value(object).map_err(wrong)?)),
+            "ADDED" | "MODIFIED" => Ok(ClaimEvent::Changed(self.cluster.read_object(object)?)),
             "DELETED" => Ok(ClaimEvent::Deleted),
             "ERROR" => {
-                let said: ClusterStatus = serde_json::from_value(object).map_err(wrong)?;
+                let said: ClusterStatus = self.cluster.read_object(object)?;
                 Err(self.cluster.event_error(&self.request, said))
             }
             _ => {
-                let bookmark: VersionedObject = serde_json::from_value(object).map_err(wrong)?;
+                let bookmark: VersionedObject = self.cluster.read_object(object)?;
                 Ok(ClaimEvent::Version(bookmark.metadata.resource_version))
             }
         }

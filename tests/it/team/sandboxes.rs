@@ -315,7 +315,7 @@ async fn a_cluster_that_gives_nothing_is_reported_by_sessions_and_the_front_goes
     }
 }
 
-/// What `ipybox doctor` says about a team server with these credentials.
+/// The report of `ipybox doctor` about a team server with these credentials.
 fn doctor(place: &TeamPlace, credentials: &Path) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ipybox"));
     command.arg("doctor").arg("--team").arg(place.path("team.toml"));

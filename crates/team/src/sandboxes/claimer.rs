@@ -45,7 +45,7 @@ pub struct SandboxOwner {
 pub struct KnownClaim {
     /// Its name.
     pub name: String,
-    /// Whose it is.
+    /// The user whose it is.
     pub owner: SandboxOwner,
 }
 

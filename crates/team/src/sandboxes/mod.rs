@@ -171,7 +171,7 @@ impl TeamSandboxes {
         Ok(Some(Self { kernels, claimer, quota: SandboxQuota::default(), rates }))
     }
 
-    /// Finds the credentials. Where users have `ids` of the system, they must not read them.
+    /// Finds the credentials, which users must not read: they need `ids` of their own of the system.
     pub(crate) async fn prepare(&self, has_ids: bool) -> Result<(), SandboxSetupError> {
         let files = self.claimer.find_credentials().await.map_err(SandboxSetupError::Claimer)?;
         if !has_ids {

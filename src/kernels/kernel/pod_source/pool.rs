@@ -179,7 +179,7 @@ impl PodClaim {
         }
     }
 
-    /// What can be asked when the pod does not answer.
+    /// The question about its pod, for when that does not answer.
     fn standing(&self) -> Option<SandboxStanding> {
         match self {
             Self::Cluster(claim) => Some(claim.standing()),
