@@ -72,6 +72,11 @@ impl SessionIdleness {
         Some(self.used.checked_add(time)?.max(self.not_before))
     }
 
+    /// Whether nobody has used the session for so long that its kernel ends.
+    pub(super) fn is_over(&self) -> bool {
+        self.after.is_some_and(|after| self.used.elapsed() >= after)
+    }
+
     pub(super) fn step(&self) -> IdleStep {
         self.step
     }
@@ -173,6 +178,8 @@ mod tests {
             assert_eq!(idleness.take_words(), None);
         }
         assert_eq!(SessionIdleness::new(None).due(), None);
+        assert!(!SessionIdleness::new(None).is_over() && !idleness.is_over());
+        assert!(SessionIdleness::new(Some(Duration::ZERO)).is_over());
         idleness.has_done(IdleStep::Saving);
         idleness.postpone();
         assert!(idleness.due().is_some_and(|due| due > Instant::now()));

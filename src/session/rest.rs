@@ -13,14 +13,14 @@ use super::undo::end_all;
 use super::worker::KernelWorker;
 use crate::ground::text::describe;
 use crate::kernels::checkpoint::Checkpoint;
-use crate::kernels::kernel::{CodeInquiry, CodeInsight, KernelEffort};
+use crate::kernels::kernel::{CodeInquiry, CodeInsight, KernelEffort, PodRest};
 
 impl KernelWorker {
     /// Does the next step towards the end of a kernel that nobody uses.
     pub(super) async fn rest(&mut self) {
         if self.kernel.is_none() {
             // It has died, and its place is still there.
-            return self.end_idle().await;
+            return if self.idleness.is_over() { self.end_idle().await } else { self.idleness.postpone() };
         }
         let step = self.idleness.step();
         if let IdleStep::Nothing = step {
@@ -64,6 +64,10 @@ impl KernelWorker {
                 return self.idleness.goes_on(&why);
             }
         };
+        if self.kernel.is_none() && rest == PodRest::Stays {
+            // Nothing is left to do, unless its place changes.
+            return self.idleness.postpone();
+        }
         if self.kernel.is_some() {
             self.checkpoint().into_iter().for_each(Checkpoint::kernel_rests);
             self.template_due = None;
