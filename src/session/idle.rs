@@ -7,9 +7,13 @@ use crate::kernels::kernel::{KernelEffort, PodRest};
 
 /// The longest time until the next try, if a kernel that nobody uses cannot end yet.
 const PAUSE: Duration = Duration::from_secs(30);
-/// A kernel works that takes so much of the processor time, one part in so many, and more than a few questions take.
+/// The time until the first look at whether the variables are saved.
+const SAVING: Duration = Duration::from_secs(1);
+/// A kernel works that takes so much of the time, one part in so many, and more than a few questions take.
 const WORKING_PART: u128 = 50;
 const QUESTIONS: u128 = 100;
+/// The same where it waits for a processor, since other programs have them.
+const WAITING_PART: u128 = 4;
 
 /// The time since a session was used, and what has come of that.
 pub(super) struct SessionIdleness {
@@ -32,13 +36,16 @@ pub(super) struct SessionIdleness {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum IdleStep {
     Nothing,
-    /// Its variables are to be saved once more: threads may have changed them.
-    Saving,
-    /// Its processor time was asked for.
-    Measured {
-        at: Instant,
-        effort: KernelEffort,
-    },
+    Measured(IdleMeasure),
+    /// It has not worked since it was measured, and its variables are to be saved once more: threads may have changed them.
+    Saving(IdleMeasure),
+}
+
+/// The work of a kernel until a moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IdleMeasure {
+    at: Instant,
+    effort: KernelEffort,
 }
 
 struct IdleRest {
@@ -65,11 +72,11 @@ impl SessionIdleness {
     pub(super) fn due(&self) -> Option<Instant> {
         let after = self.after?;
         let time = match self.step {
-            IdleStep::Nothing => after / 2,
-            IdleStep::Saving => after / 4 * 3,
-            IdleStep::Measured { .. } => after,
+            IdleStep::Nothing => self.used.checked_add(after / 2)?,
+            IdleStep::Measured(since) => self.used.checked_add(after)?.max(since.at + after / 2),
+            IdleStep::Saving(_) => self.not_before,
         };
-        Some(self.used.checked_add(time)?.max(self.not_before))
+        Some(time.max(self.not_before))
     }
 
     /// Whether nobody has used the session for so long that its kernel ends.
@@ -81,8 +88,14 @@ impl SessionIdleness {
         self.step
     }
 
-    pub(super) fn has_done(&mut self, step: IdleStep) {
-        self.step = step;
+    pub(super) fn begin_to_measure(&mut self, effort: KernelEffort) {
+        self.step = IdleStep::Measured(IdleMeasure { at: Instant::now(), effort });
+    }
+
+    /// Notes that the variables are being saved of a kernel that has not worked since then.
+    pub(super) fn begin_to_save(&mut self, since: IdleMeasure) {
+        self.step = IdleStep::Saving(since);
+        self.not_before = Instant::now() + self.after.map_or(SAVING, |after| (after / 8).min(SAVING));
     }
 
     /// Notes that a kernel is used.
@@ -95,8 +108,11 @@ impl SessionIdleness {
         self.not_before = Instant::now() + self.after.map_or(PAUSE, |after| (after / 4).min(PAUSE));
     }
 
-    /// Notes why the kernel goes on.
+    /// Notes why the kernel goes on; before the next try its variables are saved again.
     pub(super) fn goes_on(&mut self, why: &str) {
+        if let IdleStep::Saving(since) = self.step {
+            self.step = IdleStep::Measured(since);
+        }
         self.trouble = Some(format!("Nobody used the session, and its kernel goes on: failed to {why}"));
         self.postpone();
     }
@@ -143,10 +159,14 @@ fn words(idle: Duration, rest: PodRest) -> String {
     format!("The session was not used for {time}: {end}.")
 }
 
-/// Whether a kernel has worked since it was asked for the earlier of these.
-pub(super) fn has_worked(at: Instant, earlier: KernelEffort, later: KernelEffort) -> bool {
-    let spent = u128::from(later.milliseconds.saturating_sub(earlier.milliseconds));
-    spent > QUESTIONS.max(at.elapsed().as_millis() / WORKING_PART)
+/// Whether a kernel has worked since it was measured.
+pub(super) fn has_worked(measure: IdleMeasure, later: KernelEffort) -> bool {
+    let IdleMeasure { at, effort: earlier } = measure;
+    let since = |earlier: u64, later: u64| u128::from(later.saturating_sub(earlier));
+    let time = at.elapsed().as_millis();
+    let spent = since(earlier.spent, later.spent);
+    let wanted = spent + since(earlier.waited, later.waited);
+    spent > QUESTIONS.max(time / WORKING_PART) || wanted > QUESTIONS.max(time / WAITING_PART)
 }
 
 impl QueuedCommand {
@@ -180,8 +200,14 @@ mod tests {
         assert_eq!(SessionIdleness::new(None).due(), None);
         assert!(!SessionIdleness::new(None).is_over() && !idleness.is_over());
         assert!(SessionIdleness::new(Some(Duration::ZERO)).is_over());
-        idleness.has_done(IdleStep::Saving);
-        idleness.postpone();
+        let effort = KernelEffort { spent: 0, waited: 0 };
+        idleness.used();
+        idleness.begin_to_measure(effort);
+        assert!(idleness.due().is_some_and(|due| due > Instant::now() + Duration::from_secs(30)));
+        idleness.begin_to_save(IdleMeasure { at: used, effort });
+        assert!(idleness.due().is_some_and(|due| due < Instant::now() + Duration::from_secs(30)));
+        idleness.goes_on("read");
+        assert!(matches!(idleness.step(), IdleStep::Measured(measure) if measure.at == used));
         assert!(idleness.due().is_some_and(|due| due > Instant::now()));
         idleness.used();
         assert!(matches!(idleness.step(), IdleStep::Nothing));
@@ -191,12 +217,21 @@ mod tests {
 
     #[test]
     fn a_kernel_works_that_takes_more_time_than_questions() {
-        let effort = |milliseconds| KernelEffort { milliseconds };
+        let effort = |spent, waited| KernelEffort { spent, waited };
         let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
-        assert!(!has_worked(ago(1), effort(1000), effort(1099)));
-        assert!(has_worked(ago(1), effort(1000), effort(1200)));
-        assert!(!has_worked(ago(100), effort(1000), effort(2900)));
-        assert!(has_worked(ago(100), effort(1000), effort(5000)));
-        assert!(!has_worked(ago(1), effort(1000), effort(0)));
+        for (seconds, later, works) in [
+            (1, effort(1099, 10), false),
+            (1, effort(1200, 10), true),
+            (100, effort(2900, 10), false),
+            (100, effort(5000, 10), true),
+            (1, effort(0, 0), false),
+            (1, effort(1050, 150), false),
+            (1, effort(1050, 300), true),
+            (100, effort(1900, 20_000), false),
+            (100, effort(1900, 30_000), true),
+        ] {
+            let measure = IdleMeasure { at: ago(seconds), effort: effort(1000, 10) };
+            assert_eq!(has_worked(measure, later), works, "{seconds} s, {later:?}");
+        }
     }
 }

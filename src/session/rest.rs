@@ -1,11 +1,9 @@
 //! The end of a kernel that nobody uses: its variables are saved, and the next cell has another one with them.
 //!
 //! ```text
-//! idle → save once more → does it work? → what becomes of its place? → exit, kill → a sandbox of a pool is suspended or deleted
+//! idle → does it work? → save once more → what becomes of its place? → exit, kill → a sandbox of a pool is suspended or deleted
 //! cell → resume (`session/checkpoint`): start, restore → one line in the answer
 //! ```
-
-use std::time::Instant;
 
 use super::exit::CELL_TIMEOUT_AT_RESET;
 use super::idle::{IdleStep, has_worked};
@@ -22,34 +20,39 @@ impl KernelWorker {
             // It has died, and its place is still there.
             return if self.idleness.is_over() { self.end_idle().await } else { self.idleness.postpone() };
         }
-        let step = self.idleness.step();
-        if let IdleStep::Nothing = step {
-            self.checkpoint().into_iter().for_each(Checkpoint::cell_ended);
-            return self.idleness.has_done(IdleStep::Saving);
-        }
-        if !self.checkpoint().is_some_and(Checkpoint::is_saved) {
-            // A kernel that did not send its variables is asked again.
-            self.checkpoint().into_iter().for_each(Checkpoint::ask_again);
-            return self.idleness.postpone();
-        }
-        let Some(effort) = self.effort().await else { return self.idleness.postpone() };
-        match step {
-            IdleStep::Measured { at, effort: earlier } if has_worked(at, earlier, effort) => {
-                self.idleness.used()
+        match self.idleness.step() {
+            IdleStep::Nothing => match self.effort().await {
+                Some(effort) => self.idleness.begin_to_measure(effort),
+                None => self.idleness.postpone(),
+            },
+            IdleStep::Measured(since) => match self.effort().await {
+                // What came meanwhile is a use.
+                Some(effort) if has_worked(since, effort) || !self.idleness.is_over() => self.idleness.used(),
+                Some(_) => {
+                    self.checkpoint().into_iter().for_each(Checkpoint::cell_ended);
+                    self.idleness.begin_to_save(since);
+                }
+                None => self.idleness.postpone(),
+            },
+            IdleStep::Saving(_) if self.checkpoint().is_some_and(Checkpoint::is_saved) => {
+                self.end_idle().await
             }
-            IdleStep::Measured { .. } => self.end_idle().await,
-            _ => self.idleness.has_done(IdleStep::Measured { at: Instant::now(), effort }),
+            IdleStep::Saving(_) => {
+                // A kernel that did not send its variables is asked again.
+                self.checkpoint().into_iter().for_each(Checkpoint::ask_again);
+                self.idleness.postpone();
+            }
         }
     }
 
-    /// The processor time that the kernel has taken; `None` if it does not say so.
+    /// The work of the kernel until now; `None` if it does not say so.
     async fn effort(&mut self) -> Option<KernelEffort> {
         let (insight, said) = self.kernel.as_mut()?.inquire(CodeInquiry::Effort).await;
         for event in said {
             self.take_event(event).await;
         }
         match insight {
-            Some(CodeInsight::Effort(effort)) => Some(effort),
+            Some(CodeInsight::Effort(effort)) => effort,
             _ => None,
         }
     }

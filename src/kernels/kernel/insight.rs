@@ -10,13 +10,18 @@ pub(crate) enum CodeInsight {
     Completions(CodeCompletions),
     Completeness(CodeCompleteness),
     Environment(PythonVersions),
-    Effort(KernelEffort),
+    /// `None` if the kernel could not measure it in time.
+    Effort(Option<KernelEffort>),
 }
 
-/// The processor time of a kernel and the processes that it has started, as far as they live or it has waited for them.
+/// The work of a kernel and the processes that it has started, as far as they live or it has waited for them, in
+/// milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(crate) struct KernelEffort {
-    pub(crate) milliseconds: u64,
+    /// The processor time.
+    pub(crate) spent: u64,
+    /// The time for which living threads could have run and had no processor; 0 where the system does not say so.
+    pub(crate) waited: u64,
 }
 
 /// The versions of a kernel's Python and packages.

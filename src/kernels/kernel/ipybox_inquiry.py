@@ -1,6 +1,7 @@
 """Answers about code that a person is writing: its completions, and whether it is complete; IPython decides. About the
 Python that runs it, and how much that works."""
 
+import contextlib
 import os
 import sys
 import types
@@ -44,11 +45,20 @@ def environment(shell):
 
 
 def effort(shell):
-    """The processor time of this process and those that it has started, in milliseconds."""
-    seconds = sum(os.times()[:4])
-    ticks = os.sysconf("SC_CLK_TCK")
+    """The processor time of this process and those that it has started, and how long they have waited for a processor,
+    in milliseconds."""
+    interval = sys.getswitchinterval()
+    # Where threads work, each file would take several of their turns.
+    sys.setswitchinterval(1e-5)
+    try:
+        return measured_effort()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def measured_effort():
     parents = {}
-    times = {}
+    ticks = {}
     # Without `/proc` there are no others.
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdigit():
@@ -59,15 +69,28 @@ def effort(shell):
             except OSError:
                 continue
             parents[int(name)] = int(words[1])
-            times[int(name)] = (int(words[11]) + int(words[12])) / ticks
+            ticks[int(name)] = sum(map(int, words[11:15]))
     own = os.getpid()
+    spent = sum(os.times()[:4])
+    waited = processor_wait(own)
     for process, parent in parents.items():
         ancestor = parent
         while ancestor not in (0, 1, own):
             ancestor = parents.get(ancestor, 0)
         if ancestor == own:
-            seconds += times[process]
-    return {"milliseconds": round(seconds * 1000)}
+            spent += ticks[process] / os.sysconf("SC_CLK_TCK")
+            waited += processor_wait(process)
+    return {"spent": round(spent * 1000), "waited": round(waited * 1000)}
+
+
+def processor_wait(process):
+    """The seconds for which the threads of a process could have run and had no processor, if the system says so."""
+    nanoseconds = 0
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{process}/task/{thread}/schedstat") as file:
+                nanoseconds += int(file.read().split()[1])
+    return nanoseconds / 1e9
 
 
 # By the request's type: the type of the answer, the function that finds it, and what is answered if that fails.
@@ -86,6 +109,6 @@ ANSWERS = {
         nothing={"python": "", "platform": "", "packages": {}},
     ),
     "effort_request": types.SimpleNamespace(
-        kind="effort_reply", find=effort, nothing={"milliseconds": 0}
+        kind="effort_reply", find=effort, nothing=None
     ),
 }
