@@ -1,5 +1,6 @@
 //! The client of a cluster for `ipybox team`: the library's, as the server asks it.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ pub(super) fn open_claimer(settings: ClaimerSettings) -> Result<Arc<dyn SandboxC
         instance: settings.instance,
         lease: settings.lease,
         timeout: settings.timeout,
-        tells_volumes: settings.tells_volumes,
+        suspends: settings.suspends,
         pod: variable("POD_NAME").zip(variable("POD_UID")),
     });
     Ok(Arc::new(TeamClaims(claims?)))
@@ -42,8 +43,8 @@ impl SandboxClaimer for TeamClaims {
         report: &ClaimReport,
     ) -> Result<TakenSandbox, String> {
         let claimed = self.0.claim(pool, &labels(owner), report).await?;
-        let LabelledSandbox { sandbox, namespace, address, has_volumes, claim } = claimed;
-        let place = SandboxPlace { claim: claim.name().to_owned(), sandbox, namespace, address, has_volumes };
+        let LabelledSandbox { sandbox, namespace, address, claim } = claimed;
+        let place = SandboxPlace { claim: claim.name().to_owned(), sandbox, namespace, address };
         Ok(TakenSandbox { place, claim: Box::new(TeamClaim(claim)) })
     }
 
@@ -65,6 +66,22 @@ impl SandboxClaimer for TeamClaims {
 
 #[async_trait]
 impl KeptClaim for TeamClaim {
+    async fn has_volumes(&self) -> Result<bool, String> {
+        self.0.has_volumes().await
+    }
+
+    async fn suspend(&self) -> Result<(), String> {
+        self.0.suspend().await
+    }
+
+    async fn wake(&self, report: &ClaimReport) -> Result<Option<IpAddr>, String> {
+        self.0.wake(report).await
+    }
+
+    async fn gone(&self, address: IpAddr) -> Option<String> {
+        self.0.gone(address).await
+    }
+
     async fn release(self: Box<Self>) -> bool {
         self.0.release().await
     }

@@ -12,7 +12,7 @@ use super::objects::{ListedClaim, ObjectList};
 use super::request::{ClusterRequest, ClusterResource, ClusterVerb};
 use super::wait::ClaimWait;
 use super::watch::ClaimWatch;
-use super::{ClaimError, ClaimOwner, ClaimSettings, ClaimedSandbox, SandboxClaims, is_object_name};
+use super::{ClaimError, ClaimOwner, ClaimSettings, KeptSandbox, SandboxClaims, is_object_name};
 use crate::ground::text::describe;
 
 /// The label with the server whose claim it is.
@@ -42,8 +42,8 @@ pub struct LabelledClaimSettings {
     pub lease: Duration,
     /// The time that a sandbox may take to be ready.
     pub timeout: Duration,
-    /// Whether it has to be known if sandboxes have volumes.
-    pub tells_volumes: bool,
+    /// Whether sandboxes are suspended that nobody uses.
+    pub suspends: bool,
     /// The name and the uid of our own pod, with which claims end, if it is in their namespace.
     pub pod: Option<(String, String)>,
 }
@@ -72,14 +72,17 @@ pub struct LabelledSandbox {
     pub namespace: String,
     /// The address of its pod.
     pub address: IpAddr,
-    /// Whether files would be lost with it that its pod could have again, as far as is known.
-    pub has_volumes: bool,
     /// Its claim.
     pub claim: LabelledClaim,
 }
 
 /// A claim whose end is put off as long as this lives. Dropping it leaves the claim to its end.
-pub struct LabelledClaim(Option<ClaimLease>);
+pub struct LabelledClaim {
+    /// `None` once it is released.
+    sandbox: Option<KeptSandbox>,
+    /// The time that a suspended sandbox may take to be ready.
+    timeout: Duration,
+}
 
 impl LabelledClaims {
     /// Connects to the cluster with the first request.
@@ -122,15 +125,13 @@ impl LabelledClaims {
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<LabelledSandbox, String> {
         let claimed = self.claims(pool, self.labels(labels)).claim(report).await;
-        let claimed = claimed.map_err(|error| words(&error))?;
-        let asked = if self.settings.tells_volumes { claimed.has_volumes().await } else { Ok(true) };
-        let has_volumes = asked.unwrap_or_else(|error| {
-            let error = describe(&error);
-            tracing::warn!(error, "a sandbox goes on while nobody uses it: it may have volumes");
-            true
-        });
-        let ClaimedSandbox { sandbox, namespace, address, lease } = claimed;
-        Ok(LabelledSandbox { sandbox, namespace, address, has_volumes, claim: LabelledClaim(Some(lease)) })
+        let (kept, address) = claimed.map_err(|error| words(&error))?;
+        Ok(LabelledSandbox {
+            sandbox: kept.name().to_owned(),
+            namespace: kept.namespace().to_owned(),
+            address,
+            claim: self.claim_of(kept),
+        })
     }
 
     /// Keeps a claim that is there with these labels; `None` if there is none. Waits while the cluster is away.
@@ -168,6 +169,10 @@ impl LabelledClaims {
             settings: ClaimSettings { pool: pool.to_owned(), labels, ..settings.clone() },
             cluster: Arc::clone(&self.claims.cluster),
         }
+    }
+
+    fn claim_of(&self, kept: KeptSandbox) -> LabelledClaim {
+        LabelledClaim { sandbox: Some(kept), timeout: self.settings.timeout }
     }
 
     fn labels(&self, labels: &ClaimLabels) -> BTreeMap<&'static str, String> {
@@ -226,10 +231,11 @@ impl LabelledClaims {
         if !is_owned || claim.metadata.labels.contains_key(KERNEL) != labels.contains_key(KERNEL) {
             return Err(gone());
         }
+        let sandbox = claim.sandbox().ok_or_else(gone)?.to_owned();
         let lease = ClaimLease::hold(Arc::clone(cluster), name.to_owned(), self.settings.lease);
         let renewal = lease.renewal();
         // From now on it is left to its end if this is cancelled.
-        let claim = LabelledClaim(Some(lease));
+        let claim = self.claim_of(KeptSandbox { name: sandbox, lease });
         cluster.insist(&renewal).await?;
         Ok(claim)
     }
@@ -251,36 +257,73 @@ impl LabelledClaims {
         }
         self.page(cluster, None).await?;
         ClaimWatch::start(cluster, &name, "0").await?;
-        for verb in [ClusterVerb::Patch, ClusterVerb::Delete] {
-            let request = ClusterRequest::of(verb, ClusterResource::Claims).named(&name).with_query(DRY);
-            match cluster.ask(&request.with_body(serde_json::json!({}))).await {
+        let of_claims = [ClusterVerb::Patch, ClusterVerb::Delete].map(|verb| (verb, ClusterResource::Claims));
+        let of_sandboxes =
+            [ClusterVerb::Get, ClusterVerb::Patch].map(|verb| (verb, ClusterResource::Sandboxes));
+        let of_sandboxes = of_sandboxes.into_iter().filter(|_| self.settings.suspends);
+        for (verb, resource) in of_claims.into_iter().chain(of_sandboxes) {
+            let mut request = ClusterRequest::of(verb, resource).named(&name);
+            if verb != ClusterVerb::Get {
+                request = request.with_query(DRY).with_body(serde_json::json!({}));
+            }
+            match cluster.ask(&request).await {
                 // It may, and there is none of that name.
                 Ok(_) | Err(ClaimError::NotFound { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        if !self.settings.tells_volumes {
-            return Ok(());
-        }
-        let request = ClusterRequest::of(ClusterVerb::Get, ClusterResource::Sandboxes).named(&name);
-        match cluster.ask(&request).await {
-            Ok(_) | Err(ClaimError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+        Ok(())
     }
 }
 
 impl LabelledClaim {
     /// Its name.
     pub fn name(&self) -> &str {
-        self.0.as_ref().map(ClaimLease::name).unwrap_or_default()
+        self.sandbox.as_ref().map(|kept| kept.lease.name()).unwrap_or_default()
+    }
+
+    /// Whether the sandbox has volumes, which are deleted with it.
+    ///
+    /// # Errors
+    /// The cluster does not tell.
+    pub async fn has_volumes(&self) -> Result<bool, String> {
+        self.kept()?.has_volumes().await.map_err(|error| words(&error))
+    }
+
+    /// Suspends the sandbox: its pod ends, and its volumes stay.
+    ///
+    /// # Errors
+    /// The cluster does not do it.
+    pub async fn suspend(&self) -> Result<(), String> {
+        self.kept()?.suspend().await.map_err(|error| words(&error))
+    }
+
+    /// Has the sandbox have a pod again, and returns the pod's address; `None` if there is no such sandbox any more.
+    ///
+    /// # Errors
+    /// It has none in time.
+    pub async fn wake(&self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<Option<IpAddr>, String> {
+        match self.kept()?.wake(self.timeout, report).await {
+            Ok(address) => Ok(Some(address)),
+            Err(ClaimError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(words(&error)),
+        }
+    }
+
+    /// Why the pod at this address is gone, in words, if the cluster says so.
+    pub async fn gone(&self, address: IpAddr) -> Option<String> {
+        self.kept().ok()?.standing(address).gone().await
+    }
+
+    fn kept(&self) -> Result<&KeptSandbox, String> {
+        self.sandbox.as_ref().ok_or_else(|| "the claim was given back".to_owned())
     }
 
     /// Deletes the claim, and with it the sandbox. Returns whether it is deleted; otherwise the cluster does it when its time is
     /// over.
     pub async fn release(mut self) -> bool {
-        match self.0.take() {
-            Some(lease) => lease.release().await,
+        match self.sandbox.take() {
+            Some(kept) => kept.release().await,
             None => true,
         }
     }
@@ -288,8 +331,8 @@ impl LabelledClaim {
 
 impl Drop for LabelledClaim {
     fn drop(&mut self) {
-        if let Some(lease) = self.0.take() {
-            lease.leave();
+        if let Some(kept) = self.sandbox.take() {
+            kept.lease.leave();
         }
     }
 }

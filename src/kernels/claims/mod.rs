@@ -2,8 +2,8 @@
 //! [agent-sandbox](https://github.com/kubernetes-sigs/agent-sandbox): made, awaited, kept, and deleted.
 //!
 //! ```text
-//! claim: create ─→ wait: list and watch until it is ready ─→ ClaimedSandbox ┄ lease: patches its end, deletes it
-//!                                                             ↓        ↑
+//! claim: create ─→ wait: list and watch until it is ready ─→ KeptSandbox ┄ lease: patches its end, deletes it
+//!                                                             ↓     ↑
 //!                                              suspension: has no pod, and its volumes stay
 //! ```
 //!
@@ -33,15 +33,15 @@ use tokio::sync::OnceCell;
 
 use self::cluster::ClusterClient;
 pub(crate) use self::error::ClaimError;
-pub(crate) use self::front::{FrontClaim, FrontClaims};
+pub(crate) use self::front::{FrontClaim, FrontClaims, FrontInquiry};
 pub use self::labelled::{
     ClaimLabels, LabelledClaim, LabelledClaimSettings, LabelledClaims, LabelledSandbox,
 };
-use self::lease::{AskedClaim, ClaimLease};
+use self::lease::AskedClaim;
 use self::objects::ObjectList;
 use self::request::{API_VERSION, ClusterRequest, ClusterResource, ClusterVerb, PAUSE};
 pub(crate) use self::standing::SandboxStanding;
-pub(crate) use self::suspension::SuspendedSandbox;
+pub(crate) use self::suspension::KeptSandbox;
 use self::wait::ClaimWait;
 
 /// The settings of claims.
@@ -75,16 +75,6 @@ pub(crate) struct SandboxClaims {
     cluster: Arc<OnceCell<Arc<ClusterClient>>>,
 }
 
-/// A sandbox that is ours and ready. Dropping it has its claim deleted.
-pub(crate) struct ClaimedSandbox {
-    /// Its name, by which the router knows it.
-    pub(crate) sandbox: String,
-    pub(crate) namespace: String,
-    /// The address of its pod.
-    pub(crate) address: IpAddr,
-    lease: ClaimLease,
-}
-
 impl SandboxClaims {
     /// # Errors
     /// The name of the pool or the namespace is none.
@@ -108,14 +98,14 @@ impl SandboxClaims {
         &self.settings.pool
     }
 
-    /// Claims a sandbox, and waits until it is ready.
+    /// Claims a sandbox, waits until it is ready, and returns it with the address of its pod.
     ///
     /// # Errors
     /// There are no credentials or rights for it, no such pool, or no sandbox of it in time.
     pub(crate) async fn claim(
         &self,
         report: &(dyn Fn(&str) + Send + Sync),
-    ) -> Result<ClaimedSandbox, ClaimError> {
+    ) -> Result<(KeptSandbox, IpAddr), ClaimError> {
         report(&format!("claiming a sandbox of the pool `{}`", self.settings.pool));
         let cluster = self.cluster.get_or_try_init(|| self.connect()).await?;
         let mut wait = ClaimWait::new(cluster, &self.settings, report);
@@ -131,7 +121,7 @@ impl SandboxClaims {
         &self,
         cluster: &Arc<ClusterClient>,
         wait: &mut ClaimWait<'_>,
-    ) -> Result<ClaimedSandbox, ClaimError> {
+    ) -> Result<(KeptSandbox, IpAddr), ClaimError> {
         self.look_at_pool(cluster, wait).await?;
         let name = format!("ipybox-{}", &uuid::Uuid::new_v4().simple().to_string()[..12]);
         let asked = AskedClaim::new(Arc::clone(cluster), &name, self.settings.lease);
@@ -149,10 +139,7 @@ impl SandboxClaims {
             Err(error) => Err(error),
         };
         match kept {
-            Ok(bound) => {
-                let namespace = cluster.namespace().to_owned();
-                Ok(ClaimedSandbox { sandbox: bound.sandbox, namespace, address: bound.address, lease })
-            }
+            Ok(bound) => Ok((KeptSandbox { name: bound.sandbox, lease }, bound.address)),
             Err(error) => {
                 lease.release().await;
                 Err(error)
@@ -230,13 +217,6 @@ impl SandboxClaims {
             names.map(str::to_owned).collect()
         });
         ClaimError::no_such_pool(&self.settings.pool, cluster.namespace(), names)
-    }
-}
-
-impl ClaimedSandbox {
-    /// Deletes the claim, and with it the sandbox.
-    pub(crate) async fn release(self) {
-        self.lease.release().await;
     }
 }
 

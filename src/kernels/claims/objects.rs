@@ -36,6 +36,8 @@ pub(super) struct ObjectMetadata {
 #[derive(Deserialize)]
 pub(super) struct ListedClaim {
     pub(super) metadata: LabelledMetadata,
+    #[serde(default)]
+    status: ClaimStatus,
 }
 
 #[derive(Deserialize)]
@@ -126,6 +128,13 @@ pub(super) enum ClaimState {
     Ready(BoundSandbox),
     /// Why it is not ready, in the cluster's words; `None` if no controller has looked at it.
     Waiting(Option<String>),
+}
+
+impl ListedClaim {
+    /// The name of its sandbox, if it has got one.
+    pub(super) fn sandbox(&self) -> Option<&str> {
+        Some(&self.status.sandbox.as_ref()?.name)
+    }
 }
 
 impl ClaimObject {

@@ -6,21 +6,22 @@ use std::sync::Arc;
 use super::cluster::ClusterClient;
 use super::objects::{ClaimObject, ObjectList};
 use super::request::{ClusterRequest, ClusterResource, ClusterVerb};
-use super::{ClaimError, ClaimedSandbox};
+use super::{ClaimError, KeptSandbox};
 use crate::ground::text::{describe, visible};
 
 /// A claim, and the address of its pod.
+#[derive(Clone)]
 pub(crate) struct SandboxStanding {
     cluster: Arc<ClusterClient>,
     claim: String,
     address: IpAddr,
 }
 
-impl ClaimedSandbox {
-    /// Its standing, which can be asked for when it does not answer.
-    pub(crate) fn standing(&self) -> SandboxStanding {
+impl KeptSandbox {
+    /// Its standing with the pod at this address, which can be asked for when that does not answer.
+    pub(crate) fn standing(&self, address: IpAddr) -> SandboxStanding {
         let (cluster, claim) = self.lease.place();
-        SandboxStanding { cluster: Arc::clone(cluster), claim: claim.to_owned(), address: self.address }
+        SandboxStanding { cluster: Arc::clone(cluster), claim: claim.to_owned(), address }
     }
 }
 

@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use super::jupyter::{AccessError, DuplexStream, JupyterServer};
 use crate::ground::text::describe;
 #[cfg(feature = "kubernetes")]
-use crate::kernels::claims::{ClaimError, FrontClaims, SandboxStanding};
+use crate::kernels::claims::{ClaimError, FrontClaims};
 use crate::kernels::pod::{LinkKey, PodDialer, PodError, PodLink};
 
 #[cfg(feature = "kubernetes")]
@@ -19,11 +19,11 @@ mod pool;
 #[cfg(feature = "kubernetes")]
 pub(crate) use self::pool::{PodClaims, PodPool, PodRoute};
 #[cfg(feature = "kubernetes")]
-use self::pool::{PoolClaim, SuspendedPod};
+use self::pool::{PodInquiry, PoolClaim};
 
-/// Without a cluster no pod is suspended.
+/// Without a cluster no pod has a claim.
 #[cfg(not(feature = "kubernetes"))]
-type SuspendedPod = std::convert::Infallible;
+type PoolClaim = std::convert::Infallible;
 
 /// The source of pods.
 #[derive(Debug, Clone)]
@@ -74,14 +74,14 @@ pub(crate) enum PodRest {
 }
 
 /// A pod that rests, and can be woken. Dropping it gives it up.
-pub(crate) struct RestingPod(SuspendedPod);
+pub(crate) struct RestingPod(PoolClaim);
 
 /// Opens WebSockets to a pod.
 struct AddressDialer {
     server: Arc<JupyterServer>,
     /// Its sandbox.
     #[cfg(feature = "kubernetes")]
-    sandbox: Option<SandboxStanding>,
+    sandbox: Option<PodInquiry>,
 }
 
 impl PodDialer for AddressDialer {
@@ -190,7 +190,7 @@ impl TakenPod {
         self.link.leave().await;
         #[cfg(feature = "kubernetes")]
         if let Some(claim) = self.claim {
-            return claim.suspend().await.map(RestingPod);
+            return Some(RestingPod(claim.suspend().await));
         }
         None
     }

@@ -16,7 +16,6 @@ const CALL: &str = "from mcptools.probe import add\nadd.run(a=1, b=2).total";
 
 const IDLE: [&str; 3] = ["--checkpoint", "--kernel-idle-timeout", "2s"];
 const PODS: &str = "/api/v1/namespaces/default/pods";
-const SANDBOXES: &str = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes";
 
 async fn start(place: &Place, cluster: &Cluster, flags: &[&str], variables: &[(&str, &str)]) -> Ipybox {
     let mut ipybox = place.start_with_pool(&cluster.kubeconfig(), "python", flags, variables);
@@ -290,17 +289,13 @@ async fn a_sandbox_with_a_volume_is_suspended_and_has_its_files_again() {
     let code = "from pathlib import Path\nkept = 41\nPath('a.txt').write_text('a')";
     ipybox.cell(code).await.ok();
     let claim = cluster.claims().await[0].clone();
-    let sandbox = format!("{SANDBOXES}/{}", claim["status"]["sandbox"]["name"].as_str().unwrap());
-    let is_suspended = |sandbox: &Value| {
-        sandbox["spec"]["operatingMode"] == "Suspended" && sandbox["status"]["podIPs"].is_null()
-    };
-    cluster.until(&sandbox, is_suspended).await;
+    cluster.until_suspended(&claim).await;
     let back = ipybox.cell("print(kept + 1, Path('a.txt').read_text())").await.ok();
     assert!(back.contains("42 a") && back.contains("its sandbox was suspended"), "{back}");
     let again = cluster.claims().await;
     assert_eq!(again[0]["metadata"]["uid"], claim["metadata"]["uid"]);
     // Somebody else may delete it meanwhile.
-    cluster.until(&sandbox, is_suspended).await;
+    cluster.until_suspended(&claim).await;
     cluster.delete_claim(claim["metadata"]["name"].as_str().unwrap()).await;
     cluster.until_claims(<[Value]>::is_empty).await;
     let without = ipybox.cell("kept + 2").await.ok();

@@ -11,6 +11,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use super::{Ipybox, PATIENCE, Place, environment, kernel_python, remote_flags, repository, tool};
 
 const EXTENSIONS: &str = "/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/default";
+const SANDBOXES: &str = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes";
 
 /// A running cluster. It ends with all of its pods when this is dropped.
 pub(crate) struct Cluster {
@@ -193,6 +194,15 @@ impl Cluster {
         let list =
             self.until(&path, |list| list["items"].as_array().is_some_and(|claims| is_met(claims))).await;
         list["items"].as_array().unwrap().clone()
+    }
+
+    /// Waits until the sandbox of a claim is suspended, and its pod has ended.
+    pub(crate) async fn until_suspended(&self, claim: &Value) {
+        let name = claim["status"]["sandbox"]["name"].as_str().unwrap();
+        let is_suspended = |sandbox: &Value| {
+            sandbox["spec"]["operatingMode"] == "Suspended" && sandbox["status"]["podIPs"].is_null()
+        };
+        self.until(&format!("{SANDBOXES}/{name}"), is_suspended).await;
     }
 
     /// Waits until an object fulfils a condition.

@@ -280,6 +280,61 @@ async fn a_session_that_nobody_uses_has_no_sandbox_and_its_variables_come_back()
 }
 
 #[tokio::test]
+async fn a_sandbox_with_a_volume_is_suspended_and_woken_by_whichever_front_there_is() {
+    let cluster = Cluster::start().await;
+    let volume = tempfile::tempdir().unwrap();
+    cluster.make_pool_with_volume("python", volume.path()).await;
+    let place = place_with("idle_timeout = \"2s\"");
+    let login = place.token("ada");
+    let credentials = cluster.kubeconfig();
+    let variables = [(VARIABLE, credentials.to_str().unwrap())];
+    let server = place.serve_in(&variables);
+    let mut client = place.begun(&login).await;
+    let code = "from pathlib import Path\nkept = 41\nPath('a.txt').write_text('a'); 1";
+    assert_eq!(client.cell(code).await, "1");
+    let claim = cluster.claims().await[0].clone();
+    cluster.until_suspended(&claim).await;
+    let back = client.cell("print(kept + 1, Path('a.txt').read_text())").await;
+    assert!(back.contains("42 a") && back.contains("its sandbox was suspended"), "{back}");
+    cluster.until_suspended(&claim).await;
+    server.kill();
+    let server = place.serve_in(&variables);
+    eventually_gives(&mut client, "print(kept + 2, Path('a.txt').read_text())", "43 a").await;
+    let again = cluster.claims().await;
+    assert_eq!(again[0]["metadata"]["uid"], claim["metadata"]["uid"]);
+    // Somebody else may delete it meanwhile.
+    cluster.until_suspended(&claim).await;
+    cluster.delete_claim(claim["metadata"]["name"].as_str().unwrap()).await;
+    cluster.until_claims(<[Value]>::is_empty).await;
+    let without = client.cell("kept + 3").await;
+    assert!(without.ends_with("44") && without.contains("its files are gone"), "{without}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_evicted_pod_is_noticed_by_the_word_of_the_cluster() {
+    let cluster = Cluster::start().await;
+    cluster.make_pool("python", 1).await;
+    let place = place_with("");
+    let login = place.token("eve");
+    let server = place.serve_in(&[(VARIABLE, cluster.kubeconfig().to_str().unwrap())]);
+    let mut client = place.begun(&login).await;
+    assert_eq!(client.cell("kept = 41; kept").await, "41");
+    let claim = cluster.claims().await[0].clone();
+    let evict = json!({"fault": "evict", "namespace": "default", "pod": claim["status"]["sandbox"]["name"]});
+    let cell = client.cell("import time\nfor _ in range(6000):\n    time.sleep(0.1)");
+    let evicting = async {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        cluster.fault(evict).await;
+    };
+    let (lost, ()) = tokio::join!(cell, evicting);
+    assert!(lost.contains("the pod of the sandbox has ended"), "{lost}");
+    let next = client.cell("1").await;
+    assert!(next.ends_with("\n1"), "{next}");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn sessions_reach_their_sandboxes_through_the_router_with_its_token() {
     let cluster = Cluster::start().await;
     cluster.make_pool("python", 1).await;

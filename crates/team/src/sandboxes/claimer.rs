@@ -27,8 +27,8 @@ pub struct ClaimerSettings {
     pub lease: Duration,
     /// The time that a sandbox may take to be ready.
     pub timeout: Duration,
-    /// Whether sessions have to know if their sandboxes have volumes.
-    pub tells_volumes: bool,
+    /// Whether sandboxes are suspended that nobody uses.
+    pub suspends: bool,
 }
 
 /// The user whose claim it is, and the kernel that it is for. Both are labels of the claim.
@@ -60,8 +60,6 @@ pub struct SandboxPlace {
     pub namespace: String,
     /// The address of its pod.
     pub address: IpAddr,
-    /// Whether files would be lost with it that its pod could have again, as far as is known.
-    pub has_volumes: bool,
 }
 
 /// A sandbox of a user, whose claim is kept.
@@ -72,9 +70,22 @@ pub struct TakenSandbox {
     pub claim: Box<dyn KeptClaim>,
 }
 
-/// A claim whose end is put off as long as this lives. Dropping it leaves the claim to its end; see [`release`](Self::release).
+/// A claim whose end is put off as long as this lives, and its sandbox. Dropping it leaves the claim to its end; see
+/// [`release`](Self::release). Errors are words for people.
 #[async_trait]
 pub trait KeptClaim: Send + Sync {
+    /// Whether the sandbox has volumes, which are deleted with it.
+    async fn has_volumes(&self) -> Result<bool, String>;
+
+    /// Suspends the sandbox: its pod ends, and its volumes stay.
+    async fn suspend(&self) -> Result<(), String>;
+
+    /// Has the sandbox have a pod again, and returns the pod's address; `None` if there is no such sandbox any more.
+    async fn wake(&self, report: &ClaimReport) -> Result<Option<IpAddr>, String>;
+
+    /// Why the pod at this address is gone, in words, if the cluster says so.
+    async fn gone(&self, address: IpAddr) -> Option<String>;
+
     /// Deletes the claim, and with it the sandbox. Returns whether it is deleted; otherwise the cluster does it when its time is
     /// over.
     async fn release(self: Box<Self>) -> bool;

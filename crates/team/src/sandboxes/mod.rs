@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The credentials, by which all sandboxes could be deleted, stay here. A connection of a session is one claim, which is kept as
-//! long as the connection is open and then deleted. If the server ends first, the session goes on, and has the next server keep
-//! the claim.
+//! long as the connection is open and then deleted; over it the session asks about its sandbox, and has it suspended and woken. If
+//! the server ends first, the session goes on, and has the next server keep the claim.
 
 mod claimer;
 mod quota;
@@ -16,6 +16,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,8 @@ const QUESTION_BYTES: usize = 4 * 1024;
 const QUESTION_TIME: Duration = Duration::from_secs(5);
 /// The number of sandboxes that a user's sessions may ask for in a minute.
 const CLAIMS_PER_MINUTE: u32 = 60;
+/// The number of questions about their sandboxes that a user's sessions may ask in a minute. More wait.
+const QUESTIONS_PER_MINUTE: u32 = 120;
 /// The number of lines of progress that wait for a session which does not read. More are left out.
 const REPORTS: usize = 16;
 /// The time after which the cluster deletes a claim that is not kept, as the flag has it.
@@ -82,7 +85,8 @@ pub(crate) struct TeamSandboxes {
     kernels: BTreeMap<Option<String>, SandboxKernel>,
     claimer: Arc<dyn SandboxClaimer>,
     quota: SandboxQuota,
-    rates: RateLimits,
+    claims: RateLimits,
+    questions: RateLimits,
 }
 
 /// A kernel that users can have.
@@ -94,7 +98,7 @@ struct SandboxKernel {
     key: String,
 }
 
-/// A session's question.
+/// The first question of a connection.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum SandboxQuestion {
@@ -119,7 +123,18 @@ struct ResumeQuestion {
     kernel: Option<String>,
 }
 
-/// A line to a session. All but a report are the last one.
+/// A further question, about the sandbox of the connection's claim.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum KeptQuestion {
+    HasVolumes,
+    Suspend,
+    Wake,
+    /// Is the pod at this address gone?
+    Gone(IpAddr),
+}
+
+/// A line to a session. All but a report are the last one to their question.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum SandboxAnswer<'a> {
@@ -127,6 +142,14 @@ enum SandboxAnswer<'a> {
     Sandbox(&'a SandboxPlace),
     /// The name of the claim that is kept again.
     Resumed(&'a str),
+    HasVolumes(bool),
+    Suspended,
+    /// The address of the pod.
+    Awake(IpAddr),
+    /// Why the pod is gone, if that is known.
+    Gone(Option<String>),
+    /// There is no such sandbox any more.
+    Missing,
     Refused(&'a str),
 }
 
@@ -164,11 +187,12 @@ impl TeamSandboxes {
             instance: instance(resource),
             lease: table.claim_lease.unwrap_or(LEASE),
             timeout: table.claim_timeout.unwrap_or(TIMEOUT),
-            tells_volumes: table.idle_timeout.is_some(),
+            suspends: table.idle_timeout.is_some(),
         };
         let claimer = open(settings).map_err(SandboxSetupError::Claimer)?;
-        let rates = RateLimits::new(CLAIMS_PER_MINUTE);
-        Ok(Some(Self { kernels, claimer, quota: SandboxQuota::default(), rates }))
+        let quota = SandboxQuota::default();
+        let [claims, questions] = [CLAIMS_PER_MINUTE, QUESTIONS_PER_MINUTE].map(RateLimits::new);
+        Ok(Some(Self { kernels, claimer, quota, claims, questions }))
     }
 
     /// Finds the credentials, which users must not read: they need `ids` of their own of the system.
@@ -186,7 +210,7 @@ impl TeamSandboxes {
         self.claimer.check().await
     }
 
-    /// Answers the question of a user's session, keeps its claim, and deletes that when the session has ended. If the server ends
+    /// Answers the questions of a user's session, keeps its claim, and deletes that when the session has ended. If the server ends
     /// first, the claim stays.
     pub(crate) async fn hear(
         &self,
@@ -207,8 +231,7 @@ impl TeamSandboxes {
             }
         };
         let Some(HeldClaim { claim, slot }) = held else { return Ok(()) };
-        // A session says nothing more: either way it has ended.
-        let ended = input.fill_buf().await.map(drop);
+        let ended = self.answer_until_end(&mut input, &mut output, &*claim, &account.key).await;
         if claim.release().await {
             drop(slot);
         } else {
@@ -224,19 +247,9 @@ impl TeamSandboxes {
         owner: &SandboxOwner,
     ) -> io::Result<Option<HeldClaim>> {
         let (reports, mut said) = mpsc::channel(REPORTS);
-        let report = move |text: &str| {
-            // Progress, of which the next line tells more.
-            reports.try_send(text.to_owned()).ok();
-        };
-        let mut claiming = std::pin::pin!(self.claim(owner, &report));
-        let claimed = loop {
-            tokio::select! {
-                claimed = &mut claiming => break claimed,
-                Some(text) = said.recv() => say(output, &SandboxAnswer::Report(&text)).await?,
-                // The session waits no longer.
-                ended = input.fill_buf() => return ended.map(|_| None),
-            }
-        };
+        let report = report_to(reports);
+        let claiming = self.claim(owner, &report);
+        let Some(claimed) = with_reports(input, output, &mut said, claiming).await? else { return Ok(None) };
         match claimed {
             Ok((TakenSandbox { place, claim }, slot)) => {
                 slot.name(&place.claim);
@@ -257,7 +270,7 @@ impl TeamSandboxes {
         owner: &SandboxOwner,
         report: &ClaimReport,
     ) -> Result<(TakenSandbox, SandboxSlot), String> {
-        if self.rates.take(&owner.user).is_err() {
+        if self.claims.take(&owner.user).is_err() {
             return Err(
                 "the user's sessions have asked for too many sandboxes\nhint: wait a minute".to_owned()
             );
@@ -299,12 +312,40 @@ impl TeamSandboxes {
     /// There is no such claim of the owner; an outer one if the cluster does not tell, and may later.
     async fn resume(&self, name: &str, owner: &SandboxOwner) -> io::Result<Result<HeldClaim, String>> {
         // A refusal would lose the sandbox.
-        while let Err(pause) = self.rates.take(&owner.user) {
+        while let Err(pause) = self.claims.take(&owner.user) {
             tokio::time::sleep(pause).await;
         }
         let resumed = self.claimer.resume(name, owner).await.map_err(io::Error::other)?;
         let claim = resumed.ok_or_else(|| format!("there is no claim `{name}` of this user"));
         Ok(claim.map(|claim| HeldClaim { claim, slot: self.quota.resume(owner, name) }))
+    }
+
+    /// Answers what a session asks about its sandbox, until it has ended.
+    async fn answer_until_end(
+        &self,
+        input: &mut (impl AsyncBufRead + Unpin),
+        output: &mut (impl AsyncWrite + Unpin),
+        claim: &dyn KeptClaim,
+        user: &str,
+    ) -> io::Result<()> {
+        while let Some(question) = line(input, QUESTION_BYTES).await? {
+            let question = serde_json::from_slice(&question)?;
+            while let Err(pause) = self.questions.take(user) {
+                tokio::time::sleep(pause).await;
+            }
+            let (reports, mut said) = mpsc::channel(REPORTS);
+            let report = report_to(reports);
+            let answering = with_reports(input, output, &mut said, answer(claim, &question, &report)).await?;
+            let Some(answered) = answering else { break };
+            match answered {
+                Ok(answer) => say(output, &answer).await?,
+                Err(why) => {
+                    tracing::warn!(%user, ?why, "a question about a sandbox has no answer");
+                    refuse(output, &why).await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn kernel(&self, owner: &SandboxOwner) -> Result<&SandboxKernel, String> {
@@ -327,6 +368,44 @@ impl SandboxKernel {
              hint: end a session that has one, by `reset` with its name and `end=true`; or end it in its client"
         )
     }
+}
+
+/// The report that passes progress on, of which the next line tells more.
+fn report_to(reports: mpsc::Sender<String>) -> impl Fn(&str) + Send + Sync {
+    move |text| drop(reports.try_send(text.to_owned()))
+}
+
+/// Waits for an answer, and passes on what is reported meanwhile; `None` if the session waits no longer.
+async fn with_reports<T>(
+    input: &mut (impl AsyncBufRead + Unpin),
+    output: &mut (impl AsyncWrite + Unpin),
+    said: &mut mpsc::Receiver<String>,
+    answering: impl Future<Output = T>,
+) -> io::Result<Option<T>> {
+    let mut answering = std::pin::pin!(answering);
+    loop {
+        tokio::select! {
+            answer = &mut answering => return Ok(Some(answer)),
+            Some(text) = said.recv() => say(output, &SandboxAnswer::Report(&text)).await?,
+            ended = input.fill_buf() => return ended.map(|_| None),
+        }
+    }
+}
+
+async fn answer(
+    claim: &dyn KeptClaim,
+    question: &KeptQuestion,
+    report: &ClaimReport,
+) -> Result<SandboxAnswer<'static>, String> {
+    Ok(match question {
+        KeptQuestion::HasVolumes => SandboxAnswer::HasVolumes(claim.has_volumes().await?),
+        KeptQuestion::Suspend => {
+            claim.suspend().await?;
+            SandboxAnswer::Suspended
+        }
+        KeptQuestion::Wake => claim.wake(report).await?.map_or(SandboxAnswer::Missing, SandboxAnswer::Awake),
+        KeptQuestion::Gone(address) => SandboxAnswer::Gone(claim.gone(*address).await),
+    })
 }
 
 /// Tells a session that its question is refused.

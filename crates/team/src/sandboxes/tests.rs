@@ -18,8 +18,34 @@ struct MemoryClaim {
     name: String,
 }
 
+const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, 2));
+
+impl MemoryClaim {
+    fn is_there(&self) -> bool {
+        self.claims.lock().iter().any(|claim| claim.name == self.name)
+    }
+}
+
 #[async_trait]
 impl KeptClaim for MemoryClaim {
+    async fn has_volumes(&self) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    async fn suspend(&self) -> Result<(), String> {
+        if self.is_there() { Ok(()) } else { Err("there is no such\nsandbox".to_owned()) }
+    }
+
+    async fn wake(&self, report: &ClaimReport) -> Result<Option<IpAddr>, String> {
+        report("waking");
+        tokio::task::yield_now().await;
+        Ok(self.is_there().then_some(ADDRESS))
+    }
+
+    async fn gone(&self, address: IpAddr) -> Option<String> {
+        (address != ADDRESS).then(|| "another pod".to_owned())
+    }
+
     async fn release(self: Box<Self>) -> bool {
         self.claims.lock().retain(|claim| claim.name != self.name);
         true
@@ -46,8 +72,7 @@ impl SandboxClaimer for Memory {
             claim: name.clone(),
             sandbox: "s".to_owned(),
             namespace: "n".to_owned(),
-            address: IpAddr::from([127, 0, 0, 2]),
-            has_volumes: false,
+            address: ADDRESS,
         };
         let claims = Arc::clone(&self.claims);
         Ok(TakenSandbox { place, claim: Box::new(MemoryClaim { claims, name }) })
@@ -158,6 +183,38 @@ async fn a_user_has_so_many_sandboxes_of_a_kernel_also_after_the_server_was_kill
     let mut next = Connection::of(&server, "ann");
     assert!(next.ask(gpu).await.starts_with(r#"{"sandbox":"#));
     next.end().await;
+}
+
+#[tokio::test]
+async fn a_session_asks_about_its_sandbox_as_long_as_its_claim_is_kept() {
+    let claims = Arc::default();
+    let server = sandboxes(&claims);
+    let mut session = Connection::of(&server, "ann");
+    assert!(session.ask(r#"{"claim":{}}"#).await.starts_with(r#"{"sandbox":"#));
+    for (question, answer) in [
+        (r#""has_volumes""#, r#"{"has_volumes":true}"#),
+        (r#""suspend""#, r#""suspended""#),
+        (r#""wake""#, r#"{"awake":"127.0.0.2"}"#),
+        (r#"{"gone":"127.0.0.2"}"#, r#"{"gone":null}"#),
+        (r#"{"gone":"127.0.0.3"}"#, r#"{"gone":"another pod"}"#),
+    ] {
+        assert_eq!(session.ask(question).await, answer);
+    }
+    let taken = std::mem::take(&mut *claims.lock());
+    assert_eq!(session.ask(r#""suspend""#).await, r#"{"refused":"there is no such\nsandbox"}"#);
+    assert_eq!(session.ask(r#""wake""#).await, r#""missing""#);
+    *claims.lock() = taken;
+    session.end().await;
+    assert!(claims.lock().is_empty());
+    // A session that ends before the answer, and one that asks something else.
+    for question in ["\"wake\"\n", "{\"claim\":{}}\n"] {
+        let mut session = Connection::of(&server, "ann");
+        assert!(session.ask(r#"{"claim":{}}"#).await.starts_with(r#"{"sandbox":"#));
+        session.output.write_all(question.as_bytes()).await.unwrap();
+        session.output.shutdown().await.unwrap();
+        session.hearing.await.ok();
+        assert!(claims.lock().is_empty(), "{question}");
+    }
 }
 
 #[tokio::test]

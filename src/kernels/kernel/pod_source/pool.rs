@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use super::super::jupyter::{AccessError, JupyterAccess, JupyterHeaders, JupyterServer};
 use super::{AddressDialer, PodRest, PodSourceError, TakenPod, within};
-use crate::ground::text::Redactor;
+use crate::ground::text::{Redactor, describe};
 use crate::kernels::claims::{
-    ClaimError, ClaimedSandbox, FrontClaim, FrontClaims, SandboxClaims, SandboxStanding, SuspendedSandbox,
+    ClaimError, FrontClaim, FrontClaims, FrontInquiry, KeptSandbox, SandboxClaims, SandboxStanding,
 };
 use crate::kernels::pod::{PodError, PodLink};
 
@@ -38,15 +38,15 @@ pub(crate) enum PodClaims {
 
 /// The claim of a sandbox. Dropping it has it deleted.
 enum PodClaim {
-    Cluster(ClaimedSandbox),
+    Cluster(KeptSandbox),
     Front(FrontClaim),
 }
 
-/// The address of a sandbox, and its names for the router.
-struct PodPlace<'a> {
-    sandbox: &'a str,
-    namespace: &'a str,
-    address: IpAddr,
+/// The question about the pod of a sandbox, for when that does not answer.
+#[derive(Clone)]
+pub(super) enum PodInquiry {
+    Cluster(SandboxStanding),
+    Front(FrontInquiry, IpAddr),
 }
 
 /// The route to a sandbox.
@@ -57,16 +57,10 @@ pub(crate) enum PodRoute {
     Router(Box<JupyterAccess>),
 }
 
-/// The claim of a pod that is taken, and its pool.
+/// The claim of a sandbox, which runs or is suspended, and its pool. Dropping it has it deleted.
 pub(super) struct PoolClaim {
     pool: Arc<PodPool>,
     claim: PodClaim,
-}
-
-/// A pod that nobody uses for a while: its sandbox is suspended. Dropping it has its claim deleted.
-pub(super) struct SuspendedPod {
-    pool: Arc<PodPool>,
-    sandbox: SuspendedSandbox,
 }
 
 /// Without the values of headers.
@@ -105,8 +99,8 @@ impl PodPool {
         patience: Duration,
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<TakenPod, PodSourceError> {
-        let claim = self.claims.claim(report).await?;
-        match self.connect(&claim, patience, report).await {
+        let (claim, address) = self.claims.claim(report).await?;
+        match self.connect(&claim, address, patience, report).await {
             Ok(link) => Ok(TakenPod { link, claim: Some(PoolClaim { pool: Arc::clone(self), claim }) }),
             Err(error) => {
                 claim.release().await;
@@ -118,19 +112,20 @@ impl PodPool {
     async fn connect(
         &self,
         claim: &PodClaim,
+        address: IpAddr,
         patience: Duration,
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<PodLink, PodSourceError> {
-        let place = claim.place();
-        report(&format!("connecting to the sandbox `{}`", place.sandbox));
-        Ok(take_soon(&self.server(&place)?, claim, patience).await?)
+        report(&format!("connecting to the sandbox `{}`", claim.name()));
+        let server = self.server(claim, address)?;
+        Ok(take_soon(&server, &claim.inquiry(address), patience).await?)
     }
 
     /// The client of a sandbox.
-    fn server(&self, place: &PodPlace<'_>) -> Result<Arc<JupyterServer>, AccessError> {
+    fn server(&self, claim: &PodClaim, address: IpAddr) -> Result<Arc<JupyterServer>, AccessError> {
         let access = match &self.route {
             PodRoute::Direct { headers, roots, redactor } => {
-                let address = std::net::SocketAddr::new(place.address, self.port);
+                let address = std::net::SocketAddr::new(address, self.port);
                 // Only who has a certificate says which ones are trusted.
                 let scheme = if roots.is_some() { "https" } else { "http" };
                 JupyterAccess::new(
@@ -141,8 +136,8 @@ impl PodPool {
                 )?
             }
             PodRoute::Router(access) => access.with_headers(&[
-                ("X-Sandbox-ID", place.sandbox),
-                ("X-Sandbox-Namespace", place.namespace),
+                ("X-Sandbox-ID", claim.name()),
+                ("X-Sandbox-Namespace", claim.namespace()),
                 ("X-Sandbox-Port", &self.port.to_string()),
             ])?,
         };
@@ -151,11 +146,17 @@ impl PodPool {
 }
 
 impl PodClaims {
-    async fn claim(&self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<PodClaim, ClaimError> {
-        match self {
-            Self::Cluster(claims) => claims.claim(report).await.map(PodClaim::Cluster),
-            Self::Front(claims) => claims.claim(report).await.map(PodClaim::Front),
-        }
+    async fn claim(&self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<(PodClaim, IpAddr), ClaimError> {
+        Ok(match self {
+            Self::Cluster(claims) => {
+                let (sandbox, address) = claims.claim(report).await?;
+                (PodClaim::Cluster(sandbox), address)
+            }
+            Self::Front(claims) => {
+                let (claim, address) = claims.claim(report).await?;
+                (PodClaim::Front(claim), address)
+            }
+        })
     }
 
     /// The time that a sandbox may take to be ready.
@@ -168,30 +169,67 @@ impl PodClaims {
 }
 
 impl PodClaim {
-    fn place(&self) -> PodPlace<'_> {
+    fn name(&self) -> &str {
         match self {
-            Self::Cluster(ClaimedSandbox { sandbox, namespace, address, .. }) => {
-                PodPlace { sandbox, namespace, address: *address }
-            }
-            Self::Front(FrontClaim { sandbox, namespace, address, .. }) => {
-                PodPlace { sandbox, namespace, address: *address }
-            }
+            Self::Cluster(sandbox) => sandbox.name(),
+            Self::Front(claim) => claim.name(),
         }
     }
 
-    /// The question about its pod, for when that does not answer.
-    fn standing(&self) -> Option<SandboxStanding> {
+    fn namespace(&self) -> &str {
         match self {
-            Self::Cluster(claim) => Some(claim.standing()),
-            Self::Front(_) => None,
+            Self::Cluster(sandbox) => sandbox.namespace(),
+            Self::Front(claim) => claim.namespace(),
+        }
+    }
+
+    fn inquiry(&self, address: IpAddr) -> PodInquiry {
+        match self {
+            Self::Cluster(sandbox) => PodInquiry::Cluster(sandbox.standing(address)),
+            Self::Front(claim) => PodInquiry::Front(claim.inquiry(), address),
+        }
+    }
+
+    async fn has_volumes(&self) -> Result<bool, ClaimError> {
+        match self {
+            Self::Cluster(sandbox) => sandbox.has_volumes().await,
+            Self::Front(claim) => claim.has_volumes().await,
+        }
+    }
+
+    async fn suspend(&self) -> Result<(), ClaimError> {
+        match self {
+            Self::Cluster(sandbox) => sandbox.suspend().await,
+            Self::Front(claim) => claim.suspend().await,
+        }
+    }
+
+    async fn wake(
+        &self,
+        patience: Duration,
+        report: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<IpAddr, ClaimError> {
+        match self {
+            Self::Cluster(sandbox) => sandbox.wake(patience, report).await,
+            Self::Front(claim) => claim.wake(report).await,
         }
     }
 
     /// Deletes the claim, and with it the sandbox.
     async fn release(self) {
         match self {
-            Self::Cluster(claim) => claim.release().await,
+            Self::Cluster(sandbox) => drop(sandbox.release().await),
             Self::Front(claim) => claim.release().await,
+        }
+    }
+}
+
+impl PodInquiry {
+    /// Why the pod is gone, in words, if that is known.
+    pub(super) async fn gone(&self) -> Option<String> {
+        match self {
+            Self::Cluster(standing) => standing.gone().await,
+            Self::Front(inquiry, address) => inquiry.gone(*address).await,
         }
     }
 }
@@ -199,23 +237,38 @@ impl PodClaim {
 impl PoolClaim {
     /// The state that the sandbox gets when nobody uses it for a while.
     pub(super) async fn rest_for(&self) -> Result<PodRest, PodSourceError> {
-        match &self.claim {
-            PodClaim::Cluster(claim) if claim.has_volumes().await? => Ok(PodRest::Suspended),
-            PodClaim::Front(claim) if claim.has_volumes => Ok(PodRest::Stays),
-            PodClaim::Cluster(_) | PodClaim::Front(_) => Ok(PodRest::Deleted),
-        }
+        Ok(if self.claim.has_volumes().await? { PodRest::Suspended } else { PodRest::Deleted })
     }
 
-    /// Suspends the sandbox, if that can be woken.
-    pub(super) async fn suspend(self) -> Option<SuspendedPod> {
-        match self.claim {
-            PodClaim::Cluster(claim) => {
-                Some(SuspendedPod { pool: self.pool, sandbox: claim.suspend().await })
+    /// Suspends the sandbox. If the cluster does not do it, the pod runs on until it is woken.
+    pub(super) async fn suspend(self) -> Self {
+        if let Err(error) = self.claim.suspend().await {
+            let sandbox = self.claim.name();
+            tracing::warn!(sandbox, error = describe(&error), "a sandbox is not suspended");
+        }
+        self
+    }
+
+    /// Wakes the sandbox, and takes its pod.
+    ///
+    /// # Errors
+    /// It cannot be woken now, and rests on; or it is gone, and is not returned.
+    pub(super) async fn wake(
+        self,
+        patience: Duration,
+        report: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<TakenPod, (Option<Self>, PodSourceError)> {
+        let address = match self.claim.wake(self.pool.claims.patience(), report).await {
+            Ok(address) => address,
+            Err(error @ ClaimError::NotFound { .. }) => {
+                self.release().await;
+                return Err((None, error.into()));
             }
-            PodClaim::Front(claim) => {
-                claim.release().await;
-                None
-            }
+            Err(error) => return Err((Some(self), error.into())),
+        };
+        match self.pool.connect(&self.claim, address, patience, report).await {
+            Ok(link) => Ok(TakenPod { link, claim: Some(self) }),
+            Err(error) => Err((Some(self.suspend().await), error)),
         }
     }
 
@@ -225,48 +278,15 @@ impl PoolClaim {
     }
 }
 
-impl SuspendedPod {
-    /// Wakes it, and takes it.
-    ///
-    /// # Errors
-    /// It cannot be woken now, and rests on; or it is gone, and is not returned.
-    pub(super) async fn wake(
-        self,
-        patience: Duration,
-        report: &(dyn Fn(&str) + Send + Sync),
-    ) -> Result<TakenPod, (Option<Self>, PodSourceError)> {
-        let Self { pool, sandbox } = self;
-        let claim = match sandbox.wake(pool.claims.patience(), report).await {
-            Ok(sandbox) => PodClaim::Cluster(sandbox),
-            Err((sandbox, error @ ClaimError::NotFound { .. })) => {
-                sandbox.release().await;
-                return Err((None, error.into()));
-            }
-            Err((sandbox, error)) => return Err((Some(Self { pool, sandbox }), error.into())),
-        };
-        let connected = pool.connect(&claim, patience, report).await;
-        let claim = PoolClaim { pool, claim };
-        match connected {
-            Ok(link) => Ok(TakenPod { link, claim: Some(claim) }),
-            Err(error) => Err((claim.suspend().await, error)),
-        }
-    }
-
-    /// Deletes its claim.
-    pub(super) async fn release(self) {
-        self.sandbox.release().await;
-    }
-}
-
 /// Takes a pod as soon as it can be reached.
 async fn take_soon(
     server: &Arc<JupyterServer>,
-    claim: &PodClaim,
+    sandbox: &PodInquiry,
     patience: Duration,
 ) -> Result<PodLink, PodError> {
     let deadline = Instant::now() + patience;
     loop {
-        let dialer = AddressDialer { server: Arc::clone(server), sandbox: claim.standing() };
+        let dialer = AddressDialer { server: Arc::clone(server), sandbox: Some(sandbox.clone()) };
         match within(patience, PodLink::take(dialer, None)).await {
             Err(PodError::Unreachable(why)) if Instant::now() + PAUSE < deadline => {
                 tracing::debug!(why, "a sandbox cannot be reached yet");
