@@ -85,11 +85,18 @@ pub(crate) enum NotebookPlace {
     Beside(PathBuf),
 }
 
-/// The checkpoint of a session that is found again by its id.
+/// Those whom variables are saved for, if they are.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OwnCheckpoint {
-    /// Whether its client had it before, and gets its variables back unasked.
-    pub(crate) is_resumed: bool,
+pub(crate) enum CheckpointPurpose {
+    /// The workspace's next session.
+    Workspace,
+    /// The session with this id, which is begun anew.
+    Session {
+        /// Whether its client had it before, and gets its variables back unasked.
+        is_resumed: bool,
+    },
+    /// This session alone, whose kernel ends while nobody uses it.
+    Rest,
 }
 
 /// Settings that have been made usable: paths are absolute, directories exist.
@@ -138,8 +145,7 @@ pub struct Config {
     pub(crate) clock_ahead: Option<TimeDelta>,
     /// The id of the session, if it has one already.
     pub(crate) session: Option<String>,
-    /// Whether variables are saved for the session with this id, and not for the workspace.
-    pub(crate) own_checkpoint: Option<OwnCheckpoint>,
+    pub(crate) checkpoint_purpose: CheckpointPurpose,
     /// The server of a team, at which the session asks for its user's tokens.
     pub(crate) front: Option<FrontSocket>,
     pub(crate) mcp_configs: Vec<PathBuf>,
@@ -240,7 +246,7 @@ impl Config {
             seed: settings.seed.or_else(|| is_recorded.then(|| uuid::Uuid::new_v4().as_fields().0)),
             clock_ahead: settings.clock_ahead,
             session: None,
-            own_checkpoint: None,
+            checkpoint_purpose: CheckpointPurpose::Workspace,
             front: None,
             mcp_configs: settings.mcp_configs,
             variables,
@@ -269,12 +275,12 @@ impl Config {
     }
 
     /// For a further session beside one that has this configuration, which registers what is offered at the start, and
-    /// saves its variables.
+    /// saves its variables after each cell.
     pub(crate) fn beside_another(&self) -> Self {
         let mut config = self.clone();
         config.mcp_configs.clear();
-        config.kernel.checkpoint = false;
-        config.kernel.idle_timeout = None;
+        config.kernel.checkpoint &= config.kernel.idle_timeout.is_some();
+        config.checkpoint_purpose = CheckpointPurpose::Rest;
         config.tool_server.port = None;
         config.session = None;
         if let NotebookPlace::Named(file) = &self.notebook {

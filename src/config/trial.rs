@@ -21,7 +21,8 @@ impl Config {
         config.notebook = NotebookPlace::None;
         config.recording = RecordingPlace::None;
         config.audit = AuditSettings { file: None, ..self.audit.clone() };
-        config.own_checkpoint = None;
+        config.kernel.checkpoint = false;
+        config.kernel.idle_timeout = None;
         config.undo_memory = 0;
         config.branch_files = false;
         config.seed = Some(seed);

@@ -120,7 +120,11 @@ impl KernelWorker {
         }
         let Some(kernel) = self.kernel.as_mut() else { return };
         let mut said = Vec::new();
+        let checkpoint = tool_server.as_ref().and_then(|tools| tools.checkpoint().cloned());
         let branched = self.kernels.branch(kernel, tool_server, &mut said).await;
+        if let (Ok(_), Some(origin), Some(checkpoint)) = (&branched, self.checkpoint(), checkpoint) {
+            checkpoint.kernel_copied(origin);
+        }
         // A branch that nobody waits for any more is dropped, and ends.
         reply.send(Ok(branched)).ok();
         for event in said {

@@ -10,7 +10,7 @@ use super::Error;
 use super::cell::{Cell, CellRequester};
 use super::end::CellEnding;
 use super::worker::KernelWorker;
-use crate::config::{Config, KernelSite};
+use crate::config::{CheckpointPurpose, Config, KernelSite};
 pub(crate) use crate::kernels::checkpoint::saved_sessions;
 use crate::kernels::checkpoint::{Checkpoint, CheckpointConditions, CheckpointOwner};
 
@@ -26,9 +26,16 @@ pub(super) fn of(config: &Config) -> Option<Arc<Checkpoint>> {
 }
 
 fn owner(config: &Config) -> CheckpointOwner {
-    match (config.own_checkpoint, &config.session) {
-        (Some(own), Some(id)) => CheckpointOwner::Session { id: id.clone(), is_resumed: own.is_resumed },
-        _ => CheckpointOwner::Workspace,
+    match (config.checkpoint_purpose, &config.session) {
+        (CheckpointPurpose::Rest, _) => {
+            CheckpointOwner::Beside { id: uuid::Uuid::new_v4().simple().to_string() }
+        }
+        (CheckpointPurpose::Session { is_resumed }, Some(id)) => {
+            CheckpointOwner::Session { id: id.clone(), is_resumed }
+        }
+        (CheckpointPurpose::Session { .. }, None) | (CheckpointPurpose::Workspace, _) => {
+            CheckpointOwner::Workspace
+        }
     }
 }
 
@@ -60,7 +67,7 @@ fn restoring(cancel: CancellationToken) -> Cell {
 }
 
 impl KernelWorker {
-    /// Saves the variables after each cell; `None` if they are not saved.
+    /// Saves the variables after each cell, or before a rest; `None` if they are not saved.
     pub(super) fn checkpoint(&self) -> Option<&Checkpoint> {
         self.tools.as_ref()?.checkpoint.as_deref()
     }

@@ -29,7 +29,7 @@ impl KernelWorker {
                 // What came meanwhile is a use.
                 Some(effort) if has_worked(since, effort) || !self.idleness.is_over() => self.idleness.used(),
                 Some(_) => {
-                    self.checkpoint().into_iter().for_each(Checkpoint::cell_ended);
+                    self.checkpoint().into_iter().for_each(Checkpoint::save_now);
                     self.idleness.begin_to_save(since);
                 }
                 None => self.idleness.postpone(),

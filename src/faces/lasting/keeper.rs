@@ -22,7 +22,7 @@ use super::greeting::{KeeperAnswer, KeeperRequest, KeeperStatus, LINE_BYTES, Pro
 use super::likeness::SessionLikeness;
 use super::list::end_more_than_may_be_kept;
 use super::{Error, GREETING_TIME, KeepRules};
-use crate::config::{Config, OwnCheckpoint, Settings};
+use crate::config::{CheckpointPurpose, Config, Settings};
 use crate::faces::mcp_server::{
     ApprovalCodes, ClientStreams, Error as ServeError, ServedSession, end_on_signals,
 };
@@ -94,7 +94,9 @@ pub async fn keep_session(settings: Settings, keep: KeepRules) -> Result<(), Err
     let mut config = Config::new(settings)?;
     config.session = Some(entry.id());
     let front = keep.front.as_ref();
-    config.own_checkpoint = front.map(|front| OwnCheckpoint { is_resumed: front.had(&entry.id()) });
+    if let Some(front) = front {
+        config.checkpoint_purpose = CheckpointPurpose::Session { is_resumed: front.had(&entry.id()) };
+    }
     let socket = front
         .and_then(|front| front.socket(entry.id(), config.variables().in_process(IPYBOX_SESSION_TOKEN)?));
     socket.iter().for_each(|socket| config.ask_front(socket.clone()));

@@ -48,6 +48,8 @@ const BUSY: &str =
 pub(crate) struct Checkpoint {
     /// The directories of all conditions.
     base: PathBuf,
+    /// Whether variables are saved before a rest alone, and forgotten at the end.
+    is_for_rest: bool,
     state: Mutex<CheckpointState>,
     /// Whether variables are being saved.
     is_saving: watch::Sender<bool>,
@@ -140,6 +142,7 @@ impl Checkpoint {
         let state = CheckpointState { is_resuming: owner.is_resumed(), ..CheckpointState::under(conditions) };
         Self {
             base: owner.directory(state_dir),
+            is_for_rest: owner.is_beside(),
             state: Mutex::new(state),
             is_saving: watch::Sender::new(false),
         }
@@ -178,6 +181,16 @@ impl Checkpoint {
                 state.has_named_others &= !has_saved;
                 self.open(&mut state, python);
             }
+        }
+    }
+
+    /// A copy of a kernel runs, which saves its variables here, as the other one's are saved in `origin`.
+    pub(crate) fn kernel_copied(&self, origin: &Self) {
+        let python = origin.state.lock().python.clone();
+        let mut state = self.state.lock();
+        if let Some(python) = python {
+            state.python = Some(python.clone());
+            self.open(&mut state, python);
         }
     }
 
@@ -263,10 +276,19 @@ impl Checkpoint {
         let mut state = self.state.lock();
         self.give_up_saving(&mut state);
         (state.open, state.python) = (None, None);
+        if self.is_for_rest {
+            directory::remove_all(&self.base);
+        }
     }
 
     /// A cell has ended, so that variables may have changed.
     pub(crate) fn cell_ended(&self) {
+        let mut state = self.state.lock();
+        (state.is_due, state.is_behind) = (!self.is_for_rest, true);
+    }
+
+    /// Has the kernel save its variables, since it is to end.
+    pub(crate) fn save_now(&self) {
         let mut state = self.state.lock();
         (state.is_due, state.is_behind) = (true, true);
     }
@@ -293,7 +315,7 @@ impl Checkpoint {
         let mut state = self.state.lock();
         self.give_up_saving(&mut state);
         state.notes.clear();
-        (state.is_due, state.is_behind) = (true, true);
+        (state.is_due, state.is_behind) = (!self.is_for_rest, true);
     }
 
     /// Waits until variables are to be saved, which [`begin`](Self::begin) does. Cancellation safe.

@@ -23,6 +23,11 @@ pub(crate) enum CheckpointOwner {
         /// Whether its client had it before, and gets its variables back unasked.
         is_resumed: bool,
     },
+    /// Those of one session beside a client's own, until it ends. Its variables are saved only before its kernel rests.
+    Beside {
+        /// A file name that no other session has.
+        id: String,
+    },
 }
 
 impl CheckpointOwner {
@@ -30,11 +35,23 @@ impl CheckpointOwner {
         matches!(self, Self::Session { is_resumed: true, .. })
     }
 
+    pub(super) fn is_beside(&self) -> bool {
+        matches!(self, Self::Beside { .. })
+    }
+
     /// The directory of all conditions below the state directory of a workspace. What sessions have saved that have ended is
     /// removed if it is nothing, old, or too much; the newest stays.
     pub(super) fn directory(&self, state_dir: &Path) -> PathBuf {
         match self {
             Self::Workspace => state_dir.join("checkpoints"),
+            Self::Beside { id } => {
+                let sessions = state_dir.join("checkpoints-beside");
+                // Of sessions that were killed.
+                for left in std::fs::read_dir(&sessions).into_iter().flatten().flatten() {
+                    remove_all(&left.path());
+                }
+                sessions.join(id)
+            }
             Self::Session { id, .. } => {
                 let sessions = of_sessions(state_dir);
                 let others = newest_first(&sessions).into_iter().filter(|(other, _)| other != id);

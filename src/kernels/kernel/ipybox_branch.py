@@ -166,6 +166,9 @@ def become_branch(kernel, host, connection, pipe, changes, content, is_fresh):
         user_ns = kernel.shell.user_ns
         kernel.begin_branch(None if is_fresh else InheritedVariables(user_ns))
         take_token(content)
+        saving = sys.modules.get("ipybox_saving")
+        if saving is not None:
+            saving.share_anew()
         for move in content.get("moves", ()):
             use_directory(move["from"], move["to"])
         if not is_fresh:

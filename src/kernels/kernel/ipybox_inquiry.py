@@ -88,7 +88,10 @@ def processor_wait(process):
     nanoseconds = 0
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{process}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{process}/task/{thread}/schedstat") as file:
+            with (
+                contextlib.suppress(OSError),
+                open(f"/proc/{process}/task/{thread}/schedstat") as file,
+            ):
                 nanoseconds += int(file.read().split()[1])
     return nanoseconds / 1e9
 

@@ -241,8 +241,6 @@ class Kernel:
     def begin_branch(self, inherited):
         """Be the kernel of a branch, in the process that has just been forked."""
         self._inherited = inherited or self._inherited
-        if inherited is not None:
-            self.save_variables = None
         self._process = os.getpid()
         self._is_announced = False
         self.requests.clear()

@@ -111,7 +111,7 @@ def mark_of(name):
 
 
 def share_anew():
-    """Share the memory with no other kernel, in one that a template has forked."""
+    """Share the memory with no other kernel, in one that has just been forked."""
     global stuck
     stuck.close()
     stuck = mmap.mmap(-1, STUCK_BYTES)

@@ -81,9 +81,6 @@ def begin(kernel, host, connections, private, content):
         move(kernel.shell, private, content["private_directory"])
         # Modules may have come that are not part of the environment.
         importlib.invalidate_caches()
-        saving = sys.modules.get("ipybox_saving")
-        if saving is not None:
-            saving.share_anew()
         changes = dict.fromkeys(host.output_descriptors())
         ipybox_branch.become_branch(kernel, host, *connections, changes, content, True)
     except BaseException:  # noqa: BLE001 - the host sees the end of the connection

@@ -104,13 +104,23 @@ impl PodKernels {
             return Ok(Arc::clone(pod));
         }
         self.leave().await;
-        let taken = match self.resting.take() {
+        let resting = self.resting.take();
+        let has_files = resting.is_some();
+        let taken = match resting {
             Some(resting) => self.wake(resting, report).await,
             None => self.source.take(self.timeout, report).await,
         };
-        let pod = Arc::new(taken.map_err(|error| self.unusable(error))?);
-        let listening = listen_for(pod.link(), self.tool_server.as_deref()).await;
-        self.tools_port = listening.map_err(|error| self.unusable(error.into()))?;
+        let pod = taken.map_err(|error| self.unusable(error))?;
+        match listen_for(pod.link(), self.tool_server.as_deref()).await {
+            Ok(port) => self.tools_port = port,
+            Err(error) => {
+                if has_files {
+                    self.resting = pod.suspend().await;
+                }
+                return Err(self.unusable(error.into()));
+            }
+        }
+        let pod = Arc::new(pod);
         self.pod = Some(Arc::clone(&pod));
         Ok(pod)
     }

@@ -191,6 +191,43 @@ threading.Thread(target=work).start()";
 }
 
 #[tokio::test]
+async fn kernels_beside_the_clients_own_end_too_and_nothing_of_them_is_kept_after_their_session() {
+    let place = Place::new();
+    let mut ipybox = session_with(&place, &["--kernel-idle-timeout", "2s"], &[]).await;
+    let workspace = place.workspace();
+    let of = |session: &str, code: &str| serde_json::json!({"code": code, "session": session});
+    // A copy does not do at its exit what its origin registered.
+    let code = |name: &str| format!("import atexit\natexit.register(lambda: open('{name}', 'w').close())");
+    let first = format!("kept = 41\n{}", code("new"));
+    let begun = ipybox.call("execute_ipython_cell", of("new", &first)).await.ok();
+    let new = begun.split('`').nth(1).unwrap();
+    let copied = ipybox.call("execute_ipython_cell", of(&format!("copy of {new}"), &code("copy"))).await.ok();
+    let copy = copied.split('`').nth(1).unwrap();
+    for (session, name) in [(new, "new"), (copy, "copy")] {
+        eventually("the kernel ends", || workspace.join(name).exists()).await;
+        let back = ipybox.call("execute_ipython_cell", of(session, "kept + 1")).await.ok();
+        assert!(back.ends_with("42") && back.contains("another one has started"), "{back}");
+    }
+    // As a session that was killed leaves it.
+    let workspaces = std::fs::read_dir(place.states().join("workspaces")).unwrap();
+    let [beside] =
+        &workspaces.map(|each| each.unwrap().path().join("checkpoints-beside")).collect::<Vec<_>>()[..]
+    else {
+        panic!("there is more than one workspace")
+    };
+    std::fs::create_dir_all(beside.join("left")).unwrap();
+    let kept = || std::fs::read_dir(beside).unwrap().count();
+    assert_eq!(kept(), 3);
+    let end = serde_json::json!({"session": new, "end": true});
+    ipybox.call("reset", end).await.ok();
+    assert_eq!(kept(), 2);
+    ipybox.call("execute_ipython_cell", of("new", "1")).await.ok();
+    assert_eq!(kept(), 2);
+    ipybox.stop().await;
+    assert_eq!(kept(), 0);
+}
+
+#[tokio::test]
 async fn a_kernel_that_works_is_used_and_what_its_threads_make_is_saved() {
     let place = Place::new();
     let mut ipybox = session_with(&place, &["--kernel-idle-timeout", "2s"], &[]).await;

@@ -111,6 +111,26 @@ async fn an_agent_chooses_the_pool_of_its_session() {
 }
 
 #[tokio::test]
+async fn the_sandbox_of_a_chosen_pool_is_given_up_while_nobody_uses_it() {
+    let place = Place::new();
+    let cluster = Cluster::start().await;
+    for pool in ["python", "python-gpu"] {
+        cluster.make_pool(pool, 1).await;
+    }
+    let flags = [&IDLE[..], &["--kernel-pool", "gpu=python-gpu"]].concat();
+    let mut ipybox = start(&place, &cluster, &flags, &[]).await;
+    let of = |session: &str, code: &str| json!({"code": code, "session": session});
+    let begun = ipybox.call("execute_ipython_cell", of("new:gpu", "kept = 41")).await.ok();
+    let handle = begun.split('`').nth(1).unwrap();
+    cluster.until_claims(<[Value]>::is_empty).await;
+    let back = ipybox.call("execute_ipython_cell", of(handle, "kept + 1")).await.ok();
+    assert!(back.ends_with("42") && back.contains("its sandbox was deleted with its files"), "{back}");
+    assert_eq!(claimed_pools(&cluster).await, ["python-gpu"]);
+    ipybox.stop().await;
+    assert!(cluster.claims().await.is_empty());
+}
+
+#[tokio::test]
 async fn pools_that_cannot_be_told_apart_are_refused_at_the_start() {
     let place = Place::new();
     for (pools, expected) in [
