@@ -46,7 +46,7 @@ pub(super) enum KeptQuestion {
 #[serde(rename_all = "snake_case")]
 pub(super) enum SandboxAnswer {
     Report(String),
-    Sandbox(SandboxPlace),
+    Sandbox(ClaimedPlace),
     /// The name of the claim that is kept again.
     Resumed(String),
     HasVolumes(bool),
@@ -61,7 +61,7 @@ pub(super) enum SandboxAnswer {
 }
 
 #[derive(Deserialize)]
-pub(super) struct SandboxPlace {
+pub(super) struct ClaimedPlace {
     pub(super) claim: String,
     pub(super) sandbox: String,
     pub(super) namespace: String,

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::connection::{
-    FrontConnection, KeptQuestion, RELEASE_TIMEOUT, SandboxAnswer, SandboxPlace, SandboxQuestion,
+    ClaimedPlace, FrontConnection, KeptQuestion, RELEASE_TIMEOUT, SandboxAnswer, SandboxQuestion,
 };
 use super::ClaimError;
 use crate::ground::files::FrontSocket;
@@ -111,7 +111,7 @@ impl FrontClaims {
         let front = self.front.get().ok_or_else(no_front)?;
         let asking = tokio::time::timeout(self.patience + GRACE, self.ask(front, report)).await;
         let (connection, place) = asking.unwrap_or_else(|_| Err(late()))?;
-        let SandboxPlace { claim, sandbox, namespace, address } = place;
+        let ClaimedPlace { claim, sandbox, namespace, address } = place;
         let (inquiry, questions) = mpsc::channel(1);
         let lease = FrontLease { front: front.clone(), claim, kernel: self.kernel.clone(), questions };
         let stop = CancellationToken::new();
@@ -132,7 +132,7 @@ impl FrontClaims {
         &self,
         front: &FrontSocket,
         report: &(dyn Fn(&str) + Send + Sync),
-    ) -> Result<(FrontConnection, SandboxPlace), ClaimError> {
+    ) -> Result<(FrontConnection, ClaimedPlace), ClaimError> {
         let question = SandboxQuestion::Claim { kernel: self.kernel.as_deref() };
         let mut away_since = None;
         loop {
