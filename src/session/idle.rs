@@ -37,7 +37,7 @@ pub(super) struct SessionIdleness {
 pub(super) enum IdleStep {
     Nothing,
     Measured(IdleMeasure),
-    /// It has not worked since it was measured, and its variables are to be saved once more: threads may have changed them.
+    /// It has not worked, and its variables are being saved once more: threads may have changed them.
     Saving(IdleMeasure),
 }
 
@@ -92,9 +92,9 @@ impl SessionIdleness {
         self.step = IdleStep::Measured(IdleMeasure { at: Instant::now(), effort });
     }
 
-    /// Notes that the variables are being saved of a kernel that has not worked since then.
-    pub(super) fn begin_to_save(&mut self, since: IdleMeasure) {
-        self.step = IdleStep::Saving(since);
+    /// Notes that the variables are being saved of a kernel that has done so much until now.
+    pub(super) fn begin_to_save(&mut self, effort: KernelEffort) {
+        self.step = IdleStep::Saving(IdleMeasure { at: Instant::now(), effort });
         self.not_before = Instant::now() + self.after.map_or(SAVING, |after| (after / 8).min(SAVING));
     }
 
@@ -108,11 +108,9 @@ impl SessionIdleness {
         self.not_before = Instant::now() + self.after.map_or(PAUSE, |after| (after / 4).min(PAUSE));
     }
 
-    /// Notes why the kernel goes on; before the next try its variables are saved again.
+    /// Notes why the kernel goes on; the next try begins with the first step.
     pub(super) fn goes_on(&mut self, why: &str) {
-        if let IdleStep::Saving(since) = self.step {
-            self.step = IdleStep::Measured(since);
-        }
+        self.step = IdleStep::Nothing;
         self.trouble = Some(format!("Nobody used the session, and its kernel goes on: failed to {why}"));
         self.postpone();
     }
@@ -204,10 +202,10 @@ mod tests {
         idleness.used();
         idleness.begin_to_measure(effort);
         assert!(idleness.due().is_some_and(|due| due > Instant::now() + Duration::from_secs(30)));
-        idleness.begin_to_save(IdleMeasure { at: used, effort });
+        idleness.begin_to_save(effort);
         assert!(idleness.due().is_some_and(|due| due < Instant::now() + Duration::from_secs(30)));
         idleness.goes_on("read");
-        assert!(matches!(idleness.step(), IdleStep::Measured(measure) if measure.at == used));
+        assert!(matches!(idleness.step(), IdleStep::Nothing));
         assert!(idleness.due().is_some_and(|due| due > Instant::now()));
         idleness.used();
         assert!(matches!(idleness.step(), IdleStep::Nothing));

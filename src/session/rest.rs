@@ -6,7 +6,7 @@
 //! ```
 
 use super::exit::CELL_TIMEOUT_AT_RESET;
-use super::idle::{IdleStep, has_worked};
+use super::idle::{IdleMeasure, IdleStep, has_worked};
 use super::undo::end_all;
 use super::worker::KernelWorker;
 use crate::ground::text::describe;
@@ -25,23 +25,48 @@ impl KernelWorker {
                 Some(effort) => self.idleness.begin_to_measure(effort),
                 None => self.idleness.postpone(),
             },
-            IdleStep::Measured(since) => match self.effort().await {
-                // What came meanwhile is a use.
-                Some(effort) if has_worked(since, effort) || !self.idleness.is_over() => self.idleness.used(),
-                Some(_) => {
+            IdleStep::Measured(since) => {
+                if self.is_idle_since(since).await {
                     self.checkpoint().into_iter().for_each(Checkpoint::save_now);
-                    self.idleness.begin_to_save(since);
+                    self.save_once_more().await;
                 }
-                None => self.idleness.postpone(),
-            },
-            IdleStep::Saving(_) if self.checkpoint().is_some_and(Checkpoint::is_saved) => {
-                self.end_idle().await
             }
-            IdleStep::Saving(_) => {
-                // A kernel that did not send its variables is asked again.
-                self.checkpoint().into_iter().for_each(Checkpoint::ask_again);
+            IdleStep::Saving(since) => {
+                if self.is_idle_since(since).await {
+                    if self.checkpoint().is_some_and(Checkpoint::is_saved) {
+                        return self.end_idle().await;
+                    }
+                    // A kernel that did not send its variables is asked again.
+                    self.checkpoint().into_iter().for_each(Checkpoint::ask_again);
+                    self.save_once_more().await;
+                    self.idleness.postpone();
+                }
+            }
+        }
+    }
+
+    /// Whether the kernel is known not to have worked since then. Otherwise it is looked at again later.
+    async fn is_idle_since(&mut self, since: IdleMeasure) -> bool {
+        match self.effort().await {
+            // What came meanwhile is a use, too.
+            Some(effort) if has_worked(since, effort) || !self.idleness.is_over() => {
+                self.idleness.used();
+                false
+            }
+            Some(_) => true,
+            None => {
                 self.idleness.postpone();
+                false
             }
+        }
+    }
+
+    /// Has the kernel save its variables, and measures it when it has begun with that.
+    async fn save_once_more(&mut self) {
+        self.save_variables();
+        match self.effort().await {
+            Some(effort) => self.idleness.begin_to_save(effort),
+            None => self.idleness.postpone(),
         }
     }
 

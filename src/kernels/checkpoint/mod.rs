@@ -95,6 +95,8 @@ struct CheckpointState {
     has_named_others: bool,
     /// Whether the variables are to come back before the first cell, so that nobody is offered them.
     is_resuming: bool,
+    /// Whether the kernel that has saved them ended since nobody used it.
+    is_resting: bool,
 }
 
 #[derive(Debug)]
@@ -154,7 +156,8 @@ impl Checkpoint {
         self.give_up_saving(&mut state);
         *state = CheckpointState {
             last_number: state.last_number,
-            is_resuming: state.is_resuming,
+            // What a kernel that rests has saved stays under its own.
+            is_resuming: state.is_resuming && !state.is_resting,
             ..CheckpointState::under(conditions)
         };
     }
@@ -163,7 +166,7 @@ impl Checkpoint {
     pub(crate) fn kernel_started(&self, major: u32, minor: u32) {
         let mut state = self.state.lock();
         self.give_up_saving(&mut state);
-        (state.is_due, state.is_behind) = (false, false);
+        (state.is_due, state.is_behind, state.is_resting) = (false, false, false);
         let python = format!("{major}.{minor}");
         state.python = Some(python.clone());
         match &mut state.open {
@@ -184,12 +187,16 @@ impl Checkpoint {
         }
     }
 
-    /// A copy of a kernel runs, which saves its variables here, as the other one's are saved in `origin`.
+    /// A copy of a kernel runs under the same conditions, which saves its variables here, as the other one's are saved in
+    /// `origin`.
     pub(crate) fn kernel_copied(&self, origin: &Self) {
-        let python = origin.state.lock().python.clone();
+        let (python, conditions) = {
+            let origin = origin.state.lock();
+            (origin.python.clone(), origin.conditions.clone())
+        };
         let mut state = self.state.lock();
+        *state = CheckpointState { python: python.clone(), ..CheckpointState::under(conditions) };
         if let Some(python) = python {
-            state.python = Some(python.clone());
             self.open(&mut state, python);
         }
     }
@@ -302,12 +309,14 @@ impl Checkpoint {
     /// Has a kernel that has not sent its variables be asked again, unless it is doing so.
     pub(crate) fn ask_again(&self) {
         let mut state = self.state.lock();
-        state.is_due |= state.is_behind && state.saving.is_none();
+        let is_saving = state.saving.as_ref().is_some_and(|saving| saving.until > Instant::now());
+        state.is_due |= state.is_behind && !is_saving;
     }
 
     /// The kernel ends that has saved its variables; the next one is to have them.
     pub(crate) fn kernel_rests(&self) {
-        self.state.lock().is_resuming = true;
+        let mut state = self.state.lock();
+        (state.is_resuming, state.is_resting) = (true, true);
     }
 
     /// The kernel has earlier variables again, which are to be saved; they need not be restored.
@@ -456,6 +465,7 @@ impl CheckpointState {
             trouble: None,
             has_named_others: false,
             is_resuming: false,
+            is_resting: false,
         }
     }
 

@@ -42,16 +42,14 @@ impl CheckpointOwner {
     /// The directory of all conditions below the state directory of a workspace. What sessions have saved that have ended is
     /// removed if it is nothing, old, or too much; the newest stays.
     pub(super) fn directory(&self, state_dir: &Path) -> PathBuf {
+        let beside = state_dir.join("checkpoints-beside");
+        // Of sessions that were killed.
+        for left in std::fs::read_dir(&beside).into_iter().flatten().flatten() {
+            remove_all(&left.path());
+        }
         match self {
             Self::Workspace => state_dir.join("checkpoints"),
-            Self::Beside { id } => {
-                let sessions = state_dir.join("checkpoints-beside");
-                // Of sessions that were killed.
-                for left in std::fs::read_dir(&sessions).into_iter().flatten().flatten() {
-                    remove_all(&left.path());
-                }
-                sessions.join(id)
-            }
+            Self::Beside { id } => beside.join(id),
             Self::Session { id, .. } => {
                 let sessions = of_sessions(state_dir);
                 let others = newest_first(&sessions).into_iter().filter(|(other, _)| other != id);

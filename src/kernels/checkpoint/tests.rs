@@ -116,6 +116,51 @@ async fn only_what_was_asked_for_is_taken() {
     assert_eq!(values(&checkpoint), 0, "what had arrived is removed");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_kernel_whose_save_has_died_is_asked_again() {
+    let state = tempfile::tempdir().unwrap();
+    let checkpoint = started(state.path());
+    let number = asked(&checkpoint);
+    checkpoint.ask_again();
+    assert!(checkpoint.begin().is_none() && !checkpoint.is_saved());
+    tokio::time::advance(SAVING_TIMEOUT).await;
+    checkpoint.ask_again();
+    checkpoint.due().await;
+    let next = checkpoint.begin().unwrap();
+    assert!(matches!(checkpoint.end(number, report(&json!([]), &[])), Err(Error::NotAsked)));
+    checkpoint.end(next, report(&json!([]), &[])).unwrap();
+    assert!(checkpoint.is_saved());
+}
+
+#[tokio::test]
+async fn a_copy_saves_under_the_conditions_of_its_origin_before_a_rest_alone() {
+    let state = tempfile::tempdir().unwrap();
+    let origin = started(state.path());
+    let confined = || CheckpointConditions { site: "in a sandbox".to_owned(), policy: "a".to_owned() };
+    origin.move_to(confined());
+    origin.kernel_started(PYTHON.0, PYTHON.1);
+    let open = CheckpointConditions { site: "without a sandbox".to_owned(), policy: String::new() };
+    let beside = CheckpointOwner::Beside { id: "copy".to_owned() };
+    let copy = Arc::new(Checkpoint::new(state.path(), open.clone(), &beside));
+    copy.kernel_copied(&origin);
+    copy.cell_ended();
+    assert!(copy.begin().is_none() && !copy.is_saved());
+    copy.save_now();
+    let number = copy.begin().unwrap();
+    let digest = send(&copy, number, "a").await.unwrap();
+    copy.end(number, report(&json!([{"name": "a", "digest": digest, "bytes": 1}]), &[])).unwrap();
+    copy.kernel_rests();
+    // Code that was not confined is offered nothing, and gets nothing back.
+    copy.move_to(open);
+    copy.kernel_started(PYTHON.0, PYTHON.1);
+    assert!(offered(&copy).is_empty() && !copy.take_resuming());
+    copy.move_to(confined());
+    copy.kernel_started(PYTHON.0, PYTHON.1);
+    assert_eq!(offered(&copy), ["a"]);
+    copy.close();
+    assert!(!state.path().join("checkpoints-beside/copy").exists());
+}
+
 #[tokio::test]
 async fn nothing_stays_of_values_whose_document_cannot_be_written() {
     let state = tempfile::tempdir().unwrap();

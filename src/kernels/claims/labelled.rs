@@ -231,7 +231,8 @@ impl LabelledClaims {
         if !is_owned || claim.metadata.labels.contains_key(KERNEL) != labels.contains_key(KERNEL) {
             return Err(gone());
         }
-        let sandbox = claim.sandbox().ok_or_else(gone)?.to_owned();
+        let not_named = || cluster.wrong_answer("the claim has no sandbox".to_owned());
+        let sandbox = claim.sandbox().ok_or_else(not_named)?.to_owned();
         let lease = ClaimLease::hold(Arc::clone(cluster), name.to_owned(), self.settings.lease);
         let renewal = lease.renewal();
         // From now on it is left to its end if this is cancelled.

@@ -81,6 +81,8 @@ struct ObjectCondition {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SandboxOfClaim {
+    /// Empty as long as there is none.
+    #[serde(default)]
     name: String,
     #[serde(default, rename = "podIPs")]
     addresses: Vec<IpAddr>,
@@ -133,7 +135,8 @@ pub(super) enum ClaimState {
 impl ListedClaim {
     /// The name of its sandbox, if it has got one.
     pub(super) fn sandbox(&self) -> Option<&str> {
-        Some(&self.status.sandbox.as_ref()?.name)
+        let sandbox = self.status.sandbox.as_ref()?;
+        Some(sandbox.name.as_str()).filter(|name| !name.is_empty())
     }
 }
 

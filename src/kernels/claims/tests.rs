@@ -48,6 +48,8 @@ fn a_claim_is_ready_with_its_condition_and_an_address() {
     let waiting =
         json!({"conditions": [{"type": "Ready", "status": "False", "reason": "A", "message": "b"}]});
     assert!(matches!(state(&waiting), Ok(ClaimState::Waiting(Some(words))) if words == "A: b"));
+    // Go writes a structure that is empty.
+    assert!(matches!(state(&json!({"sandbox": {}})), Ok(ClaimState::Waiting(None))));
     assert!(matches!(state(&json!({})), Ok(ClaimState::Waiting(None))));
     let never = json!({"conditions": [{"type": "Ready", "status": "False", "reason": "TemplateNotFound"}]});
     assert!(matches!(state(&never), Err(ClaimError::Rejected { .. })));

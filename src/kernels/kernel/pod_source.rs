@@ -54,6 +54,16 @@ pub(crate) enum PodSourceError {
     Claim(#[from] ClaimError),
 }
 
+impl PodSourceError {
+    /// Whether the pod's sandbox is gone.
+    pub(crate) fn is_missing(&self) -> bool {
+        #[cfg(feature = "kubernetes")]
+        return matches!(self, Self::Claim(ClaimError::NotFound { .. }));
+        #[cfg(not(feature = "kubernetes"))]
+        false
+    }
+}
+
 /// A pod that a session has taken. Dropping it has the pod end.
 pub(crate) struct TakenPod {
     link: PodLink,
@@ -185,13 +195,12 @@ impl TakenPod {
         Ok(PodRest::Stays)
     }
 
-    /// Leaves it, and has its sandbox suspended if it has one.
-    pub(crate) async fn suspend(self) -> Option<RestingPod> {
+    /// Leaves it; its sandbox, if it has one, is to be suspended.
+    pub(crate) async fn rest(self) -> Option<RestingPod> {
         self.link.leave().await;
         #[cfg(feature = "kubernetes")]
-        if let Some(claim) = self.claim {
-            return Some(RestingPod(claim.suspend().await));
-        }
+        return self.claim.map(RestingPod);
+        #[cfg(not(feature = "kubernetes"))]
         None
     }
 
@@ -206,21 +215,39 @@ impl TakenPod {
 }
 
 impl RestingPod {
-    /// Wakes it, and takes it, which may take the time `patience` once it runs.
+    /// Suspends it. If the cluster does not do it, it runs on until it is woken.
+    #[cfg_attr(not(feature = "kubernetes"), expect(clippy::unused_async, reason = "there is none"))]
+    pub(crate) async fn suspend(&self) {
+        #[cfg(feature = "kubernetes")]
+        self.0.suspend().await;
+        #[cfg(not(feature = "kubernetes"))]
+        match self.0 {}
+    }
+
+    /// Wakes it, and connects to it, which may take the time `patience` once it runs. It is suspended again if that fails.
     ///
     /// # Errors
-    /// It cannot be woken now, and rests on; or it is gone, and is not returned.
+    /// It cannot be woken now, or [is missing](PodSourceError::is_missing).
     #[cfg_attr(
         not(feature = "kubernetes"),
         expect(clippy::unused_async, unused_variables, reason = "there is none")
     )]
     pub(crate) async fn wake(
-        self,
+        &self,
         patience: Duration,
         report: &(dyn Fn(&str) + Send + Sync),
-    ) -> Result<TakenPod, (Option<Self>, PodSourceError)> {
+    ) -> Result<PodLink, PodSourceError> {
         #[cfg(feature = "kubernetes")]
-        return self.0.wake(patience, report).await.map_err(|(resting, error)| (resting.map(Self), error));
+        return self.0.wake(patience, report).await;
+        #[cfg(not(feature = "kubernetes"))]
+        match self.0 {}
+    }
+
+    /// The pod, to which this connection leads.
+    #[cfg_attr(not(feature = "kubernetes"), expect(unused_variables, reason = "there is none"))]
+    pub(crate) fn taken(self, link: PodLink) -> TakenPod {
+        #[cfg(feature = "kubernetes")]
+        return TakenPod { link, claim: Some(self.0) };
         #[cfg(not(feature = "kubernetes"))]
         match self.0 {}
     }

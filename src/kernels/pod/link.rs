@@ -236,7 +236,8 @@ impl<D: PodDialer> Carrying<D> {
                 Ok(Err(new)) => why = new,
                 Err(_) => break,
             }
-            if let Ok(Some(gone)) = tokio::time::timeout_at(deadline, self.dialer.gone()).await {
+            // Whoever could say so may be away itself.
+            if let Ok(Some(gone)) = tokio::time::timeout(pause, self.dialer.gone()).await {
                 return Err(gone);
             }
         }

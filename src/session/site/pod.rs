@@ -23,8 +23,12 @@ pub(crate) struct PodKernels {
     pod: Option<Arc<TakenPod>>,
     /// The pod before it, if that can be woken.
     resting: Option<RestingPod>,
+    /// Whether it was left while it was being woken, so that it may run.
+    is_half_awake: bool,
     /// A note for the answer of the next cell.
     note: Option<String>,
+    /// Whether the pod listens for calls of tools, if code has any.
+    is_listening: bool,
     /// The port in the pod that stands for the tool server.
     tools_port: Option<u16>,
     variables: BTreeMap<String, String>,
@@ -42,7 +46,9 @@ impl PodKernels {
             source: server.source.clone(),
             pod: None,
             resting: None,
+            is_half_awake: false,
             note: None,
+            is_listening: false,
             tools_port: None,
             variables: config.kernel_variables(),
             limits: config.kernel.limits(),
@@ -98,52 +104,50 @@ impl PodKernels {
         self.pod.as_ref().is_some_and(|pod| pod.link().end().is_some())
     }
 
-    /// The pod, taken anew if the earlier one is lost.
+    /// The pod, taken anew if the earlier one is lost. Cancellation safe: what has files is not given up by it.
     async fn pod(&mut self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<Arc<TakenPod>, Error> {
-        if let Some(pod) = self.pod.as_ref().filter(|pod| pod.link().end().is_none()) {
-            return Ok(Arc::clone(pod));
+        if self.is_lost() {
+            self.leave().await;
         }
-        self.leave().await;
-        let resting = self.resting.take();
-        let has_files = resting.is_some();
-        let taken = match resting {
-            Some(resting) => self.wake(resting, report).await,
-            None => self.source.take(self.timeout, report).await,
-        };
-        let pod = taken.map_err(|error| self.unusable(error))?;
-        match listen_for(pod.link(), self.tool_server.as_deref()).await {
-            Ok(port) => self.tools_port = port,
-            Err(error) => {
-                if has_files {
-                    self.resting = pod.suspend().await;
-                }
-                return Err(self.unusable(error.into()));
+        if self.pod.is_none() {
+            self.is_listening = false;
+            self.wake(report).await.map_err(|error| self.unusable(error))?;
+        }
+        let pod = match &self.pod {
+            Some(pod) => Arc::clone(pod),
+            None => {
+                let taken = self.source.take(self.timeout, report).await;
+                Arc::new(taken.map_err(|error| self.unusable(error))?)
             }
-        }
-        let pod = Arc::new(pod);
+        };
         self.pod = Some(Arc::clone(&pod));
+        if !self.is_listening {
+            let listening = listen_for(pod.link(), self.tool_server.as_deref()).await;
+            self.tools_port = listening.map_err(|error| self.unusable(error.into()))?;
+            self.is_listening = true;
+        }
         Ok(pod)
     }
 
-    /// Takes the pod that rests, or another one if it is gone.
-    async fn wake(
-        &mut self,
-        resting: RestingPod,
-        report: &(dyn Fn(&str) + Send + Sync),
-    ) -> Result<TakenPod, PodSourceError> {
-        match resting.wake(self.timeout, report).await {
-            Ok(taken) => Ok(taken),
-            Err((None, error)) => {
+    /// Takes the pod that rests, if there is one. It may be gone.
+    async fn wake(&mut self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<(), PodSourceError> {
+        let Some(resting) = &self.resting else { return Ok(()) };
+        self.is_half_awake = true;
+        let woken = resting.wake(self.timeout, report).await;
+        self.is_half_awake = false;
+        match woken {
+            Ok(link) => self.pod = self.resting.take().map(|resting| Arc::new(resting.taken(link))),
+            Err(error) if error.is_missing() => {
                 tracing::warn!(error = describe(&error), "a suspended sandbox is gone");
                 let why = "Somebody has deleted the sandbox of this session, which was suspended: its files are gone.";
                 self.note = Some(why.to_owned());
-                self.source.take(self.timeout, report).await
+                if let Some(resting) = self.resting.take() {
+                    resting.release().await;
+                }
             }
-            Err((resting, error)) => {
-                self.resting = resting;
-                Err(error)
-            }
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     /// The note for the answer of the next cell.
@@ -151,15 +155,16 @@ impl PodKernels {
         self.note.take()
     }
 
-    /// Whether there is a pod, and no branches are in it.
+    /// Whether there is a pod that could be given up: no branches are in it.
     pub(super) fn is_alone(&self) -> bool {
-        self.pod.as_ref().is_some_and(|pod| Arc::strong_count(pod) == 1)
+        self.is_half_awake || self.pod.as_ref().is_some_and(|pod| Arc::strong_count(pod) == 1)
     }
 
     /// The state that the pod gets when nobody uses it. One in which branches are stays.
     pub(super) async fn rest_for(&self) -> Result<PodRest, Error> {
         match self.pod.as_ref().filter(|pod| Arc::strong_count(pod) == 1) {
             Some(pod) => pod.rest_for().await.map_err(|error| self.unusable(error)),
+            None if self.is_half_awake => Ok(PodRest::Suspended),
             None => Ok(PodRest::Stays),
         }
     }
@@ -171,8 +176,12 @@ impl PodKernels {
             PodRest::Deleted => self.leave().await,
             PodRest::Suspended => {
                 if let Some(pod) = self.pod.take().and_then(Arc::into_inner) {
-                    self.resting = pod.suspend().await;
+                    self.resting = pod.rest().await;
                 }
+                if let Some(resting) = &self.resting {
+                    resting.suspend().await;
+                }
+                self.is_half_awake = false;
             }
         }
     }
@@ -201,7 +210,9 @@ impl PodKernels {
             source: self.source.clone(),
             pod: Some(Arc::clone(pod)),
             resting: None,
+            is_half_awake: false,
             note: None,
+            is_listening: true,
             tools_port,
             variables: self.variables.clone(),
             limits: self.limits,

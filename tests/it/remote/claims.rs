@@ -325,6 +325,33 @@ async fn a_sandbox_with_a_volume_is_suspended_and_has_its_files_again() {
 }
 
 #[tokio::test]
+async fn a_suspended_sandbox_survives_a_caller_who_does_not_wait_until_it_is_awake() {
+    let place = Place::new();
+    let volume = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start().await;
+    cluster.make_pool_with_volume("python", volume.path()).await;
+    let mut ipybox = start(&place, &cluster, &IDLE, &[]).await;
+    ipybox.cell("kept = 41; open('a.txt', 'w').write('a')").await.ok();
+    let claim = cluster.claims().await[0].clone();
+    cluster.until_suspended(&claim).await;
+    let away =
+        json!({"fault": "answer", "status": 503, "count": 1000, "verb": "get", "resource": "sandboxes"});
+    cluster.fault(away).await;
+    // Packages are installed by code of ours, before variables come back.
+    let installing = ipybox
+        .request("tools/call", json!({"name": "install_package", "arguments": {"package_name": "six"}}))
+        .await;
+    cluster.until("/faults", |faults| faults["answers"][0]["count"].as_u64() < Some(1000)).await;
+    ipybox.cancel(&installing).await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    cluster.fault(json!({"fault": "reset"})).await;
+    let back = ipybox.cell("print(kept + 1, open('a.txt').read())").await.ok();
+    assert!(back.contains("42 a"), "{back}");
+    assert_eq!(cluster.claims().await[0]["metadata"]["uid"], claim["metadata"]["uid"]);
+    ipybox.stop().await;
+}
+
+#[tokio::test]
 async fn a_sandbox_of_which_the_volumes_cannot_be_known_goes_on() {
     let cluster = Cluster::start().await;
     cluster.make_pool("python", 1).await;

@@ -258,7 +258,8 @@ class ClaimController:
             set_condition(conditions, fact, self.registry.clock)
             if finished:
                 set_condition(conditions, finished, self.registry.clock)
-            status: dict[str, Any] = {"conditions": conditions}
+            # Without one it is empty, as Go writes a structure.
+            status: dict[str, Any] = {"conditions": conditions, "sandbox": {}}
             if sandbox:
                 status["sandbox"] = {"name": sandbox["metadata"]["name"]}
                 addresses = sandbox.get("status", {}).get("podIPs")

@@ -329,14 +329,17 @@ impl TeamSandboxes {
         user: &str,
     ) -> io::Result<()> {
         while let Some(question) = line(input, QUESTION_BYTES).await? {
-            let question = serde_json::from_slice(&question)?;
-            while let Err(pause) = self.questions.take(user) {
-                tokio::time::sleep(pause).await;
-            }
             let (reports, mut said) = mpsc::channel(REPORTS);
             let report = report_to(reports);
-            let answering = with_reports(input, output, &mut said, answer(claim, &question, &report)).await?;
-            let Some(answered) = answering else { break };
+            let answering = async {
+                while let Err(pause) = self.questions.take(user) {
+                    tokio::time::sleep(pause).await;
+                }
+                // A session of another version keeps its claim.
+                let question = serde_json::from_slice(&question).map_err(|error| error.to_string())?;
+                answer(claim, &question, &report).await
+            };
+            let Some(answered) = with_reports(input, output, &mut said, answering).await? else { break };
             match answered {
                 Ok(answer) => say(output, &answer).await?,
                 Err(why) => {

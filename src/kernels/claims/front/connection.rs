@@ -101,9 +101,13 @@ impl FrontConnection {
             if answer.is_empty() {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it gives no answer"));
             }
-            match serde_json::from_slice(&answer)? {
-                SandboxAnswer::Report(text) => report(&plain(&text)),
-                last => return Ok(last),
+            match serde_json::from_slice(&answer) {
+                Ok(SandboxAnswer::Report(text)) => report(&plain(&text)),
+                Ok(last) => return Ok(last),
+                // A server of another version, which keeps the claim nevertheless.
+                Err(error) => {
+                    return Ok(SandboxAnswer::Refused(format!("the team server's answer: {error}")));
+                }
             }
         }
     }

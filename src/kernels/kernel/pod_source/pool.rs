@@ -241,35 +241,27 @@ impl PoolClaim {
     }
 
     /// Suspends the sandbox. If the cluster does not do it, the pod runs on until it is woken.
-    pub(super) async fn suspend(self) -> Self {
+    pub(super) async fn suspend(&self) {
         if let Err(error) = self.claim.suspend().await {
             let sandbox = self.claim.name();
             tracing::warn!(sandbox, error = describe(&error), "a sandbox is not suspended");
         }
-        self
     }
 
-    /// Wakes the sandbox, and takes its pod.
-    ///
-    /// # Errors
-    /// It cannot be woken now, and rests on; or it is gone, and is not returned.
+    /// Wakes the sandbox, and connects to its pod. It is suspended again if that fails.
     pub(super) async fn wake(
-        self,
+        &self,
         patience: Duration,
         report: &(dyn Fn(&str) + Send + Sync),
-    ) -> Result<TakenPod, (Option<Self>, PodSourceError)> {
-        let address = match self.claim.wake(self.pool.claims.patience(), report).await {
-            Ok(address) => address,
-            Err(error @ ClaimError::NotFound { .. }) => {
-                self.release().await;
-                return Err((None, error.into()));
-            }
-            Err(error) => return Err((Some(self), error.into())),
+    ) -> Result<PodLink, PodSourceError> {
+        let woken = match self.claim.wake(self.pool.claims.patience(), report).await {
+            Ok(address) => self.pool.connect(&self.claim, address, patience, report).await,
+            Err(error) => Err(error.into()),
         };
-        match self.pool.connect(&self.claim, address, patience, report).await {
-            Ok(link) => Ok(TakenPod { link, claim: Some(self) }),
-            Err(error) => Err((Some(self.suspend().await), error)),
+        if woken.as_ref().is_err_and(|error| !error.is_missing()) {
+            self.suspend().await;
         }
+        woken
     }
 
     /// Deletes the claim.
