@@ -156,7 +156,7 @@ def test_claims_end_at_their_time_as_their_policy_says(cluster):
         cluster.until_gone(path)
     retained = cluster.until_reason(paths["Retain"], "ClaimExpired")
     assert retained["spec"]["lifecycle"]["shutdownTime"] == later
-    cluster.until(paths["Retain"], lambda claim: "sandbox" not in claim["status"])
+    cluster.until(paths["Retain"], lambda claim: not claim["status"]["sandbox"])
     cluster.until(PODS, lambda found: not found["items"])
 
 
