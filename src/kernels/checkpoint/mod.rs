@@ -156,7 +156,7 @@ impl Checkpoint {
         self.give_up_saving(&mut state);
         *state = CheckpointState {
             last_number: state.last_number,
-            // What a kernel that rests has saved stays under its own.
+            // What a kernel that rests has saved stays under its own conditions.
             is_resuming: state.is_resuming && !state.is_resting,
             ..CheckpointState::under(conditions)
         };

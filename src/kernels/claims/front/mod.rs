@@ -52,8 +52,6 @@ pub(crate) struct FrontClaims {
 pub(crate) struct FrontClaim {
     sandbox: String,
     namespace: String,
-    /// The time that it may take to run again.
-    patience: Duration,
     inquiry: FrontInquiry,
     stop: DropGuard,
     task: JoinHandle<()>,
@@ -116,14 +114,8 @@ impl FrontClaims {
         let lease = FrontLease { front: front.clone(), claim, kernel: self.kernel.clone(), questions };
         let stop = CancellationToken::new();
         let task = tokio::spawn(lease.keep(connection, stop.clone()));
-        let claim = FrontClaim {
-            sandbox,
-            namespace,
-            patience: self.patience,
-            inquiry: FrontInquiry(inquiry),
-            stop: stop.drop_guard(),
-            task,
-        };
+        let claim =
+            FrontClaim { sandbox, namespace, inquiry: FrontInquiry(inquiry), stop: stop.drop_guard(), task };
         Ok((claim, address))
     }
 
@@ -178,12 +170,16 @@ impl FrontClaim {
         }
     }
 
-    /// Has it have a pod again, and returns the pod's address.
+    /// Has it have a pod again, which may take the time `patience`, and returns the pod's address.
     ///
     /// # Errors
     /// It has none in time, or is gone.
-    pub(crate) async fn wake(&self, report: &(dyn Fn(&str) + Send + Sync)) -> Result<IpAddr, ClaimError> {
-        match self.inquiry.ask(KeptQuestion::Wake, self.patience + GRACE, report).await? {
+    pub(crate) async fn wake(
+        &self,
+        patience: Duration,
+        report: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<IpAddr, ClaimError> {
+        match self.inquiry.ask(KeptQuestion::Wake, patience + GRACE, report).await? {
             SandboxAnswer::Awake(address) => Ok(address),
             _ => Err(unexpected()),
         }

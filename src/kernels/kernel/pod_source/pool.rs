@@ -211,7 +211,7 @@ impl PodClaim {
     ) -> Result<IpAddr, ClaimError> {
         match self {
             Self::Cluster(sandbox) => sandbox.wake(patience, report).await,
-            Self::Front(claim) => claim.wake(report).await,
+            Self::Front(claim) => claim.wake(patience, report).await,
         }
     }
 
