@@ -348,8 +348,10 @@ SCENARIOS = {
     "thread_idle": cells(
         "a thread that prints after its cell has ended, while nothing runs",
         "import threading, time\n"
-        "def late():\n    time.sleep(0.5)\n    print('late')\n"
-        "threading.Thread(target=late).start()",
+        "ended = threading.Event()\n"
+        "def late():\n    ended.wait()\n    time.sleep(1)\n    print('late')\n"
+        "threading.Thread(target=late).start()\n"
+        "get_ipython().events.register('post_run_cell', lambda result: ended.set())",
         Wait("late"),
         "'next'",
     ),
@@ -372,12 +374,17 @@ SCENARIOS = {
     "task": cells(
         "a task of the loop that prints during the next cell and after it",
         "import asyncio\n"
+        "half, ended = asyncio.Event(), asyncio.Event()\n"
         "async def ticking():\n"
         "    for i in range(4):\n"
         "        await asyncio.sleep(0.3)\n"
         "        print('tick', i, flush=True)\n"
+        "        if i == 1:\n"
+        "            half.set()\n"
+        "            await ended.wait()\n"
         "task = asyncio.create_task(ticking())",
-        "print('begun', flush=True)\nawait asyncio.sleep(0.8)\nprint('done')",
+        "print('begun', flush=True)\nawait half.wait()\nprint('done')\n"
+        "get_ipython().events.register('post_run_cell', lambda result: ended.set())",
         Wait("tick 3"),
         "await task\n'joined'",
     ),

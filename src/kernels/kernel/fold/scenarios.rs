@@ -116,8 +116,10 @@ async fn said(python: &Path, name: &str, steps: &[Step]) -> String {
     let prefix = python.parent().and_then(Path::parent).unwrap().display().to_string();
     let summary =
         summary.replace(&prefix, "/python").replace(&place.path().display().to_string(), "/workspace");
-    // The speed that progress bars show.
-    Regex::new(r"[0-9.]+it/s").unwrap().replace_all(&summary, "100.00it/s").into_owned()
+    // The times that progress bars show, and the width of a bar, to which the digits of its speed leave more or less.
+    let bar = Regex::new(r"\|[█▏▎▍▌▋▊▉]+\| (\d+/\d+) \[\d+:\d+<\d+:\d+, *[0-9.]+(it/s|s/it)\]").unwrap();
+    let summary = bar.replace_all(&summary, "|██| $1 [00:00<00:00, 100.00it/s]");
+    Regex::new(r"100% \d:\d\d:\d\d").unwrap().replace_all(&summary, "100% 0:00:00").into_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
