@@ -99,6 +99,9 @@ async fn an_agent_chooses_the_pool_of_its_session() {
     let claim = claims.iter().find(is_of_gpu).unwrap();
     let evict = json!({"fault": "evict", "namespace": "default", "pod": claim["status"]["sandbox"]["name"]});
     cluster.fault(evict).await;
+    // A pod that is evicted has a while to end, in which it runs cells.
+    let has_failed = |claim: &Value| claim["status"]["conditions"][0]["reason"] == "PodFailed";
+    cluster.until_claims(|claims| claims.iter().any(has_failed)).await;
     // Whether this cell is lost depends on when the session hears of it.
     ipybox.call("execute_ipython_cell", of(handle, "1")).await;
     let again = ipybox.call("execute_ipython_cell", of(handle, "1")).await.ok();
