@@ -12,6 +12,7 @@ mod claim_args;
 mod doctor;
 mod greeting;
 mod headings;
+mod hub_args;
 mod import;
 mod json_rpc;
 mod logging;
@@ -135,7 +136,7 @@ fn refusal(args: &ServeArgs) -> Option<String> {
     if args.approval_policy.is_some() && !matches!(args.approval, None | Some(ApprovalArg::Policy)) {
         Some("`--approval-policy` goes with `--approval policy` alone: its rules would not decide".to_owned())
     } else {
-        args.claims.refusal()
+        args.claims.refusal().or_else(|| args.hub.refusal())
     }
 }
 

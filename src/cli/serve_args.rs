@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use ipybox::{
-    ApprovalMode, AuditContents, ChangesMode, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings,
+    ApprovalMode, AuditContents, ChangesMode, RemoteHeader, RemoteHeaderValue, RemoteSettings,
     SandboxSettings, Settings,
 };
 
 use super::claim_args::ClaimArgs;
 use super::headings::{APPROVAL, AUDIT, LIMITS, REMOTE, SANDBOX, SERVERS, SESSION};
+use super::hub_args::HubArgs;
 use super::reply_args::ReplyArgs;
 use super::session_args::LastingArgs;
-use super::values::{object, processors, seconds, size, size_or_none};
+use super::values::{processors, seconds, size, size_or_none};
 
 /// The flags of the server.
 #[derive(Debug, clap::Args)]
@@ -73,37 +74,8 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) kernel_gateway_url: Option<String>,
 
-    /// Run the kernel on your Jupyter server at the JupyterHub at this URL, which starts it if it does not run
-    #[arg(
-        long,
-        help_heading = REMOTE,
-        value_name = "URL",
-        group = "kernel_server",
-        requires = "hub_token",
-        conflicts_with_all = ["sandbox", "python", "checkpoint", "tool_server_host", "tool_server_port"]
-    )]
-    pub(crate) kernel_hub_url: Option<String>,
-
-    /// Environment variable that holds your token for the Hub, or a service's
-    #[arg(long, help_heading = REMOTE, value_name = "VAR", requires = "kernel_hub_url", group = "hub_token")]
-    pub(crate) kernel_hub_token_env: Option<String>,
-
-    /// Have the team server, which names this session in `--front`, make tokens of the Hub's user
-    #[arg(long, hide = true, requires_all = ["kernel_hub_user", "front"], group = "hub_token")]
-    pub(crate) kernel_hub_token_team: bool,
-
-    /// Named server at the Hub [default: your default server]
-    #[arg(long, help_heading = REMOTE, value_name = "NAME", requires = "kernel_hub_url")]
-    pub(crate) kernel_hub_server: Option<String>,
-
-    /// User of the Hub whose server it is [default: the token's]
-    #[arg(long, help_heading = REMOTE, value_name = "NAME", requires = "kernel_hub_url")]
-    pub(crate) kernel_hub_user: Option<String>,
-
-    /// Options for the start of the server, a JSON object as the Hub's spawner takes it: `{"profile": "gpu"}` [default: those of
-    /// its last start]
-    #[arg(long, help_heading = REMOTE, value_name = "JSON", value_parser = object, requires = "kernel_hub_url")]
-    pub(crate) kernel_hub_options: Option<serde_json::Map<String, serde_json::Value>>,
+    #[command(flatten)]
+    pub(crate) hub: HubArgs,
 
     /// Run the kernel in the pod at this URL, where `ipybox pod` waits for a session
     #[arg(
@@ -363,27 +335,24 @@ impl From<ServeArgs> for Settings {
             sandbox
         });
         settings.ignore_client_sandbox = args.ignore_client_sandbox;
-        let hub = args.kernel_hub_url.is_some();
+        let hub = args.hub.hub();
         let is_pod = args.kernel_pod_url.is_some();
         let pool = args.claims.pool();
         // Without a router, sandboxes have addresses of their own.
         let of_pool = pool.as_ref().map(|_| args.claims.kernel_router_url.unwrap_or_default());
-        let url = args.kernel_hub_url.or(args.kernel_gateway_url).or(args.kernel_pod_url).or(of_pool);
+        let url = args.hub.kernel_hub_url.or(args.kernel_gateway_url).or(args.kernel_pod_url).or(of_pool);
         settings.remote = url.map(|url| {
             let mut remote = RemoteSettings::new(url);
             remote.is_pod = is_pod || pool.is_some();
             remote.pod_token_env = args.kernel_pod_token_env;
             remote.pool = pool;
-            remote.hub = hub.then(|| RemoteHub {
-                server: args.kernel_hub_server,
-                user: args.kernel_hub_user,
-                options: args.kernel_hub_options.unwrap_or_default(),
-            });
+            remote.hub = hub;
             remote.token_env = args
+                .hub
                 .kernel_hub_token_env
                 .or(args.kernel_gateway_token_env)
                 .or(args.claims.kernel_router_token_env);
-            remote.token_of_team = args.kernel_hub_token_team;
+            remote.token_of_team = args.hub.kernel_hub_token_team;
             remote.kernel_name = args.kernel_name;
             remote.ca = args.kernel_gateway_ca;
             remote.headers = args.kernel_gateway_header_env.iter().map(|text| header(text)).collect();

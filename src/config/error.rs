@@ -169,7 +169,7 @@ pub enum Error {
         "have agents choose kernels by the name `{name}`: a name has small letters, digits and `-`, begins with a letter, and is \
          not `main`, `new` or `copy`"
     )]
-    PoolName {
+    KernelChoice {
         /// The name as given.
         name: String,
     },

@@ -6,12 +6,15 @@ mod connectors;
 mod consent;
 mod error;
 mod exposures;
-mod pools;
+mod kernel_choices;
+mod kernel_site;
 mod recording;
 mod remote;
 mod secret_places;
 mod settings;
 mod states;
+#[cfg(test)]
+mod tests;
 mod trial;
 
 use std::collections::BTreeMap;
@@ -24,8 +27,10 @@ use crate::connections::mcp_client::Connector;
 use crate::ground::env::{IPYBOX_CONTAINER, Variables};
 use crate::ground::files::FrontSocket;
 use crate::kernels::changes::COPIES;
+#[cfg(feature = "kubernetes")]
+use crate::kernels::kernel::PodSource;
 use crate::kernels::kernel::ShellCommands;
-use crate::kernels::sandbox::{Confinement, ExposedPlaces, PolicyPaths};
+use crate::kernels::sandbox::{ExposedPlaces, PolicyPaths};
 
 pub(crate) use self::apart::withhold_recorded;
 use self::connectors::login_flags;
@@ -33,8 +38,10 @@ pub(crate) use self::connectors::{connector_at, connector_here, connector_in};
 pub use self::consent::WorkspacePolicy;
 pub use self::error::Error;
 pub(crate) use self::exposures::recorded;
+pub(crate) use self::kernel_choices::KernelChoices;
+pub(crate) use self::kernel_site::KernelSite;
 pub(crate) use self::recording::{RecordingPlace, is_of_locale};
-pub(crate) use self::remote::{PodServer, RemoteServer};
+pub(crate) use self::remote::RemoteServer;
 use self::secret_places::SecretPlaces;
 pub use self::settings::{
     ApprovalMode, ApprovalSettings, AuditSettings, ChangesMode, Images, KernelSettings, NotebookSettings,
@@ -51,26 +58,6 @@ pub use crate::kernels::sandbox::SandboxBackend;
 
 /// The prefix of variables that Jupyter's gateways accept from clients to configure a kernel's start.
 const START_VARIABLES: &str = "KERNEL_";
-
-/// The place of kernels. It is decided only here.
-#[derive(Debug, Clone)]
-pub(crate) enum KernelSite {
-    /// On this machine.
-    Local,
-    /// In a sandbox on this machine.
-    Sandboxed {
-        /// The plan of the sandbox.
-        confinement: Arc<Confinement>,
-        /// The exposed places.
-        exposed: Box<ExposedPlaces>,
-        /// When what code writes in the workspace is there.
-        changes: ChangesMode,
-    },
-    /// On a Jupyter server.
-    Remote(RemoteServer),
-    /// In a pod.
-    Pod(PodServer),
-}
 
 /// The place of the notebook of a session.
 #[derive(Debug, Clone)]
@@ -170,7 +157,7 @@ impl Config {
         let of_servers = of_servers.unwrap_or_else(|| workspace.clone());
         let mut variables = Variables::of(settings.environment.as_ref(), &of_servers);
         let login_flags = login_flags(&workspace, settings.state_dir.as_deref());
-        let states = states_dir(settings.state_dir, &variables)?;
+        let states = states_dir(settings.state_dir.clone(), &variables)?;
         // What is hidden from code in a sandbox has to exist.
         create_in(&states, &sessions_dir(&states), &variables)?;
         let state_dir = match &settings.state_of {
@@ -181,33 +168,10 @@ impl Config {
         variables.find_secrets_in(&state_dir);
         let variables = Arc::new(variables);
         let recorded = exposures::recorded(&state_dir, &workspace)?;
-        let images_dir = workspace.join(settings.images_dir);
+        let images_dir = workspace.join(&settings.images_dir);
         let home = variables.in_process("HOME").filter(|home| home.starts_with('/')).unwrap_or("/");
         let home = PathBuf::from(home);
-        let site = match settings.remote {
-            Some(_) if settings.sandbox.is_some() => return Err(Error::NotRemote { what: "a sandbox" }),
-            Some(_) if settings.kernel.python.is_some() => {
-                return Err(Error::NotRemote { what: "a Python interpreter" });
-            }
-            Some(remote) if settings.kernel.checkpoint && !remote.is_pod => {
-                return Err(Error::NotRemote { what: "a checkpoint of variables" });
-            }
-            Some(_) if settings.limits != SessionLimits::default() => {
-                return Err(Error::NotRemote { what: "limits around the session" });
-            }
-            Some(_) if settings.branch_files => {
-                return Err(Error::NotRemote { what: "files of branches" });
-            }
-            _ if settings.kernel.idle_timeout.is_some() && !settings.kernel.checkpoint => {
-                return Err(Error::UnsavedIdle);
-            }
-            None if settings.branch_files && settings.sandbox.is_some() => {
-                return Err(Error::BranchFilesInSandbox);
-            }
-            Some(remote) if remote.is_pod => KernelSite::Pod(PodServer::new(&remote, &variables)?),
-            Some(remote) => KernelSite::Remote(RemoteServer::new(remote, &variables)?),
-            None => KernelSite::Local,
-        };
+        let site = KernelSite::of(&settings, &variables)?;
         let notebook = match settings.notebook {
             NotebookSettings::Off => NotebookPlace::None,
             NotebookSettings::Auto => NotebookPlace::Private(notebooks_dir(&state_dir)),
@@ -265,11 +229,11 @@ impl Config {
     /// Has the session ask the server of a team for its user's tokens and sandboxes.
     pub(crate) fn ask_front(&mut self, front: FrontSocket) {
         if let KernelSite::Remote(remote) = &self.site {
-            remote.server.ask_front(front.clone());
+            remote.servers.all().for_each(|server| server.ask_front(front.clone()));
         }
         #[cfg(feature = "kubernetes")]
-        if let KernelSite::Pod(pod) = &self.site {
-            pod.ask_front(&front);
+        if let KernelSite::Pod(pods) = &self.site {
+            pods.all().filter_map(PodSource::of_front).for_each(|claims| claims.ask_at(front.clone()));
         }
         self.front = Some(front);
     }
@@ -290,6 +254,11 @@ impl Config {
             config.recording = RecordingPlace::Beside(file.clone());
         }
         config
+    }
+
+    /// The same with kernels of this name; `None` if there are none.
+    pub(crate) fn with_kernels(&self, name: &str) -> Option<Self> {
+        Some(Self { site: self.site.with_kernels(name)?, ..self.clone() })
     }
 
     fn warn_of_home(&self) {
@@ -471,82 +440,5 @@ impl Config {
     /// The environment and `.env`.
     pub fn variables(&self) -> &Variables {
         &self.variables
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config(workspace: &Path, states: &Path) -> Config {
-        let settings = Settings {
-            workspace: workspace.to_owned(),
-            state_dir: Some(states.to_owned()),
-            ..Settings::default()
-        };
-        Config::new(settings).unwrap()
-    }
-
-    #[test]
-    fn a_workspace_has_the_same_state_however_it_is_named() {
-        let root = tempfile::tempdir().unwrap();
-        let states = root.path().join("states");
-        let first = config(&root.path().join("a/work"), &states);
-        std::os::unix::fs::symlink(root.path().join("a"), root.path().join("b")).unwrap();
-        assert_eq!(config(&root.path().join("b/work"), &states).state_dir, first.state_dir);
-        assert_ne!(config(&root.path().join("c/work"), &states).state_dir, first.state_dir);
-    }
-
-    #[test]
-    fn only_the_user_enters_the_state_directory() {
-        use std::os::unix::fs::PermissionsExt as _;
-
-        let root = tempfile::tempdir().unwrap();
-        let config = config(&root.path().join("work"), &root.path().join("states"));
-        assert_eq!(std::fs::metadata(config.state_dir).unwrap().permissions().mode() & 0o777, 0o700);
-    }
-
-    #[test]
-    fn shell_commands_are_required_only_if_they_ask() {
-        let mut settings = Settings::default();
-        settings.kernel.require_shell_escape = true;
-        assert!(matches!(Config::new(settings), Err(Error::EscapeWithoutApproval)));
-    }
-
-    #[test]
-    fn a_jupyter_server_has_kernels_of_its_own() {
-        let place = tempfile::tempdir().unwrap();
-        let check = |change: fn(&mut Settings)| {
-            let mut settings = Settings {
-                workspace: place.path().join("work"),
-                state_dir: Some(place.path().join("states")),
-                remote: Some(RemoteSettings::new("http://localhost:8888/")),
-                ..Settings::default()
-            };
-            change(&mut settings);
-            Config::new(settings)
-        };
-        assert_eq!(check(|_| {}).unwrap().tool_server_address(), None);
-        let with_python = check(|settings| settings.kernel.python = Some("python3".into()));
-        assert!(matches!(with_python, Err(Error::NotRemote { .. })));
-        let with_checkpoint = check(|settings| settings.kernel.checkpoint = true);
-        assert!(matches!(with_checkpoint, Err(Error::NotRemote { .. })));
-        let token = check(|settings| {
-            let remote = settings.remote.as_mut().unwrap();
-            remote.token = Some("secret".to_owned());
-            assert!(!format!("{remote:?}").contains("secret"));
-            remote.token_env = Some("not a name: secret".to_owned());
-            remote.token = None;
-        });
-        let error = token.unwrap_err().to_string();
-        assert!(error.contains("not the token") && !error.contains("secret"), "{error}");
-    }
-
-    #[test]
-    fn a_file_in_place_of_the_workspace_is_named() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let settings = Settings { workspace: file.path().to_owned(), ..Settings::default() };
-        let error = Config::new(settings).unwrap_err();
-        assert!(error.to_string().contains(file.path().to_str().unwrap()), "{error}");
     }
 }

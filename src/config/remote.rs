@@ -1,4 +1,4 @@
-//! The Jupyter server that runs the kernels, from its settings.
+//! The Jupyter server or the pods that run the kernels, from their settings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use std::{ops::RangeInclusive, time::Duration};
 
 #[cfg(feature = "kubernetes")]
 use super::RemotePool;
-use super::{Error, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings, pools};
+use super::{
+    Error, KernelChoices, RemoteHeader, RemoteHeaderValue, RemoteHub, RemoteSettings, kernel_choices,
+};
 use crate::ground::env::{self, Variables};
-#[cfg(feature = "kubernetes")]
-use crate::ground::files::FrontSocket;
 use crate::ground::text::Redactor;
 #[cfg(feature = "kubernetes")]
 use crate::kernels::claims::{ClaimOwner, ClaimSettings, FrontClaims, SandboxClaims};
 use crate::kernels::kernel::PodSource;
 use crate::kernels::kernel::jupyter::{
-    AccessError, FrontHubToken, HubServer, HubServerName, JupyterAccess, JupyterHeaders, JupyterServer,
-    KernelServer, header_name,
+    AccessError, FrontHubToken, HubOptions, HubServer, HubServerName, JupyterAccess, JupyterHeaders,
+    JupyterServer, KernelServer, header_name,
 };
 #[cfg(feature = "kubernetes")]
 use crate::kernels::kernel::{PodClaims, PodPool, PodRoute};
@@ -30,111 +30,116 @@ const LEASES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from
 /// The Jupyter server that runs the kernels.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteServer {
-    pub(crate) server: KernelServer,
+    pub(crate) servers: KernelChoices<KernelServer>,
     /// The kernel spec; `None` for the server's default.
     pub(crate) kernel_name: Option<String>,
 }
 
 impl RemoteServer {
-    pub(super) fn new(settings: RemoteSettings, variables: &Variables) -> Result<Self, Error> {
-        let server = || {
-            let headers = headers(&settings, variables)?;
+    pub(super) fn new(settings: &RemoteSettings, variables: &Variables) -> Result<Self, Error> {
+        if let Some(hub) = &settings.hub {
+            hub.named.keys().try_for_each(|name| kernel_choices::check_name(name))?;
+        }
+        let servers = || {
+            let headers = headers(settings, variables)?;
             let redactor = variables.redactor().clone();
             let access = JupyterAccess::new(&settings.url, headers, settings.ca.clone(), redactor)?;
             Ok(match &settings.hub {
-                None => KernelServer::Named(Arc::new(JupyterServer::new(access)?)),
-                Some(RemoteHub { server, user, options }) => {
-                    let options = options.clone();
-                    let access = match user {
-                        Some(user) if settings.token_of_team => {
-                            let redactor = variables.redactor().clone();
-                            access.with_token(Arc::new(FrontHubToken::new(user.clone(), redactor)))
-                        }
-                        _ => access,
-                    };
-                    let name = HubServerName { server: server.clone(), user: user.clone(), options };
-                    KernelServer::OfHub(Arc::new(HubServer::new(access, name)?))
+                None => {
+                    let server = KernelServer::Named(Arc::new(JupyterServer::new(access)?));
+                    KernelChoices::new(server, BTreeMap::new())
                 }
+                Some(hub) if settings.token_of_team => {
+                    servers_of(hub, &with_team_token(access, hub, variables))?
+                }
+                Some(hub) => servers_of(hub, &access)?,
             })
         };
-        let server = server().map_err(|error: AccessError| Error::Remote(error.into()))?;
-        Ok(Self { server, kernel_name: settings.kernel_name })
+        let servers = servers().map_err(|error: AccessError| Error::Remote(error.into()))?;
+        Ok(Self { servers, kernel_name: settings.kernel_name.clone() })
     }
+}
+
+/// The same access, with the token that the server of a team gives for the user.
+fn with_team_token(access: JupyterAccess, hub: &RemoteHub, variables: &Variables) -> JupyterAccess {
+    match &hub.user {
+        Some(user) => {
+            let redactor = variables.redactor().clone();
+            access.with_token(Arc::new(FrontHubToken::new(user.clone(), redactor)))
+        }
+        None => access,
+    }
+}
+
+/// The servers of a Hub's user.
+fn servers_of(hub: &RemoteHub, access: &JupyterAccess) -> Result<KernelChoices<KernelServer>, AccessError> {
+    let server = |server: Option<&String>, options: &HubOptions| -> Result<KernelServer, AccessError> {
+        let name =
+            HubServerName { server: server.cloned(), user: hub.user.clone(), options: options.clone() };
+        Ok(KernelServer::OfHub(Arc::new(HubServer::new(access.clone(), name)?)))
+    };
+    let named = hub.named.iter();
+    let named = named.map(|(name, options)| Ok((name.clone(), server(Some(name), options)?)));
+    let named = named.collect::<Result<_, AccessError>>()?;
+    Ok(KernelChoices::new(server(hub.server.as_ref(), &hub.options)?, named))
 }
 
 /// The pods that run the kernels.
-#[derive(Debug, Clone)]
-pub(crate) struct PodServer {
-    pub(crate) source: PodSource,
-    /// The name with which the source was chosen; `None` for that of sessions that choose none.
-    pub(crate) chosen: Option<String>,
-    /// The sources that further sessions can choose.
-    pub(crate) named: BTreeMap<String, PodSource>,
+pub(super) fn pods(
+    settings: &RemoteSettings,
+    variables: &Variables,
+) -> Result<KernelChoices<PodSource>, Error> {
+    if let Some(pool) = &settings.pool {
+        pool.named.keys().try_for_each(|name| kernel_choices::check_name(name))?;
+        #[cfg(feature = "kubernetes")]
+        return pods_of(settings, pool, variables);
+        #[cfg(not(feature = "kubernetes"))]
+        return Err(Error::NoKubernetes { pool: pool.name.clone() });
+    }
+    let server = || {
+        let headers = headers(settings, variables)?;
+        let redactor = variables.redactor().clone();
+        JupyterServer::new(JupyterAccess::new(&settings.url, headers, settings.ca.clone(), redactor)?)
+    };
+    let server = server().map_err(|error: AccessError| Error::Remote(error.into()))?;
+    let token = match (&settings.pod_token, &settings.pod_token_env) {
+        (Some(token), _) => Some(("pod token", token.as_str())),
+        (None, Some(variable)) => {
+            let missing = || AccessError::NoToken { variable: variable.clone() };
+            let token = variables.get(variable).ok_or_else(missing);
+            Some((variable.as_str(), token.map_err(|error| Error::Remote(error.into()))?))
+        }
+        (None, None) => None,
+    };
+    let secret = token.map(|(source, token)| {
+        withhold(variables.redactor(), source, token);
+        LinkKey::of_secret(token)
+    });
+    Ok(KernelChoices::new(PodSource::Address { server: Arc::new(server), secret }, BTreeMap::new()))
 }
 
-impl PodServer {
-    pub(super) fn new(settings: &RemoteSettings, variables: &Variables) -> Result<Self, Error> {
-        if let Some(pool) = &settings.pool {
-            pool.named.keys().try_for_each(|name| pools::check_name(name))?;
-            #[cfg(feature = "kubernetes")]
-            return Self::of_pool(settings, pool, variables);
-            #[cfg(not(feature = "kubernetes"))]
-            return Err(Error::NoKubernetes { pool: pool.name.clone() });
-        }
-        let server = || {
-            let headers = headers(settings, variables)?;
-            let redactor = variables.redactor().clone();
-            JupyterServer::new(JupyterAccess::new(&settings.url, headers, settings.ca.clone(), redactor)?)
+/// The sandboxes of a cluster's pools.
+#[cfg(feature = "kubernetes")]
+fn pods_of(
+    settings: &RemoteSettings,
+    pool: &RemotePool,
+    variables: &Variables,
+) -> Result<KernelChoices<PodSource>, Error> {
+    let source = |name: Option<&str>, warm_pool: &str| {
+        let claims = if pool.of_team {
+            let name = name.map(str::to_owned);
+            PodClaims::Front(FrontClaims::new(warm_pool.to_owned(), name, pool.timeout))
+        } else {
+            PodClaims::Cluster(claims(pool, warm_pool, variables)?)
         };
-        let server = server().map_err(|error: AccessError| Error::Remote(error.into()))?;
-        let token = match (&settings.pod_token, &settings.pod_token_env) {
-            (Some(token), _) => Some(("pod token", token.as_str())),
-            (None, Some(variable)) => {
-                let missing = || AccessError::NoToken { variable: variable.clone() };
-                let token = variables.get(variable).ok_or_else(missing);
-                Some((variable.as_str(), token.map_err(|error| Error::Remote(error.into()))?))
-            }
-            (None, None) => None,
-        };
-        let secret = token.map(|(source, token)| {
-            withhold(variables.redactor(), source, token);
-            LinkKey::of_secret(token)
-        });
-        let source = PodSource::Address { server: Arc::new(server), secret };
-        Ok(Self { source, chosen: None, named: BTreeMap::new() })
-    }
-
-    /// Has the server of a team claim the sandboxes, if the session has no credentials.
-    #[cfg(feature = "kubernetes")]
-    pub(super) fn ask_front(&self, front: &FrontSocket) {
-        let sources = [&self.source].into_iter().chain(self.named.values());
-        sources.filter_map(PodSource::of_front).for_each(|claims| claims.ask_at(front.clone()));
-    }
-
-    /// The same with the pods of this name; `None` if there is none.
-    pub(super) fn with_pool(&self, name: &str) -> Option<Self> {
-        let source = self.named.get(name)?.clone();
-        Some(Self { source, chosen: Some(name.to_owned()), named: self.named.clone() })
-    }
-
-    #[cfg(feature = "kubernetes")]
-    fn of_pool(settings: &RemoteSettings, pool: &RemotePool, variables: &Variables) -> Result<Self, Error> {
-        let source = |name: Option<&str>, warm_pool: &str| {
-            let claims = if pool.of_team {
-                let name = name.map(str::to_owned);
-                PodClaims::Front(FrontClaims::new(warm_pool.to_owned(), name, pool.timeout))
-            } else {
-                PodClaims::Cluster(claims(pool, warm_pool, variables)?)
-            };
-            let route = route(settings, variables);
-            let route = route.map_err(|error: AccessError| Error::Remote(error.into()))?;
-            Ok::<_, Error>(PodSource::Pool(Arc::new(PodPool::new(claims, pool.port, route))))
-        };
-        let named = pool.named.iter();
-        let named = named.map(|(name, warm_pool)| Ok((name.clone(), source(Some(name), warm_pool)?)));
-        let named = named.collect::<Result<_, Error>>()?;
-        Ok(Self { source: source(None, &pool.name)?, chosen: None, named })
-    }
+        let route = route(settings, variables);
+        let route = route.map_err(|error: AccessError| Error::Remote(error.into()))?;
+        Ok::<_, Error>(PodSource::Pool(Arc::new(PodPool::new(claims, pool.port, route))))
+    };
+    let named = pool.named.iter();
+    let named = named.map(|(name, warm_pool)| Ok((name.clone(), source(Some(name), warm_pool)?)));
+    let named = named.collect::<Result<_, Error>>()?;
+    Ok(KernelChoices::new(source(None, &pool.name)?, named))
 }
 
 /// The route to the sandboxes of all pools.

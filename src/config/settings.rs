@@ -246,6 +246,9 @@ pub struct RemoteHub {
     pub user: Option<String>,
     /// Options for its start, as the Hub's spawner takes them. Default: those of its last start.
     pub options: serde_json::Map<String, serde_json::Value>,
+    /// Named servers, and options for their start, by the names with which an agent chooses them for a session of its own:
+    /// `new:gpu`. A name is as those of [`RemotePool::named`]. Default: none.
+    pub named: BTreeMap<String, serde_json::Map<String, serde_json::Value>>,
 }
 
 /// A header of each request to a Jupyter server. Its value is a secret.

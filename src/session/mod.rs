@@ -24,6 +24,7 @@ mod fence;
 mod follow;
 mod idle;
 mod installation;
+mod kernel_life;
 mod lost;
 pub(crate) mod notebook;
 mod obedience;

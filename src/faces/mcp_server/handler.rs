@@ -65,7 +65,8 @@ impl ServerHandler for ConnectionHandler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = definitions(self.server.has_long_cells, &self.server.sessions.config().pool_names());
+        let tools =
+            definitions(self.server.has_long_cells, &self.server.sessions.config().site.kernel_names());
         let has_views = self.server.has_views && views::are_shown_by(&context);
         Ok(ListToolsResult::with_all_items(if has_views {
             views::add_to(tools, &[execute::NAME, wait::NAME])

@@ -21,6 +21,7 @@ mod instructions;
 mod ledger;
 mod line_transport;
 mod methods;
+mod open_session;
 mod pictures;
 mod progress;
 mod questions;

@@ -19,9 +19,10 @@ use super::arrivals::ArrivalTransport;
 use super::attached::{self, AttachedPeople, PersonRights};
 use super::handler::{ClientConnection, ConnectionHandler};
 use super::line_transport::LineTransport;
+use super::open_session::OpenSession;
 use super::receipt::ReadReceipt;
 use super::server::McpServer;
-use super::sessions::{OpenSession, open_session};
+use super::sessions::open_session;
 use super::streams::ClientStreams;
 use super::traced_handler::TracedHandler;
 use crate::approval::APPROVER_QUESTIONS;
@@ -179,7 +180,7 @@ impl ServedSession {
         // Opening is a large future.
         let branched = Box::pin(own.session.branch()).await;
         let (branch, _notes) = branched.map_err(|error| describe(&error).to_string())?;
-        let open = OpenSession::new(Arc::new(branch));
+        let open = OpenSession::new(Arc::new(branch), CancellationToken::new());
         let timeout = server.sessions.config().approval.timeout;
         let attached = Arc::new(AttachedPeople::new(Arc::clone(open.session.audience()), timeout));
         Ok(PromptSession { attached, open, is_copy })

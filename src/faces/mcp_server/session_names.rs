@@ -15,8 +15,8 @@ const COPY_OF: &str = "copy of ";
 pub(super) enum NamedSession<'a> {
     /// The client's own.
     Own,
-    /// One that is made, perhaps with kernels of the pool of this name.
-    New { pool: Option<&'a str> },
+    /// One that is made, perhaps with kernels of this name.
+    New { kernels: Option<&'a str> },
     /// One that is made as a copy of that with this handle.
     Copy { origin: &'a str },
     /// The one with this handle, if there is one.
@@ -33,11 +33,11 @@ impl<'a> NamedSession<'a> {
     pub(super) fn read(given: &'a str) -> Self {
         match given.trim() {
             OWN => Self::Own,
-            NEW => Self::New { pool: None },
+            NEW => Self::New { kernels: None },
             COPY => Self::Copy { origin: OWN },
             given => match (given.strip_prefix(COPY_OF), given.split_once(':')) {
                 (Some(origin), _) => Self::Copy { origin: origin.trim() },
-                (None, Some((NEW, pool))) => Self::New { pool: Some(pool.trim()) },
+                (None, Some((NEW, kernels))) => Self::New { kernels: Some(kernels.trim()) },
                 (None, _) => Self::Beside(given),
             },
         }
@@ -49,18 +49,19 @@ pub(super) fn is_new(given: &str) -> bool {
     matches!(NamedSession::read(given), NamedSession::New { .. } | NamedSession::Copy { .. })
 }
 
-/// The refusal of a new session with kernels of a pool that is none of these.
-pub(super) fn no_pool(name: &str, pools: &[&str]) -> String {
-    let choices = match pools {
-        [] => "no kernels can be chosen here, which takes ipybox's flag `--kernel-pool NAME=POOL`".to_owned(),
-        pools => format!("there are {}", backticked(pools.iter().map(|pool| format!("{NEW}:{pool}")))),
+/// The refusal of a new session with kernels of a name that is none of these.
+pub(super) fn no_kernels(name: &str, names: &[&str]) -> String {
+    let choices = match names {
+        [] => "no kernels can be chosen here, which takes ipybox's flag `--kernel-pool NAME=POOL` or `--kernel-hub-options NAME=JSON`"
+            .to_owned(),
+        names => format!("there are {}", backticked(names.iter().map(|name| format!("{NEW}:{name}")))),
     };
     format!("no session `{NEW}:{name}` can be opened: {choices}; `{NEW}` takes the usual kernels")
 }
 
 /// The description of the argument. Each conversation pays for it.
-pub(super) fn description(pools: &[&str]) -> String {
-    let choices: Vec<_> = pools.iter().map(|pool| format!(", `{NEW}:{pool}`")).collect();
+pub(super) fn description(names: &[&str]) -> String {
+    let choices: Vec<_> = names.iter().map(|name| format!(", `{NEW}:{name}`")).collect();
     format!(
         "`{NEW}`{} for your own kernel, `{COPY}` or `{COPY_OF}HANDLE` for one with the same variables, later the answer's handle",
         choices.concat()
@@ -77,10 +78,10 @@ mod tests {
 
         for (given, expected) in [
             ("main", Own),
-            (" new ", New { pool: None }),
-            ("new:gpu", New { pool: Some("gpu") }),
-            ("new: gpu", New { pool: Some("gpu") }),
-            ("new:", New { pool: Some("") }),
+            (" new ", New { kernels: None }),
+            ("new:gpu", New { kernels: Some("gpu") }),
+            ("new: gpu", New { kernels: Some("gpu") }),
+            ("new:", New { kernels: Some("") }),
             ("copy", Copy { origin: "main" }),
             ("copy of ab12cd", Copy { origin: "ab12cd" }),
             ("ab12cd", Beside("ab12cd")),
@@ -103,9 +104,9 @@ mod tests {
     #[test]
     fn a_wrong_name_is_answered_with_the_right_ones() {
         assert!(
-            no_pool("big", &["gpu", "large"])
+            no_kernels("big", &["gpu", "large"])
                 .contains("`new:big` can be opened: there are `new:gpu`, `new:large`; `new`")
         );
-        assert!(no_pool("big", &[]).contains("`--kernel-pool NAME=POOL`"));
+        assert!(no_kernels("big", &[]).contains("`--kernel-pool NAME=POOL`"));
     }
 }

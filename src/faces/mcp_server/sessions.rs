@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::session_names::{NEW, NamedSession, OWN, given, no_pool};
+use super::open_session::OpenSession;
+use super::session_names::{NEW, NamedSession, OWN, given, no_kernels};
 use crate::approval::{ApprovalEffect, ApprovalPolicy, PolicyError, SessionFace};
 use crate::config::{ApprovalMode, Config};
 use crate::ground::text::{backticked, describe};
@@ -78,30 +78,6 @@ impl Drop for ReservedPlace<'_> {
     }
 }
 
-/// A session, with what it is doing.
-#[derive(Clone)]
-pub(super) struct OpenSession {
-    pub(super) session: Arc<Session>,
-    /// The cells that have not ended.
-    cells: TaskTracker,
-    /// When a cell came or ended last.
-    used: Arc<Mutex<Instant>>,
-    /// Cancelled when it is taken out of the sessions.
-    taken_out: CancellationToken,
-}
-
-/// A cell that has not ended, as long as this lives.
-pub(super) struct OpenCell {
-    used: Arc<Mutex<Instant>>,
-    _token: TaskTrackerToken,
-}
-
-impl Drop for OpenCell {
-    fn drop(&mut self) {
-        *self.used.lock() = Instant::now();
-    }
-}
-
 /// The session that a call is for.
 pub(super) struct ChosenSession {
     pub(super) open: OpenSession,
@@ -109,37 +85,11 @@ pub(super) struct ChosenSession {
     pub(super) note: Option<String>,
 }
 
-impl OpenSession {
-    pub(super) fn new(session: Arc<Session>) -> Self {
-        let used = Arc::new(Mutex::new(Instant::now()));
-        Self { session, cells: TaskTracker::new(), used, taken_out: CancellationToken::new() }
-    }
-
-    /// A cell begins.
-    pub(super) fn begin_cell(&self) -> OpenCell {
-        self.is_used();
-        OpenCell { used: Arc::clone(&self.used), _token: self.cells.token() }
-    }
-
-    /// The number of cells that have not ended.
-    pub(super) fn open_cells(&self) -> usize {
-        self.cells.len()
-    }
-
-    fn is_used(&self) {
-        *self.used.lock() = Instant::now();
-    }
-
-    fn idle_for(&self) -> Duration {
-        if self.cells.is_empty() { self.used.lock().elapsed() } else { Duration::ZERO }
-    }
-}
-
 impl ClientSessions {
     /// The client's own session, which was opened with `config`.
     pub(super) fn new(own: Arc<Session>, config: &Config) -> Self {
         Self {
-            own: OpenSession::new(own),
+            own: OpenSession::new(own, CancellationToken::new()),
             config: config.beside_another(),
             others: Arc::default(),
             watching: TaskTracker::new(),
@@ -170,11 +120,11 @@ impl ClientSessions {
         };
         let (open, note) = match NamedSession::read(given) {
             NamedSession::Own => (self.own.clone(), format!("[Session `{OWN}`]")),
-            NamedSession::New { pool } => {
-                let config = self.config_with(pool)?;
+            NamedSession::New { kernels } => {
+                let config = self.config_with(kernels)?;
                 let (handle, open) = self.open(&config).await?;
-                let of_pool = config.chosen_pool().map(|pool| format!(" with a kernel of `{pool}`"));
-                (open, made(&handle, of_pool.unwrap_or_default()))
+                let of_name = config.site.chosen_kernels().map(|name| format!(" with a kernel of `{name}`"));
+                (open, made(&handle, of_name.unwrap_or_default()))
             }
             NamedSession::Copy { origin } => {
                 let (handle, open, notes) = self.copy(origin).await?;
@@ -187,10 +137,10 @@ impl ClientSessions {
     }
 
     /// The settings of a further session, whose kernels may be chosen.
-    fn config_with(&self, pool: Option<&str>) -> Result<Cow<'_, Config>, String> {
-        let Some(name) = pool else { return Ok(Cow::Borrowed(&self.config)) };
-        let config = self.config.with_pool(name);
-        config.map(Cow::Owned).ok_or_else(|| no_pool(name, &self.config.pool_names()))
+    fn config_with(&self, kernels: Option<&str>) -> Result<Cow<'_, Config>, String> {
+        let Some(name) = kernels else { return Ok(Cow::Borrowed(&self.config)) };
+        let config = self.config.with_kernels(name);
+        config.map(Cow::Owned).ok_or_else(|| no_kernels(name, &self.config.site.kernel_names()))
     }
 
     fn find(&self, handle: &str) -> Result<OpenSession, String> {
@@ -200,7 +150,7 @@ impl ClientSessions {
         let others = self.others.lock();
         if let Some(open) = others.sessions.get(handle) {
             // As long as nobody can take it for a forgotten one.
-            open.is_used();
+            open.note_use();
             return Ok(open.clone());
         }
         let ended = |why: String| format!("the session `{handle}` has ended, {why}; its variables are gone");
@@ -262,7 +212,7 @@ impl ClientSessions {
 
     /// Puts a session into the reserved place, and gives it a handle.
     async fn enter(&self, session: Arc<Session>, place: ReservedPlace<'_>) -> (String, OpenSession) {
-        let open = OpenSession { taken_out: self.stopping.child_token(), ..OpenSession::new(session) };
+        let open = OpenSession::new(session, self.stopping.child_token());
         let handle = uuid::Uuid::new_v4().simple().to_string()[..6].to_owned();
         let is_stopping = {
             let mut others = self.others.lock();

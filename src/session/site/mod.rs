@@ -213,8 +213,8 @@ pub(crate) fn open(
         let kernels = SiteKernels::Remote(Box::new(remote));
         return Ok(OpenSite { kernels, installer, directory: None, limits: Arc::default() });
     }
-    if let KernelSite::Pod(server) = &config.site {
-        let kernels = SiteKernels::Pod(Box::new(PodKernels::new(config, server, tool_server.cloned())));
+    if let KernelSite::Pod(pods) = &config.site {
+        let kernels = SiteKernels::Pod(Box::new(PodKernels::new(config, pods, tool_server.cloned())));
         let installer = SiteInstaller::Remote { workspace: config.workspace.clone() };
         return Ok(OpenSite { kernels, installer, directory: None, limits: Arc::default() });
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{BranchFailure, Error, KernelSaid, SleepingKernel, awaken, tools_of_branch};
-use crate::config::{Config, PodServer};
+use crate::config::{Config, KernelChoices};
 use crate::ground::env;
 use crate::ground::text::describe;
 use crate::kernels::kernel::{
@@ -41,9 +41,13 @@ pub(crate) struct PodKernels {
 }
 
 impl PodKernels {
-    pub(super) fn new(config: &Config, server: &PodServer, tool_server: Option<Arc<ToolEndpoint>>) -> Self {
+    pub(super) fn new(
+        config: &Config,
+        pods: &KernelChoices<PodSource>,
+        tool_server: Option<Arc<ToolEndpoint>>,
+    ) -> Self {
         Self {
-            source: server.source.clone(),
+            source: pods.source.clone(),
             pod: None,
             resting: None,
             is_half_awake: false,

@@ -19,7 +19,7 @@ pub(super) fn launch(
     tool_server: Option<Arc<ToolEndpoint>>,
 ) -> RemoteLaunch {
     RemoteLaunch {
-        server: remote.server.clone(),
+        server: remote.servers.source.clone(),
         kernel_name: remote.kernel_name.clone(),
         start_variables: config.start_variables(),
         environment: config.kernel_variables(),

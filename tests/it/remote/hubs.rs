@@ -231,6 +231,37 @@ async fn a_named_server_is_used_and_the_limit_of_them_reported() {
 }
 
 #[tokio::test]
+async fn an_agent_chooses_a_named_server_which_ends_with_its_session() {
+    let hub = Hub::shared().await;
+    let place = Place::new();
+    // Whose servers start with this option alone.
+    let token = hub.user("picky-gina").await;
+    let of_gpu = r#"{"profile": "gpu"}"#;
+    let named = format!("gpu={of_gpu}");
+    let flags = ["--kernel-hub-options", of_gpu, "--kernel-hub-options", &named];
+    let mut ipybox = start(&place, hub, &token, &flags).await;
+    let code = "import os\nos.environ['JUPYTERHUB_SERVER_NAME']";
+    assert_eq!(ipybox.cell(code).await.ok(), "''");
+    let of = |session: &str, code: &str| json!({"code": code, "session": session});
+    let wrong = ipybox.call("execute_ipython_cell", of("new:tpu", "1")).await.error();
+    assert!(wrong.contains("`new:tpu`") && wrong.contains("there are `new:gpu`"), "{wrong}");
+    let begun = ipybox.call("execute_ipython_cell", of("new:gpu", code)).await.ok();
+    assert!(begun.contains("with a kernel of `gpu`") && begun.ends_with("'gpu'"), "{begun}");
+    let handle = begun.split('`').nth(1).unwrap();
+    // Another session there shares the server, which stays as long as one of them has a kernel.
+    let other = ipybox.call("execute_ipython_cell", of("new:gpu", "x = 1")).await.ok();
+    let other = other.split('`').nth(1).unwrap();
+    ipybox.call("reset", json!({"session": handle, "end": true})).await.ok();
+    let left = ipybox.call("execute_ipython_cell", of(other, "x")).await.ok();
+    assert!(left.ends_with('1'), "{left}");
+    ipybox.call("reset", json!({"session": other, "end": true})).await.ok();
+    hub.until("picky-gina", "gpu", false).await;
+    assert_eq!(ipybox.cell(code).await.ok(), "''");
+    ipybox.stop().await;
+    hub.until("picky-gina", "", false).await;
+}
+
+#[tokio::test]
 async fn tokens_that_may_not_do_it_are_reported_and_not_repeated() {
     let hub = Hub::shared().await;
     hub.user("gerda").await;
@@ -305,6 +336,10 @@ async fn flags_of_a_hub_that_contradict_others_are_refused() {
         (&hub, "--kernel-hub-token-env"),
         (&["--kernel-hub-server", "lab"], "--kernel-hub-url"),
         (&[&hub[..], &token, &["--kernel-hub-options", "[1]"]].concat(), "not an object in JSON"),
+        (
+            &[&hub[..], &token, &["--kernel-hub-options", "a={}", "--kernel-hub-options", "a={}"]].concat(),
+            "`--kernel-hub-options a=…` is given twice",
+        ),
         (&[&hub[..], &token].concat(), "`HUB_TOKEN_OF_TESTS`: it is not set"),
     ] {
         let mut ipybox = place.start(flags).await;

@@ -14,7 +14,13 @@ const VARIABLE: &str = "HUB_SERVICE_TOKEN";
 
 /// A team server's place, with kernels at the Hub of this URL.
 fn place_at(url: &str) -> TeamPlace {
-    let place = TeamPlace::new(&format!("[kernels]\nhub_url = {url:?}\nhub_token_env = {VARIABLE:?}\n"));
+    place_with(url, "")
+}
+
+/// The same with further keys of the table.
+fn place_with(url: &str, more: &str) -> TeamPlace {
+    let place =
+        TeamPlace::new(&format!("[kernels]\nhub_url = {url:?}\nhub_token_env = {VARIABLE:?}\n{more}\n"));
     // No kernel runs on this machine.
     place.change(&format!("python = {:?}\n", place.python()), "");
     place
@@ -101,6 +107,27 @@ async fn each_user_has_a_server_of_their_own_by_a_token_of_their_own_which_ends_
         hub.until(name, "", false).await;
         until_taken_back(hub, &place, name, &token["id"], 0).await;
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_chooses_a_named_server_of_its_user_as_the_table_says() {
+    let hub = Hub::shared().await;
+    let place = place_with(hub.url(), "gpu = { hub_options = { profile = \"gpu\" } }");
+    // Whose servers start with this option alone.
+    let login = place.token("picky-una");
+    let server = place.serve_in(&[(VARIABLE, hub.token_of_service("ipybox"))]);
+    let mut client = place.begun(&login).await;
+    let code = "import os\n[os.environ[f'JUPYTERHUB_{name}'] for name in ('USER', 'SERVER_NAME')]";
+    let arguments = json!({"code": code, "session": "new:gpu"});
+    let call = json!({"name": "execute_ipython_cell", "arguments": arguments});
+    let said = client.call("tools/call", call).await.to_string();
+    assert!(said.contains("with a kernel of `gpu`") && said.contains("['picky-una', 'gpu']"), "{said}");
+    let refused = client.cell("1").await;
+    assert!(refused.contains("choose a profile"), "{refused}");
+    let (key, sessions) = sessions(&place, "picky-una");
+    assert!(place.run(&["end", &key, sessions[0]["id"].as_str().unwrap()]).status.success());
+    hub.until("picky-una", "gpu", false).await;
     server.stop().await;
 }
 

@@ -15,3 +15,4 @@ mod sandboxes;
 mod support;
 mod tenants;
 mod upstream;
+mod upstream_login;

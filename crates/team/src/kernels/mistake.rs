@@ -1,5 +1,6 @@
 //! Mistakes in the table `[kernels]`, and in settings that contradict it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use url::Url;
@@ -87,7 +88,7 @@ fn wrong(key: &'static str, why: &'static str, remedy: &'static str) -> Option<K
 
 /// The mistake in a table that has neither a Hub nor a pool.
 fn without_place(table: &KernelTable) -> Option<KernelMistake> {
-    if table.hub_token_env.is_some() || table.hub_user_claim.is_some() {
+    if table.hub_token_env.is_some() || table.hub_user_claim.is_some() || !table.hub_servers.is_empty() {
         let remedy = "name the JupyterHub, as \"https://hub.example.org/\", or leave the table out";
         return wrong("kernels.hub_url", "is missing", remedy);
     }
@@ -105,8 +106,13 @@ fn without_place(table: &KernelTable) -> Option<KernelMistake> {
 
 /// The mistake in a table about a Hub.
 fn hub_mistake(table: &KernelTable, sessions: &SessionSettings) -> Option<KernelMistake> {
-    let is_of_pool =
-        KernelTable { hub_url: None, hub_token_env: None, hub_user_claim: None, ..table.clone() };
+    let is_of_pool = KernelTable {
+        hub_url: None,
+        hub_token_env: None,
+        hub_user_claim: None,
+        hub_servers: BTreeMap::new(),
+        ..table.clone()
+    };
     if table.pool.is_some() || without_place(&is_of_pool).is_some() {
         let remedy = "leave out either what is about the JupyterHub, or what is about pools";
         return wrong("kernels.hub_url", "is beside keys about pools", remedy);
@@ -146,6 +152,10 @@ fn pool_mistake(table: &KernelTable, sessions: &SessionSettings) -> Option<Kerne
             "is about a JupyterHub, and kernels run in sandboxes of `kernels.pool`",
             "leave it out",
         );
+    }
+    if !table.hub_servers.is_empty() {
+        let why = "has names with `hub_options`, and kernels run in sandboxes of `kernels.pool`";
+        return wrong("kernels", why, "give each name a `pool`");
     }
     let is_address = |text: &String| {
         Url::parse(text).is_ok_and(|url| {
@@ -200,10 +210,12 @@ mod tests {
     #[test]
     fn a_hub_needs_its_url_and_a_variable_and_bears_nothing_about_kernels_of_this_machine() {
         assert_eq!(mistake("", "sandbox_backend = \"srt\"\nlimit_cpu = 1", true), None);
-        assert_eq!(mistake(&format!("{HUB}hub_user_claim = \"email\""), "idle = \"1m\"", false), None);
+        let usable = format!("{HUB}hub_user_claim = \"email\"\ngpu = {{ hub_options = {{}} }}");
+        assert_eq!(mistake(&usable, "idle = \"1m\"", false), None);
         for (table, sessions, key, why) in [
             ("hub_token_env = \"HUB\"", "", "kernels.hub_url", "is missing"),
             ("hub_user_claim = \"email\"", "", "kernels.hub_url", "is missing"),
+            ("gpu = { hub_options = {} }", "", "kernels.hub_url", "is missing"),
             ("hub_url = \"https://hub.example/\"", "", "kernels.hub_token_env", "is missing"),
             (
                 "hub_url = \"https://hub.example/\"\nhub_token_env = \"a secret\"",
@@ -247,6 +259,7 @@ mod tests {
             (&format!("{POOL}{HUB}"), "", "kernels.hub_url", "is beside keys about pools"),
             (&format!("{HUB}gpu = {{ pool = \"g\" }}"), "", "kernels.hub_url", "is beside keys about pools"),
             (&format!("{POOL}hub_token_env = \"HUB\""), "", "kernels.hub_token_env", "is about a JupyterHub"),
+            (&format!("{POOL}gpu = {{ hub_options = {{}} }}"), "", "kernels", "has names with `hub_options`"),
             (&format!("{POOL}hub_user_claim = \"a\""), "", "kernels.hub_user_claim", "is about a JupyterHub"),
             (&format!("{POOL}router_url = \"router\""), "", "kernels.router_url", "is no URL"),
             (&format!("{POOL}router_token_env = \"R\""), "", "kernels.router_url", "is missing"),

@@ -61,17 +61,26 @@ pub struct KernelTable {
     pub idle_timeout: Option<Duration>,
     /// The pools of kernels that agents choose by name.
     pub named: BTreeMap<String, NamedPool>,
+    /// The named servers at the Hub whose kernels agents choose by name, with the options for their start.
+    pub hub_servers: BTreeMap<String, serde_json::Map<String, serde_json::Value>>,
 }
 
 /// A kernel that agents choose by its name.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone)]
 pub struct NamedPool {
     /// The `SandboxWarmPool`.
     pub pool: String,
     /// The number of its sandboxes that a user may have at a time. Default: `users.max_sessions`.
-    #[serde(default)]
     pub max: Option<NonZeroUsize>,
+}
+
+/// The table of a name, as the file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedKernelTable {
+    pool: Option<String>,
+    max: Option<NonZeroUsize>,
+    hub_options: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// A time as the file has it: `"5m"`.
@@ -82,6 +91,27 @@ impl KernelTable {
     /// Whether kernels run on this machine.
     pub(crate) fn is_local(&self) -> bool {
         self.hub_url.is_none() && self.pool.is_none()
+    }
+
+    /// Adds the kernels under a key that is none of [`KEYS`].
+    fn add_named(&mut self, key: String, value: toml::Value) -> Result<(), String> {
+        let NamedKernelTable { pool, max, hub_options } = named_table(&key, value)?;
+        match (pool, hub_options) {
+            (Some(pool), None) => drop(self.named.insert(key, NamedPool { pool, max })),
+            (None, Some(options)) if max.is_none() => drop(self.hub_servers.insert(key, options)),
+            (None, Some(_)) => {
+                return Err(format!(
+                    "`{key}`: `max` is about a pool: a user has one server of a name, and the JupyterHub limits their number"
+                ));
+            }
+            (None, None) => {
+                return Err(format!("`{key}`: missing field `pool`, or `hub_options` for a JupyterHub"));
+            }
+            (Some(_), Some(_)) => {
+                return Err(format!("`{key}`: `pool` and `hub_options` are two places for one kernel"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -116,8 +146,8 @@ impl<'de> Visitor<'de> for TableVisitor {
                 "claim_lease" => table.claim_lease = Some(map.next_value::<TableTime>()?.0),
                 "idle_timeout" => table.idle_timeout = Some(map.next_value::<TableTime>()?.0),
                 _ => {
-                    let named = named_pool(&key, map.next_value()?).map_err(A::Error::custom)?;
-                    table.named.insert(key, named);
+                    let named = map.next_value()?;
+                    table.add_named(key, named).map_err(A::Error::custom)?;
                 }
             }
         }
@@ -125,12 +155,12 @@ impl<'de> Visitor<'de> for TableVisitor {
     }
 }
 
-/// The pool under a key that is none of [`KEYS`].
-fn named_pool(key: &str, value: toml::Value) -> Result<NamedPool, String> {
-    let toml::Value::Table(pool) = value else {
+/// The table under a key that is none of [`KEYS`].
+fn named_table(key: &str, value: toml::Value) -> Result<NamedKernelTable, String> {
+    let toml::Value::Table(table) = value else {
         let keys = KEYS.map(|key| format!("`{key}`")).join(", ");
         return Err(format!(
-            "unknown field `{key}`, expected one of {keys}; or a table, if it names a kernel: `{key} = {{ pool = \"…\" }}`"
+            "unknown field `{key}`, expected one of {keys}; or a table, if it names a kernel: `{key} = {{ pool = \"…\" }}` or `{key} = {{ hub_options = {{ … }} }}`"
         ));
     };
     if !is_kernel_name(key) {
@@ -139,7 +169,7 @@ fn named_pool(key: &str, value: toml::Value) -> Result<NamedPool, String> {
             "`{key}` is no name of a kernel: use a small letter, then small letters, digits and `-`, and neither of {reserved}"
         ));
     }
-    pool.try_into().map_err(|error: toml::de::Error| format!("`{key}`: {}", error.message()))
+    table.try_into().map_err(|error: toml::de::Error| format!("`{key}`: {}", error.message()))
 }
 
 /// Whether agents can choose a kernel by this name, and a label can have it as its value.
@@ -166,14 +196,22 @@ mod tests {
         assert_eq!(table.named.keys().collect::<Vec<_>>(), ["gpu", "large-2"]);
         assert_eq!(table.named["gpu"].max.map(NonZeroUsize::get), Some(1));
         assert_eq!((table.named["large-2"].pool.as_str(), table.named["large-2"].max), ("large", None));
+        let table: KernelTable =
+            toml::from_str("gpu.hub_options = { profile = \"gpu\", size = 2 }\ncpu = { hub_options = {} }")
+                .unwrap();
+        let servers = serde_json::json!({"cpu": {}, "gpu": {"profile": "gpu", "size": 2}});
+        assert_eq!(serde_json::json!(table.hub_servers), servers);
         for (text, expected) in [
             ("hub_ulr = \"https://hub.example/\"", "unknown field `hub_ulr`, expected one of `hub_url`"),
-            ("gpu = \"ipybox-gpu\"", "`gpu = { pool = \"…\" }`"),
+            ("gpu = \"ipybox-gpu\"", "`gpu = { pool = \"…\" }` or `gpu = { hub_options = { … } }`"),
             ("new = { pool = \"a\" }", "`new` is no name of a kernel"),
             ("GPU = { pool = \"a\" }", "`GPU` is no name of a kernel"),
             ("gpu- = { pool = \"a\" }", "`gpu-` is no name of a kernel"),
             ("gpu = { pool = \"a\", template = \"b\" }", "`gpu`: unknown field `template`"),
-            ("gpu = { max = 1 }", "`gpu`: missing field `pool`"),
+            ("gpu = { max = 1 }", "`gpu`: missing field `pool`, or `hub_options`"),
+            ("gpu = { pool = \"a\", hub_options = {} }", "`gpu`: `pool` and `hub_options` are two places"),
+            ("gpu = { hub_options = {}, max = 1 }", "`gpu`: `max` is about a pool"),
+            ("gpu = { hub_options = 1 }", "`gpu`: invalid type: integer `1`"),
             ("gpu = { pool = \"a\", max = 0 }", "`gpu`: invalid value: integer `0`"),
             ("pool_port = \"http\"", "invalid type: string \"http\", expected u16"),
             ("claim_lease = 300", "expected"),

@@ -242,6 +242,10 @@ impl SessionStarter {
             arguments.flag("--kernel-hub-url", url);
             arguments.flag("--kernel-hub-user", user.as_str());
             arguments.flags("--kernel-hub-token-team", true);
+            let named = self.kernels.hub_servers.iter();
+            named.for_each(|(name, options)| {
+                arguments.flag("--kernel-hub-options", format!("{name}={}", json!(options)));
+            });
         }
         self.add_pools(&mut arguments);
         settings.install_domains.iter().for_each(|domain| arguments.flag("--sandbox-install-domain", domain));

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AttachedPeople, waiting};
 use crate::approval::{GivenGrant, GrantLife, PastDecision, question};
-use crate::faces::mcp_server::sessions::OpenSession;
+use crate::faces::mcp_server::open_session::OpenSession;
 use crate::faces::mcp_server::streams::ClientStreams;
 use crate::faces::people::{CellAuthor, GrantOffer, PersonMessage, SessionMessage, ShownCall, StandingGrant};
 use crate::ground::text::{describe, readable};

@@ -37,7 +37,7 @@ pub(crate) use self::dial::DuplexStream;
 pub(crate) use self::error::Error;
 pub(crate) use self::front_token::FrontHubToken;
 pub(crate) use self::headers::{JupyterHeaders, header_name};
-pub(crate) use self::hub::{HubError, HubServer, HubServerName, KernelServer};
+pub(crate) use self::hub::{HubError, HubOptions, HubServer, HubServerName, KernelServer};
 pub(crate) use self::rest::KernelId;
 
 /// A server that runs kernels.

@@ -75,8 +75,10 @@ fn indexes_are_the_only_ones_of_uv_and_pip() {
 
 #[test]
 fn a_session_with_a_kernel_at_a_hub_has_nothing_of_kernels_of_this_machine() {
+    let kernels = toml::from_str("gpu.hub_options = { profile = \"gpu\" }");
     let starter =
-        SessionStarter::new(PathBuf::from("ipybox"), SessionSettings::default(), PackageSettings::default());
+        SessionStarter::new(PathBuf::from("ipybox"), SessionSettings::default(), PackageSettings::default())
+            .with_kernels(kernels.unwrap());
     let name = crate::login::ClaimedName { claim: "sub".to_owned(), value: "Ann".to_owned() };
     let hub = ("https://hub.example/", HubName::of(&name).unwrap());
     let arguments = starter.arguments(&UserPlace::at(Path::new("/users/a")), Some(&hub));
@@ -91,6 +93,8 @@ fn a_session_with_a_kernel_at_a_hub_has_nothing_of_kernels_of_this_machine() {
             "--kernel-hub-user",
             "ann",
             "--kernel-hub-token-team",
+            "--kernel-hub-options",
+            "gpu={\"profile\":\"gpu\"}",
         ]
     );
 }

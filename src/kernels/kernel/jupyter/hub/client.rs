@@ -14,6 +14,9 @@ use super::HubError;
 /// The words of a Hub for a server that does not run. Older ones say them with the status 503.
 const NO_SERVER: &str = "JupyterHub server no longer running";
 
+/// The options for the start of a server, as the Hub's spawner takes them.
+pub(crate) type HubOptions = serde_json::Map<String, Value>;
+
 /// The choice of one server among those of a Hub.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HubServerName {
@@ -21,8 +24,8 @@ pub(crate) struct HubServerName {
     pub(crate) server: Option<String>,
     /// The user, if it is another one than the token's.
     pub(crate) user: Option<String>,
-    /// The options for its start, as the Hub's spawner takes them; empty for those of the last start.
-    pub(crate) options: serde_json::Map<String, Value>,
+    /// The options for its start; empty for those of the last start.
+    pub(crate) options: HubOptions,
 }
 
 /// A client of a Hub, for one server of a user.

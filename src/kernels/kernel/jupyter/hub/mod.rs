@@ -20,7 +20,7 @@ use super::{AccessError, Error, JupyterAccess, JupyterServer};
 use crate::ground::files::FrontSocket;
 
 pub(super) use self::client::HubClient;
-pub(crate) use self::client::HubServerName;
+pub(crate) use self::client::{HubOptions, HubServerName};
 pub(crate) use self::error::HubError;
 
 /// The time that a server may take to start. The Hub has a shorter time of its own: `Spawner.start_timeout`.
