@@ -130,6 +130,7 @@ class CodeExecutor(Startable):
         kernel_claim_timeout: float = 600,
         kernel_claim_lease: float = 300,
         kernel_idle_timeout: float | None = None,
+        kernel_exit_timeout: float = 2,
     ) -> None:
         """Sets the options.
 
@@ -221,6 +222,8 @@ class CodeExecutor(Startable):
             kernel_idle_timeout: The time without code, in seconds, after which the kernel ends; the next code has another one, with
                 the variables. Needs `checkpoint`. Its sandbox of a pool is suspended if it has volumes, else deleted. Default: it
                 does not end.
+            kernel_exit_timeout: How long the exit of a kernel may take, in which threads end and `atexit` functions run, in
+                seconds.
 
         Raises:
             TypeError: A value has the wrong type.
@@ -281,6 +284,9 @@ class CodeExecutor(Startable):
             "kernel_idle_timeout": None
             if kernel_idle_timeout is None
             else _checks.duration("kernel_idle_timeout", kernel_idle_timeout),
+            "kernel_exit_timeout": _checks.duration(
+                "kernel_exit_timeout", kernel_exit_timeout
+            ),
             "notebook": _options.notebook(notebook),
             "record": _checks.path("record", record),
             "seed": _checks.count("seed", seed),

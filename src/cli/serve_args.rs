@@ -370,6 +370,9 @@ impl From<ServeArgs> for Settings {
         settings.kernel.require_shell_escape = args.require_shell_escape;
         settings.kernel.checkpoint = args.lasting.checkpoint;
         settings.kernel.idle_timeout = args.lasting.kernel_idle_timeout;
+        if let Some(timeout) = args.lasting.kernel_exit_timeout {
+            settings.kernel.exit_timeout = timeout;
+        }
         settings.mcp_configs = args.mcp_config;
         settings.long_cells = args.lasting.long_cells;
         settings.audit.file = args.audit_log;

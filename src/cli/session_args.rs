@@ -32,6 +32,10 @@ pub(crate) struct LastingArgs {
     #[arg(long, help_heading = SESSION, value_name = "DURATION", value_parser = duration, requires = "checkpoint")]
     pub(crate) kernel_idle_timeout: Option<Duration>,
 
+    /// How long the exit of a kernel may take, in which threads end and `atexit` functions run [default: 2s]
+    #[arg(long, help_heading = SESSION, value_name = "DURATION", value_parser = duration)]
+    pub(crate) kernel_exit_timeout: Option<Duration>,
+
     /// Append each cell with its outputs and tool calls to a Jupyter notebook: a file that ends with `.ipynb`, relative to the
     /// workspace, or `auto` for a new one in the state directory
     #[arg(long, help_heading = SESSION, value_name = "FILE")]

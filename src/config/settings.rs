@@ -107,6 +107,9 @@ pub struct KernelSettings {
     /// The time without a cell after which the kernel ends. The next cell has another one, with the variables: needs
     /// [`checkpoint`](Self::checkpoint). Default: it does not end.
     pub idle_timeout: Option<Duration>,
+    /// The time that a kernel's exit may take, in which threads end and `atexit` functions run; a running cell, which is
+    /// interrupted before it, may take one and a half times as long, and half of that at the end of a session. Default: 2 seconds.
+    pub exit_timeout: Duration,
     /// Whether every kernel starts from scratch. Default: no; on Linux, kernels after a reset and of further sessions are forked
     /// from a process that has run no code, and share its layout of memory and its hash seed.
     pub cold_start: bool,
@@ -488,6 +491,7 @@ impl Default for KernelSettings {
             require_shell_escape: false,
             checkpoint: false,
             idle_timeout: None,
+            exit_timeout: Duration::from_secs(2),
             cold_start: false,
         }
     }

@@ -2,21 +2,38 @@
 //!
 //! It runs code of the user, so its time is limited. Whoever calls this kills the kernel afterwards.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::kernels::kernel::{Kernel, KernelEvent, KernelMessage, MessageContent};
 use crate::kernels::output::LateOutput;
 
-/// The time that a kernel that runs no cell may take.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The times for an exit that timers can take.
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
 /// The times that a running cell is interrupted: the code may begin after the first interrupt, or go on. Not more often, as
 /// an interrupt ends the code that cleans up after the one before.
 const INTERRUPTS: u32 = 2;
 
-/// The time that an interrupted cell may take before a reset replaces its kernel.
-pub(super) const CELL_TIMEOUT_AT_RESET: Duration = Duration::from_secs(3);
+/// The moment at which a kernel ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ExitMoment {
+    /// Another kernel follows.
+    Replaced,
+    /// The session ends too: MCP clients kill a server four seconds after they have closed its input.
+    SessionEnd,
+}
+
+impl ExitMoment {
+    /// The time that an interrupted cell may take, as a part of the time of the exit.
+    const fn cell_part(self) -> f64 {
+        match self {
+            Self::Replaced => 1.5,
+            Self::SessionEnd => 0.75,
+        }
+    }
+}
 
 /// The result of a kernel's exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,16 +44,25 @@ pub(crate) enum KernelExit {
     CutShort,
 }
 
-/// Has a kernel do what Python does at its exit, after an interrupt of the running cell, which may take `cell_timeout` to
-/// end. What the kernel shows meanwhile is late output.
-pub(super) async fn exit(kernel: &mut Kernel, late: &mut LateOutput, cell_timeout: Duration) -> KernelExit {
-    if !kernel.request_exit(EXIT_TIMEOUT) {
+/// Has a kernel do what Python does at its exit, which may take `timeout`, after an interrupt of the running cell. What the
+/// kernel shows meanwhile is late output.
+pub(super) async fn exit(
+    kernel: &mut Kernel,
+    late: &mut LateOutput,
+    timeout: Duration,
+    moment: ExitMoment,
+) -> KernelExit {
+    let timeout = timeout.clamp(*TIMEOUTS.start(), *TIMEOUTS.end());
+    if !kernel.request_exit(timeout) {
         return KernelExit::Complete;
     }
     let mut exit = KernelExit::CutShort;
     let mut was_running = kernel.is_running();
-    let mut deadline = Instant::now() + if was_running { cell_timeout } else { EXIT_TIMEOUT };
+    let cell_timeout = timeout.mul_f64(moment.cell_part());
+    let mut deadline = Instant::now() + if was_running { cell_timeout } else { timeout };
     let mut interrupts = tokio::time::interval(cell_timeout / INTERRUPTS);
+    // After a pause of this process, code has its time for cleaning up too.
+    interrupts.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             event = kernel.next() => match event {
@@ -53,7 +79,7 @@ pub(super) async fn exit(kernel: &mut Kernel, late: &mut LateOutput, cell_timeou
         }
         if was_running && !kernel.is_running() {
             was_running = false;
-            deadline = Instant::now() + EXIT_TIMEOUT;
+            deadline = Instant::now() + timeout;
         }
     }
     if exit == KernelExit::CutShort {

@@ -1,10 +1,9 @@
 //! Replaces a session's kernel by a fresh one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Error;
-use super::exit::{CELL_TIMEOUT_AT_RESET, KernelExit, exit};
+use super::exit::{ExitMoment, KernelExit, exit};
 use super::lost::lost_note;
 use super::permissions::ToldPermissions;
 use super::undo::end_all;
@@ -17,7 +16,7 @@ impl KernelWorker {
         // Only without them all that the kernel leaves can be removed.
         end_all(self.history.forget()).await;
         if self.kernel.is_some() {
-            exit = self.exit_kernel(CELL_TIMEOUT_AT_RESET).await;
+            exit = self.exit_kernel(ExitMoment::Replaced).await;
         }
         if let Some(kernel) = self.kernel.take() {
             self.kernels.replace(kernel).await;
@@ -48,9 +47,10 @@ impl KernelWorker {
     }
 
     /// Has the kernel do what Python does at its exit. It is to be killed afterwards.
-    pub(super) async fn exit_kernel(&mut self, cell_timeout: Duration) -> KernelExit {
+    pub(super) async fn exit_kernel(&mut self, moment: ExitMoment) -> KernelExit {
+        let timeout = self.obedience.config.kernel.exit_timeout;
         match self.kernel.as_mut() {
-            Some(kernel) => exit(kernel, &mut self.late, cell_timeout).await,
+            Some(kernel) => exit(kernel, &mut self.late, timeout, moment).await,
             None => KernelExit::Complete,
         }
     }

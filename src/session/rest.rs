@@ -5,7 +5,7 @@
 //! cell → resume (`session/checkpoint`): start, restore → one line in the answer
 //! ```
 
-use super::exit::CELL_TIMEOUT_AT_RESET;
+use super::exit::ExitMoment;
 use super::idle::{IdleMeasure, IdleStep, has_worked};
 use super::undo::end_all;
 use super::worker::KernelWorker;
@@ -99,7 +99,7 @@ impl KernelWorker {
         if self.kernel.is_some() {
             self.checkpoint().into_iter().for_each(Checkpoint::kernel_rests);
             self.template_due = None;
-            self.exit_kernel(CELL_TIMEOUT_AT_RESET).await;
+            self.exit_kernel(ExitMoment::Replaced).await;
         }
         // They share the place of the kernel.
         end_all(self.history.forget()).await;

@@ -16,7 +16,7 @@ use super::audience::SessionAudience;
 use super::cell::{Cell, CellRequester, Outcome};
 use super::command::QueuedCommand;
 use super::end::{CellEnding, KernelState};
-use super::exit::{CELL_TIMEOUT_AT_RESET, KernelExit};
+use super::exit::{ExitMoment, KernelExit};
 use super::follow::{FollowedCell, follow};
 use super::idle::SessionIdleness;
 use super::lost::{ended_with, lost_by, lost_note};
@@ -36,8 +36,6 @@ use crate::tools::servers::ConnectionPool;
 
 /// Timeout for our own requests to the kernel, which take a few milliseconds.
 pub(super) const HOUSEKEEPING_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time that it may take at the end of the session. MCP clients kill a server four seconds after they have closed its input.
-const CELL_TIMEOUT_AT_END: Duration = Duration::from_millis(1500);
 
 /// The tools of a session that its cells use.
 #[derive(Clone)]
@@ -97,7 +95,7 @@ impl KernelWorker {
         if let Err(error) = watching.await {
             tracing::error!(%error, "the task that watches states has failed");
         }
-        self.exit_kernel(CELL_TIMEOUT_AT_END).await;
+        self.exit_kernel(ExitMoment::SessionEnd).await;
         self.kernels.end(self.kernel.take()).await;
         if let Some(checkpoint) = self.checkpoint() {
             checkpoint.close();
@@ -259,7 +257,7 @@ impl KernelWorker {
         if KernelState::of(&end) == KernelState::Lost {
             // The exit of a kernel that is set back would remove what its state has too.
             if matches!(end, CellEnding::Reset) && !self.history.is_claimed() {
-                self.exit = self.exit_kernel(CELL_TIMEOUT_AT_RESET).await;
+                self.exit = self.exit_kernel(ExitMoment::Replaced).await;
             }
             self.give_up_kernel().await;
             // The next caller may be another one, and a caller that cancelled gets no outcome.

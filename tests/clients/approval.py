@@ -4,10 +4,12 @@
 """
 
 import asyncio
+import contextlib
 import json
+import os
 
 import session
-from steps import Scenario, expect, expect_error, expect_success
+from steps import Scenario, expect, expect_error, expect_success, until
 
 scenario = Scenario(__doc__)
 step = scenario.step
@@ -20,13 +22,14 @@ class User:
         self.questions = []
         self.answer = "allow once"
         self.schema = None
+        self.has_waited = None
 
     async def __call__(self, message, schema):
         self.questions.append(message)
         self.schema = schema
         if self.answer == "silence":
-            # Longer than the approval timeout. The SDK 1.x reads nothing meanwhile.
-            await asyncio.sleep(12)
+            # The SDK 1.x reads nothing meanwhile, so that only what happens outside of this process can end it.
+            await until(self.has_waited)
         if self.answer in ("decline", "cancel"):
             return {"action": self.answer}
         if self.answer == "just accept":
@@ -36,6 +39,11 @@ class User:
     def will(self, answer):
         self.answer = answer
         self.questions.clear()
+
+    def will_say_nothing(self, *, before):
+        """Answers only when the condition `before` holds."""
+        self.will("silence")
+        self.has_waited = before
 
 
 user = scenario.on_question = User()
@@ -52,6 +60,10 @@ def asked(count, *fragments):
 
 
 ECHO = "from mcptools.probe import echo\nprint(echo.run(text={!r}))"
+
+
+def indented(code):
+    return code.replace("\n", "\n    ")
 
 
 @step("a registration is asked for, and a refused one leaves nothing")
@@ -147,7 +159,7 @@ print([s.total for s in sums])"""
 @step("waiting for an answer does not count, and progress reports it")
 async def waiting(bench):
     async def slowly(message, schema):
-        await asyncio.sleep(6)
+        await asyncio.sleep(21)
         return {"action": "accept", "content": {"decision": "allow once"}}
 
     user.will("allow once")
@@ -156,7 +168,7 @@ async def waiting(bench):
         heard = []
         outcome = await bench.server.call(
             "execute_ipython_cell",
-            {"code": ECHO.format("late"), "timeout": 5},
+            {"code": ECHO.format("late"), "timeout": 20},
             on_progress=heard.append,
         )
     finally:
@@ -171,18 +183,27 @@ async def waiting(bench):
 
 @step("a call that nobody answers for expires, and the session goes on")
 async def silence(bench):
-    user.will("silence")
-    outcome = await bench.server.cell(ECHO.format("unanswered"))
-    expect_error(outcome, "ApprovalTimeoutError", "was not approved within 10 s")
-    user.answer = "allow once"
-    outcome = await bench.server.cell("print('still here')")
-    expect("still here" in expect_success(outcome), "no output", outcome)
+    user.will_say_nothing(before=(bench.workspace / "expired").exists)
+    again = {
+        "protocol": bench.options.protocol,
+        "log": bench.log,
+        "on_question": user,
+    }
+    command = [*bench.command, "--approval-timeout", "3"]
+    async with session.connect(command, **again) as server:
+        code = f"try:\n    {indented(ECHO.format('unanswered'))}\nfinally:\n    open('expired', 'w').close()"
+        outcome = await server.cell(code)
+        expect_error(outcome, "ApprovalTimeoutError", "was not approved within 3 s")
+        user.answer = "allow once"
+        outcome = await server.cell("print('still here')")
+        expect("still here" in expect_success(outcome), "no output", outcome)
 
 
 @step("a call that is cancelled while it waits ends, and variables are kept")
 async def cancelled(bench):
     await bench.server.cell("kept = 41")
-    user.will("silence")
+    is_cancelled = asyncio.Event()
+    user.will_say_nothing(before=is_cancelled.is_set)
 
     async def asked_for():
         while not user.questions:
@@ -190,6 +211,7 @@ async def cancelled(bench):
 
     arguments = {"code": ECHO.format("cancelled")}
     await bench.server.cancel_call("execute_ipython_cell", arguments, once=asked_for())
+    is_cancelled.set()
     user.answer = "deny"
     outcome = await bench.server.cell("kept + 1")
     expect("42" in expect_success(outcome), "no state", outcome)
@@ -197,7 +219,15 @@ async def cancelled(bench):
 
 @step("a reset ends a call that waits")
 async def reset(bench):
-    user.will("silence")
+    process = int(expect_success(await bench.server.cell("import os; os.getpid()")))
+
+    def is_gone():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, 0)
+            return False
+        return True
+
+    user.will_say_nothing(before=is_gone)
     call = asyncio.create_task(bench.server.cell(ECHO.format("reset")))
     while not user.questions:
         await asyncio.sleep(0.02)

@@ -101,6 +101,20 @@ async def test_stop_in_mid_cell_ends_the_cell_with_an_error(workspace):
     assert workspace.processes() == {}
 
 
+@pytest.mark.parametrize("ends_by", ["reset", "stop"])
+async def test_an_exit_has_the_time_that_it_was_given(tmp_path, ends_by):
+    executor = CodeExecutor(working_dir=tmp_path, kernel_exit_timeout=3600)
+    async with executor:
+        sleeping = "time.sleep(3), open('uploaded', 'w').close()"
+        await executor.execute(
+            f"import atexit, time; atexit.register(lambda: ({sleeping}));"
+        )
+        if ends_by == "reset":
+            await executor.reset()
+            assert (tmp_path / "uploaded").exists()
+    assert (tmp_path / "uploaded").exists()
+
+
 async def test_a_cancelled_stop_leaves_no_kernel(workspace):
     async with CodeExecutor() as other:
         executor = CodeExecutor()

@@ -51,6 +51,7 @@ pub(super) struct SessionOptions {
     #[serde(default)]
     checkpoint: bool,
     kernel_idle_timeout: Option<WireSeconds>,
+    kernel_exit_timeout: Option<WireSeconds>,
     /// As `--notebook` has it.
     notebook: Option<String>,
     record: Option<PathBuf>,
@@ -136,6 +137,7 @@ impl SessionOptions {
             .require_shell_escape(self.require_shell_escape)
             .checkpoint(self.checkpoint);
         builder = set(builder, self.kernel_idle_timeout, |builder, time| builder.kernel_idle_timeout(time.0));
+        builder = set(builder, self.kernel_exit_timeout, |builder, time| builder.kernel_exit_timeout(time.0));
         builder = set(builder, self.kernel_memory_limit, B::kernel_memory_limit);
         builder = set(builder, self.kernel_max_processes, B::kernel_max_processes);
         builder = set(builder, self.kernel_max_file_size, B::kernel_max_file_size);

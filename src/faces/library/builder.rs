@@ -145,6 +145,14 @@ impl CodeExecutorBuilder {
         self
     }
 
+    /// The time that a kernel's exit may take, in which threads end and `atexit` functions run; code that still runs is
+    /// interrupted before it, and may take one and a half times as long, and half of that at the end of the session. Default: 2
+    /// seconds.
+    pub fn kernel_exit_timeout(mut self, timeout: Duration) -> Self {
+        self.kernel.settings.kernel.exit_timeout = timeout;
+        self
+    }
+
     /// Decides which calls need approval, which run and which are denied. Denied calls are denied in
     /// [`CodeExecutor::execute`](super::CodeExecutor::execute) too. Default: every call needs approval.
     pub fn approval_policy(mut self, policy: ApprovalPolicy) -> Self {

@@ -165,7 +165,7 @@ async fn a_kernel_that_nobody_uses_ends_and_the_next_one_has_its_variables() {
     let sandboxed = ["--sandbox", "--sandbox-backend", "bwrap"];
     for flags in [&[][..], &sandboxed] {
         let place = Place::new();
-        let flags = [flags, &["--kernel-idle-timeout", "1s"]].concat();
+        let flags = [flags, &["--kernel-idle-timeout", "1s", "--kernel-exit-timeout", "1h"]].concat();
         let mut ipybox = session_with(&place, &flags, &[("PATH", &equipped())]).await;
         // What prints is not idle.
         let code = "
@@ -193,7 +193,8 @@ threading.Thread(target=work).start()";
 #[tokio::test]
 async fn kernels_beside_the_clients_own_end_too_and_nothing_of_them_is_kept_after_their_session() {
     let place = Place::new();
-    let mut ipybox = session_with(&place, &["--kernel-idle-timeout", "2s"], &[]).await;
+    let mut ipybox =
+        session_with(&place, &["--kernel-idle-timeout", "2s", "--kernel-exit-timeout", "1h"], &[]).await;
     let workspace = place.workspace();
     let of = |session: &str, code: &str| serde_json::json!({"code": code, "session": session});
     // A copy does not do at its exit what its origin registered.
@@ -230,7 +231,8 @@ async fn kernels_beside_the_clients_own_end_too_and_nothing_of_them_is_kept_afte
 #[tokio::test]
 async fn a_kernel_that_works_is_used_and_what_its_threads_make_is_saved() {
     let place = Place::new();
-    let mut ipybox = session_with(&place, &["--kernel-idle-timeout", "2s"], &[]).await;
+    let mut ipybox =
+        session_with(&place, &["--kernel-idle-timeout", "2s", "--kernel-exit-timeout", "1h"], &[]).await;
     let code = "
 import atexit, threading, time
 made = []

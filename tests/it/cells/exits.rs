@@ -5,7 +5,7 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::{Ipybox, Place, eventually};
+use crate::support::{Ipybox, Place, eventually, kernel_python};
 
 /// Opens files in all ways and closes none; Python writes them at its exit. Each writes what its name says.
 const LEFT_OPEN: &str = "
@@ -35,6 +35,15 @@ async fn leave_open(place: &Place, ipybox: &mut Ipybox) {
     ipybox.cell(&code).await.ok();
 }
 
+/// ipybox whose kernels have the time for their exit that they take on a slow machine.
+async fn patient(place: &Place) -> Ipybox {
+    let python = kernel_python();
+    let flags = ["--python", python.to_str().unwrap(), "--kernel-exit-timeout", "1h"];
+    let mut ipybox = place.start(&flags).await;
+    ipybox.initialize().await;
+    ipybox
+}
+
 /// The names of the files whose content is their name.
 const NAMED: [&str; 8] = ["atexit", "attribute", "del", "finalize", "generator", "gzip", "plain", "thread"];
 
@@ -55,7 +64,7 @@ print(zipfile.ZipFile('zip').read('zip'), shelve.open('shelf')['list'], read('lo
 #[tokio::test]
 pub(crate) async fn what_python_does_at_its_exit_is_done_at_a_reset() {
     let place = Place::new();
-    let mut ipybox = place.ipybox().await;
+    let mut ipybox = patient(&place).await;
     leave_open(&place, &mut ipybox).await;
     assert_eq!(ipybox.call("reset", json!({})).await.ok(), "The kernel was reset.");
     check(&place, &mut ipybox).await;
@@ -65,7 +74,7 @@ pub(crate) async fn what_python_does_at_its_exit_is_done_at_a_reset() {
 #[tokio::test]
 async fn a_client_that_goes_while_a_state_is_made_stops_no_exit() {
     let place = Place::new();
-    let mut ipybox = place.ipybox().await;
+    let mut ipybox = patient(&place).await;
     // So much that the kernel is still forking when the client goes.
     let code = "import atexit\natexit.register(lambda: open('left', 'w').close())\nnumbers = [str(n) for n in range(3_000_000)]";
     ipybox.cell(code).await.ok();
@@ -79,7 +88,7 @@ async fn a_client_that_goes_while_a_state_is_made_stops_no_exit() {
 pub(crate) async fn what_python_does_at_its_exit_is_done_when_the_client_goes() {
     for signal in [None, Some(Signal::SIGTERM)] {
         let place = Place::new();
-        let mut ipybox = place.ipybox().await;
+        let mut ipybox = patient(&place).await;
         leave_open(&place, &mut ipybox).await;
         match signal {
             None => ipybox.close_input(),
@@ -96,7 +105,7 @@ pub(crate) async fn what_python_does_at_its_exit_is_done_when_the_client_goes() 
 #[tokio::test]
 pub(crate) async fn a_cell_that_runs_at_the_exit_is_interrupted_and_cleans_up() {
     let place = Place::new();
-    let mut ipybox = place.ipybox().await;
+    let mut ipybox = patient(&place).await;
     let code = |name: &str| {
         format!(
             "file = open('{name}', 'w')\nfile.write('{name}')\ntry:\n    open('{name} runs', 'w').close()\n    while True: pass\n\
@@ -149,9 +158,38 @@ async fn an_exit_that_takes_too_long_is_cut_short_and_reported() {
 }
 
 #[tokio::test]
+async fn an_exit_has_the_time_that_it_was_given() {
+    let place = Place::new();
+    let mut ipybox = patient(&place).await;
+    // More than it has by default.
+    let code = "
+import atexit, time
+def upload():
+    time.sleep(3)
+    open('uploaded', 'w').write('all')
+atexit.register(upload);";
+    ipybox.cell(code).await.ok();
+    assert_eq!(ipybox.call("reset", json!({})).await.ok(), "The kernel was reset.");
+    assert_eq!(place.read("uploaded"), "all");
+    ipybox.stop().await;
+    let python = kernel_python();
+    // Times that no timer takes are short and long ones.
+    for timeout in ["1e-9s", "1e15h"] {
+        let flags = ["--python", python.to_str().unwrap(), "--kernel-exit-timeout", timeout];
+        let mut ipybox = place.start(&flags).await;
+        ipybox.initialize().await;
+        ipybox.cell("1").await.ok();
+        let text = ipybox.call("reset", json!({})).await.ok();
+        assert!(text.starts_with("The kernel was reset."), "{timeout}: {text}");
+        assert!(ipybox.cell("2").await.ok().ends_with('2'));
+        ipybox.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn what_is_shown_at_the_exit_comes_with_the_next_answer() {
     let place = Place::new();
-    let mut ipybox = place.ipybox().await;
+    let mut ipybox = patient(&place).await;
     ipybox
         .cell("import atexit\natexit.register(print, 'good', 'bye')\natexit.register(lambda: 1 / 0);")
         .await
@@ -166,7 +204,7 @@ async fn what_is_shown_at_the_exit_comes_with_the_next_answer() {
 #[tokio::test]
 async fn shared_memory_is_removed_at_the_exit() {
     let place = Place::new();
-    let mut ipybox = place.ipybox().await;
+    let mut ipybox = patient(&place).await;
     let code = "from multiprocessing import shared_memory\nmemory = shared_memory.SharedMemory(create=True, size=10)\nprint(memory.name)";
     let name = ipybox.cell(code).await.ok();
     let file = std::path::Path::new("/dev/shm").join(&name);
@@ -179,7 +217,7 @@ async fn shared_memory_is_removed_at_the_exit() {
 #[tokio::test]
 async fn a_finalizer_finds_what_it_names_and_frames_of_an_exception_let_go() {
     let place = Place::new();
-    let mut ipybox = place.ipybox().await;
+    let mut ipybox = patient(&place).await;
     let code = "
 import os
 path = os.path.join(os.getcwd(), 'finalized')

@@ -235,7 +235,7 @@ fn asks(client: Client) {
     command.args(["--params", &python_server("probe.py")]);
     command.args(["--", env!("CARGO_BIN_EXE_ipybox"), "--workspace", "{workspace}"]);
     command.arg("--state-dir").arg(place.states()).arg("--python").arg(kernel_python());
-    command.args(["--approval", "ask", "--approval-timeout", "10", "--approve-shell-cmds"]);
+    command.args(["--approval", "ask", "--approve-shell-cmds"]);
     succeeds(&command.output().unwrap());
 }
 
