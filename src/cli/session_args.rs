@@ -32,7 +32,7 @@ pub(crate) struct LastingArgs {
     #[arg(long, help_heading = SESSION, value_name = "DURATION", value_parser = duration, requires = "checkpoint")]
     pub(crate) kernel_idle_timeout: Option<Duration>,
 
-    /// How long the exit of a kernel may take, in which threads end and `atexit` functions run [default: 2s]
+    /// The time for the exit of a kernel, in which threads end and `atexit` functions run [default: 2s]
     #[arg(long, help_heading = SESSION, value_name = "DURATION", value_parser = duration)]
     pub(crate) kernel_exit_timeout: Option<Duration>,
 

@@ -63,7 +63,7 @@ enum StopReason {
 }
 
 /// Follows a cell, sent as `request`, to its end, which comes at the latest 6 seconds after its timeout or
-/// cancellation. `spent` is the part of its time that an earlier kernel took. Messages of other cells go to `late`.
+/// cancellation, or 5 after its late beginning. `spent` is the part of its time that an earlier kernel took. Messages of other cells go to `late`.
 ///
 /// If the state is [`KernelState::Lost`], the caller must replace the kernel.
 pub(super) async fn follow(
@@ -78,6 +78,9 @@ pub(super) async fn follow(
     if let Some(unread) = &cell.unread {
         unread.begin();
     }
+    let mut questions = cell.approver.waiting();
+    // The code may have called a tool already: it was sent before.
+    questions.mark_changed();
     let mut course = Course {
         fold: CellFold::new(request),
         record: OutputRecorder::new(late.places(), cell.max_output_chars),
@@ -85,12 +88,13 @@ pub(super) async fn follow(
         live,
         escalation: Escalation::None,
         deadline: Instant::now() + cell.timeout.min(CENTURY).saturating_sub(spent),
-        questions: cell.approver.waiting(),
+        questions,
         expired: 0,
         expired_before: cell.approver.expired(),
         paused_since: None,
         last_call: None,
         unanswered_interrupts: 0,
+        has_interrupted_in_vain: false,
         is_torn: false,
         unsent: None,
     };
@@ -144,6 +148,8 @@ struct Course<'a> {
     last_call: Option<Instant>,
     /// Interrupt requests without a reply yet: one of them could hit the next cell.
     unanswered_interrupts: u32,
+    /// Whether code was interrupted that had not begun: it does not notice.
+    has_interrupted_in_vain: bool,
     /// Whether a message was torn by an interrupt, of this cell or the one before: it may have been the reply.
     is_torn: bool,
     /// Text for which `chunks` had no room. Until it is sent, the kernel is not read.
@@ -244,12 +250,23 @@ impl Course<'_> {
         if self.fold.is_idle() && self.last_call.is_none() {
             self.last_call = Some(Instant::now() + LAST_CALL);
         }
-        if let Escalation::Waiting(reason) = self.escalation
-            && self.fold.has_begun()
-        {
-            self.escalate(kernel, reason).await?;
+        if self.fold.has_begun() {
+            self.stop_what_has_begun(kernel).await?;
         }
         Ok(())
+    }
+
+    /// Interrupts code that was to be stopped before it began.
+    async fn stop_what_has_begun(&mut self, kernel: &mut Kernel) -> Result<(), kernel::Error> {
+        match self.escalation {
+            Escalation::Waiting(reason) => self.escalate(kernel, reason).await,
+            Escalation::Requested(reason) | Escalation::Signalled(reason) if self.has_interrupted_in_vain => {
+                self.has_interrupted_in_vain = false;
+                self.escalation = Escalation::Waiting(reason);
+                self.escalate(kernel, reason).await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Records what the cell shows. Returns its text.
@@ -316,6 +333,8 @@ impl Course<'_> {
                 SIGNAL_GRACE
             }
         };
+        self.has_interrupted_in_vain |=
+            matches!(self.escalation, Escalation::Requested(_)) && !self.fold.has_begun();
         self.deadline = Instant::now() + grace;
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::ground::text::{describe, one_line};
 use crate::kernels::kernel::{self, BranchError};
 
 /// The time in which changed files are looked for. A disk may not answer.
-const FILES_TIMEOUT: Duration = Duration::from_secs(3);
+const FILES_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl KernelWorker {
     /// Keeps the state of the kernel after a cell, which has been answered.

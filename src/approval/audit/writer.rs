@@ -26,7 +26,7 @@ const QUEUE_CAPACITY: usize = 256;
 const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time that the end of a session waits for its last lines.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The queue to the thread, which ends when this is dropped, or by [`close`](Self::close).
 #[derive(Debug)]

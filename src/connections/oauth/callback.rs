@@ -221,6 +221,8 @@ fn shown(status: StatusCode, text: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
 
@@ -256,12 +258,22 @@ mod tests {
             stream
         };
         let mut held = Vec::new();
-        for _ in 0..listener::BROWSER_CONNECTIONS + 10 {
-            held.push(connect("GET /callback?code=a&state=s HTTP/1.1\r\n").await);
+        let mut is_closed_for_others = false;
+        // After five seconds it is closed in any case, also on a machine that stood still meanwhile: several tries.
+        for _ in 0..20 {
+            held.clear();
+            let begin = Instant::now();
+            for _ in 0..listener::BROWSER_CONNECTIONS + 10 {
+                held.push(connect("GET /callback?code=a&state=s HTTP/1.1\r\n").await);
+            }
+            let closed = tokio::time::timeout(Duration::from_secs(60), held[0].read(&mut [0])).await;
+            assert_eq!(closed.expect("the first is closed").unwrap_or(0), 0);
+            is_closed_for_others = begin.elapsed() < Duration::from_secs(3);
+            if is_closed_for_others {
+                break;
+            }
         }
-        let mut first = [0];
-        let closed = tokio::time::timeout(Duration::from_secs(3), held[0].read(&mut first)).await;
-        assert_eq!(closed.expect("the first is closed for others").unwrap(), 0);
+        assert!(is_closed_for_others, "the first is closed for others");
         let answer = format!("GET /callback?code=c&state=s HTTP/1.1\r\nhost: {address}\r\n\r\n");
         let mut browser = connect(&answer).await;
         let arrived = callback.answer().await.unwrap();

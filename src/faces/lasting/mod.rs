@@ -170,4 +170,4 @@ impl KeepRules {
 }
 
 /// The time that the processes wait for each other's first words.
-const GREETING_TIME: Duration = Duration::from_secs(5);
+const GREETING_TIME: Duration = Duration::from_secs(10);

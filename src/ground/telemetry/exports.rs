@@ -19,7 +19,7 @@ use super::sender::CollectorClient;
 use super::settings::{CollectorEndpoint, TelemetrySettings};
 use super::{live, logs};
 
-/// The time that the last export may take: clients kill us some seconds after they closed our input.
+/// The time that the last export may take unless a variable says so: clients kill us some seconds after they closed our input.
 const LAST_EXPORT: Duration = Duration::from_secs(2);
 
 /// The providers that are installed. [`end`](Self::end) sends what they have.
@@ -29,6 +29,8 @@ pub(super) struct TelemetryExports {
     meter: Option<SdkMeterProvider>,
     logger: Option<SdkLoggerProvider>,
     is_last: Arc<AtomicBool>,
+    /// The time that the last export may take.
+    last_export: Option<Duration>,
 }
 
 impl TelemetryExports {
@@ -38,7 +40,7 @@ impl TelemetryExports {
         for warning in &settings.warnings {
             tracing::warn!("{warning}");
         }
-        let mut exports = Self::default();
+        let mut exports = Self { last_export: settings.last_export, ..Self::default() };
         exports.tracer = settings.traces.and_then(|endpoint| exports.tracer(endpoint));
         exports.meter = settings.metrics.and_then(|endpoint| exports.meter(endpoint));
         exports.logger = settings.logs.and_then(|endpoint| exports.logger(endpoint));
@@ -94,9 +96,10 @@ impl TelemetryExports {
         }
     }
 
-    /// Sends what is left, and gives up on it after 2 seconds.
+    /// Sends what is left, and gives up on it after 2 seconds, or what a variable says.
     pub(super) async fn end(self) {
-        let Self { tracer, meter, logger, is_last } = self;
+        let Self { tracer, meter, logger, is_last, last_export } = self;
+        let limit = last_export.unwrap_or(LAST_EXPORT);
         live::turn(false, false);
         logs::turn(None);
         is_last.store(true, Ordering::Relaxed);
@@ -104,18 +107,18 @@ impl TelemetryExports {
         // Threads of their own: a runtime waits for those that it has lent.
         if let Some(tracer) = tracer {
             let done = done.clone();
-            thread::spawn(move || (tracer.shutdown_with_timeout(LAST_EXPORT).ok(), drop(done)));
+            thread::spawn(move || (tracer.shutdown_with_timeout(limit).ok(), drop(done)));
         }
         if let Some(meter) = meter {
             let done = done.clone();
-            thread::spawn(move || (meter.shutdown_with_timeout(LAST_EXPORT).ok(), drop(done)));
+            thread::spawn(move || (meter.shutdown_with_timeout(limit).ok(), drop(done)));
         }
         if let Some(logger) = logger {
             let done = done.clone();
-            thread::spawn(move || (logger.shutdown_with_timeout(LAST_EXPORT).ok(), drop(done)));
+            thread::spawn(move || (logger.shutdown_with_timeout(limit).ok(), drop(done)));
         }
         drop(done);
-        if tokio::time::timeout(LAST_EXPORT, all_done.recv()).await.is_err() {
+        if tokio::time::timeout(limit, all_done.recv()).await.is_err() {
             tracing::warn!("the last spans, metrics and logs could not be sent in time");
         }
     }

@@ -20,6 +20,8 @@ const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 /// The time that a request may take, for all signals, in milliseconds.
 const TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
+/// The time that an export of spans may take, in milliseconds: the SDK's, and ours for the last one.
+const EXPORT_TIMEOUT: &str = "OTEL_BSP_EXPORT_TIMEOUT";
 /// A file of certificates (PEM) that are trusted too, for all signals.
 const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
 
@@ -48,6 +50,8 @@ pub(super) struct TelemetrySettings {
     pub(super) metrics: Option<CollectorEndpoint>,
     /// The same of the audit log.
     pub(super) logs: Option<CollectorEndpoint>,
+    /// The time that the last export may take, if it is set.
+    pub(super) last_export: Option<Duration>,
     pub(super) has_contents: bool,
     pub(super) propagates: bool,
     /// The wishes that cannot be fulfilled, for the user.
@@ -112,6 +116,8 @@ impl TelemetrySettings {
         settings.traces = reader.signal(&TRACES);
         settings.metrics = reader.signal(&METRICS);
         settings.logs = reader.signal(&LOGS);
+        let last_export = reader.value(EXPORT_TIMEOUT).and_then(|value| value.parse().ok());
+        settings.last_export = last_export.map(Duration::from_millis);
         if settings.traces.is_some() || settings.metrics.is_some() {
             settings.has_contents = reader.has_contents();
             settings.propagates = reader.propagates();

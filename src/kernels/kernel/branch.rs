@@ -22,7 +22,7 @@ use crate::kernels::sandbox::BranchInside;
 /// The time that a kernel may take to fork. With 100 GB of memory it takes some seconds.
 const FORK_TIMEOUT: Duration = Duration::from_secs(20);
 /// The same for a state, for which the next cell waits.
-const STATE_TIMEOUT: Duration = Duration::from_secs(3);
+const STATE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The data for a branch.
 pub(crate) struct BranchOrder {

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::death::DeathManner;
 
-/// The time that a template may take to report how a kernel of it has ended.
-const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time that a template may take to report how a kernel of it has ended. One that is gone closes its pipe at once.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The report of a template about the end of one of its kernels.
 pub(super) struct EndReport {
     reports: pipe::Receiver,

@@ -18,7 +18,7 @@ use crate::kernels::sandbox::BranchInside;
 use crate::kernels::sandbox::{KernelControl, KernelNews};
 
 /// The time that a process may take to end after its connection has closed. A core dump takes a while.
-const DEATH_AFTER_DISCONNECT: Duration = Duration::from_secs(1);
+const DEATH_AFTER_DISCONNECT: Duration = Duration::from_secs(5);
 
 /// The owner of the process. Dropping it kills the process and all that it started.
 pub(super) enum KernelHolder {

@@ -50,10 +50,9 @@ DESCRIPTORS = 3
 NOT_INHERITED = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 # The most characters whose encoding always fits in one atomic write behind a mark.
 PIECE_CHARS = (PIECE_BYTES - MARK_BYTES) // 4
-# The longest wait of a thread for the end of the line that another one prints, in seconds: `print` writes it in pieces, and
-# other threads may compute between them.
-LINE_SECS = 0.1
-# The time between two looks.
+# How often a thread looks for the end of the line that another one prints, at most, and the time between two looks: `print`
+# writes it in pieces, and other threads may compute between them.
+LINE_LOOKS = 200
 LINE_INTERVAL_SECS = 0.0005
 
 
@@ -152,12 +151,11 @@ class HostChannel:
             return
         self._waiting_threads.add(thread)
         try:
-            deadline = time.monotonic() + LINE_SECS
-            while self._line_owner is not None:
-                if time.monotonic() > deadline:
-                    self._leaving_open.add(owner)
+            for _ in range(LINE_LOOKS):
+                if self._line_owner is None:
                     return
                 time.sleep(LINE_INTERVAL_SECS)
+            self._leaving_open.add(owner)
         finally:
             self._waiting_threads.discard(thread)
 

@@ -21,8 +21,9 @@ use super::{Error, Kernel};
 use crate::ground::env::{IPYBOX_TOOL_SERVER, IPYBOX_TOOL_SERVER_TOKEN};
 use crate::kernels::sandbox::KernelProgram;
 
-/// The time that a template may take to fork a kernel: a start from scratch takes less.
-const FORK_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time that a template may take to fork a kernel. It runs no code, so only a machine that is very busy delays it, and would
+/// delay a start from scratch more.
+const FORK_TIMEOUT: Duration = Duration::from_secs(20);
 /// The variable whose entries in the private directory differ between sessions.
 const PYTHONPATH: &str = "PYTHONPATH";
 

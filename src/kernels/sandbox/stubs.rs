@@ -22,15 +22,25 @@ use crate::ground::files::{held_too_long, if_there, is_at};
 const TIME: Duration = Duration::from_secs(329_213_350);
 /// The greatest size of a stub.
 const MOST_BYTES: u64 = 64;
-/// The time that a stub may be in the hands of sandboxes that remove it.
+/// The usual time that a stub may be in the hands of sandboxes that remove it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The interval of looks at it then.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Stubs that are held. They are removed on drop; if we are killed, they stay, and the next sandbox that needs them
 /// takes them over.
-#[derive(Debug, Default)]
-pub(crate) struct HeldStubs(Vec<Stub>);
+#[derive(Debug)]
+pub(crate) struct HeldStubs {
+    stubs: Vec<Stub>,
+    /// The time that each may be in the hands of sandboxes that remove it.
+    patience: Duration,
+}
+
+impl Default for HeldStubs {
+    fn default() -> Self {
+        Self { stubs: Vec::new(), patience: PATIENCE }
+    }
+}
 
 #[derive(Debug)]
 struct Stub {
@@ -41,7 +51,7 @@ struct Stub {
 impl HeldStubs {
     /// The paths of the stubs.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.0.iter().map(|stub| stub.path.as_path())
+        self.stubs.iter().map(|stub| stub.path.as_path())
     }
 
     /// Makes a stub of this kind, or shares that of another sandbox.
@@ -49,16 +59,16 @@ impl HeldStubs {
         if self.paths().any(|path| path == stub) {
             return Ok(());
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.patience;
         loop {
             match share(stub)? {
                 Shared::Held(file) => {
-                    self.0.push(Stub { path: stub.to_owned(), file });
+                    self.stubs.push(Stub { path: stub.to_owned(), file });
                     return Ok(());
                 }
                 Shared::NoStub => return Ok(()),
                 Shared::Missing | Shared::Leaving if Instant::now() >= deadline => {
-                    return Err(held_too_long(PATIENCE));
+                    return Err(held_too_long(self.patience));
                 }
                 Shared::Leaving => std::thread::sleep(POLL_INTERVAL),
                 Shared::Missing => match make(stub, kind) {
@@ -172,7 +182,7 @@ pub(crate) fn is_stub(found: &Metadata) -> bool {
 
 impl Drop for HeldStubs {
     fn drop(&mut self) {
-        for stub in &self.0 {
+        for stub in &self.stubs {
             if let Err(error) = stub.remove() {
                 tracing::warn!(path = %stub.path.display(), %error, "empty file of the sandbox not removed");
             }
@@ -199,6 +209,9 @@ mod tests {
 
     use super::*;
 
+    /// The time that a stub may be in others' hands on a slow machine.
+    const SLOW: Duration = Duration::from_secs(300);
+
     #[test]
     fn sandboxes_that_come_and_go_never_lose_a_stub_that_they_hold() {
         let directory = tempfile::tempdir().unwrap();
@@ -210,14 +223,14 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..2000 {
                         start.wait();
-                        let mut held = HeldStubs::default();
+                        let mut held = HeldStubs { stubs: Vec::new(), patience: SLOW };
                         let asked = stubs.iter().zip(kinds);
                         let errors = asked.filter(|(stub, kind)| held.hold(stub, *kind).is_err()).count();
                         std::thread::yield_now();
                         let is_kept = |stub: &Stub| {
                             is_at(&stub.file, &stub.path).unwrap().is_some_and(|found| is_stub(&found))
                         };
-                        let kept = held.0.iter().filter(|stub| is_kept(stub)).count();
+                        let kept = held.stubs.iter().filter(|stub| is_kept(stub)).count();
                         if errors > 0 || kept < stubs.len() {
                             lost.fetch_add(1, Ordering::Relaxed);
                         }

@@ -38,6 +38,7 @@ pub(super) struct NotebookFile {
     file: PathBuf,
     /// The version that we have written last.
     known: Option<KnownNotebook>,
+    lock_timeout: Duration,
 }
 
 /// The directory that the file is below: links do not lead out of it.
@@ -82,12 +83,13 @@ impl NotebookFile {
             Ok(below) if is_plain(below) => (Root::Workspace(workspace.to_owned()), below.join(name)),
             _ => (Root::Named(parent), name.into()),
         };
-        Self { root, file, known: None }
+        Self { root, file, known: None, lock_timeout: LOCK_TIMEOUT }
     }
 
     /// A file in a directory of ipybox.
     pub(super) fn private(directory: PathBuf, name: &str) -> Self {
-        Self { root: Root::Private(directory), file: name.into(), known: None }
+        let root = Root::Private(directory);
+        Self { root, file: name.into(), known: None, lock_timeout: LOCK_TIMEOUT }
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -150,7 +152,7 @@ impl NotebookFile {
 
     /// The file with the name, locked; it is made if there is none.
     fn lock(&self, directory: &Dir) -> io::Result<File> {
-        let deadline = Instant::now() + LOCK_TIMEOUT;
+        let deadline = Instant::now() + self.lock_timeout;
         loop {
             let file = match self.open(directory) {
                 Ok(file) => file,
@@ -167,7 +169,7 @@ impl NotebookFile {
                 Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_POLL_INTERVAL),
             }
             if Instant::now() > deadline {
-                let why = format!("another process has held its lock for {LOCK_TIMEOUT:?}");
+                let why = format!("another process has held its lock for {:?}", self.lock_timeout);
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
         }

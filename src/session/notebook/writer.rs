@@ -20,7 +20,7 @@ use crate::ground::text::Redactor;
 const WAITING_BYTES: usize = 32 * 1024 * 1024;
 
 /// The time that the end of a session waits for its last cells.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// After a write that has taken a while, the next one waits for so many times as long, so that cells that end together
 /// are written together.

@@ -12,7 +12,7 @@ const MOST_STATES: usize = 8;
 /// The part of a session's time that making states may take: 1/20.
 const TIME_PART: u32 = 20;
 /// The time that it may take at once, after a while without.
-const MOST_TIME: Duration = Duration::from_secs(2);
+const MOST_TIME: Duration = Duration::from_secs(10);
 
 /// The least time between two looks at the memory of states while a cell runs, and how many times as long as a look; and the
 /// latter between any two. To look at each page of 1 GB takes some 30 ms, of each state.
@@ -46,27 +46,28 @@ impl StateBefore {
     }
 }
 
-/// The time that making states may still take.
+/// The time that making states may take.
 pub(super) struct StateAllowance {
-    left: Duration,
+    /// What it has taken, less a part of what has passed since.
+    spent: Duration,
     at: Instant,
 }
 
 impl Default for StateAllowance {
     fn default() -> Self {
-        Self { left: MOST_TIME, at: Instant::now() }
+        Self { spent: Duration::ZERO, at: Instant::now() }
     }
 }
 
 impl StateAllowance {
     fn is_left(&mut self) -> bool {
         let passed = std::mem::replace(&mut self.at, Instant::now()).elapsed();
-        self.left = MOST_TIME.min(self.left + passed / TIME_PART);
-        !self.left.is_zero()
+        self.spent = self.spent.saturating_sub(passed / TIME_PART);
+        self.spent < MOST_TIME
     }
 
     fn spend(&mut self, time: Duration) {
-        self.left = self.left.saturating_sub(time);
+        self.spent += time;
     }
 }
 
@@ -219,4 +220,20 @@ impl UndoHistory {
 
 fn replaced(place: &mut StateBefore, why: String) -> Option<SleepingKernel> {
     std::mem::replace(place, StateBefore::Missing(why)).into_state()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_that_take_long_have_to_wait() {
+        let mut allowance = StateAllowance::default();
+        allowance.spend(MOST_TIME / 2);
+        assert!(allowance.is_left());
+        allowance.spend(MOST_TIME);
+        assert!(!allowance.is_left());
+        allowance.at -= MOST_TIME * TIME_PART / 2 + Duration::from_secs(1);
+        assert!(allowance.is_left());
+    }
 }

@@ -19,7 +19,7 @@ use super::{LINE_BYTES, RecordingError};
 const WAITING_BYTES: usize = 4 * LINE_BYTES;
 
 /// The time that the end of a session waits for its last lines.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The queue to the thread, which ends when this is dropped.
 #[derive(Debug)]

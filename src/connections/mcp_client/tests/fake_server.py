@@ -13,6 +13,7 @@ TOOLS = ["echo", "fail", "die", "sleep", "cancelled", "huge", "where", "ask"]
 cancelled = []
 answers = {}
 lock = threading.Lock()
+meeting = threading.Barrier(20)
 
 
 def send(message):
@@ -141,6 +142,10 @@ def call(request):
         case "sleep":
             time.sleep(arguments["seconds"])
             text(request, "slept")
+        case "meet":
+            # Answered once all others have come.
+            meeting.wait()
+            text(request, "met")
         case "cancelled":
             text(request, json.dumps(cancelled))
         case "huge":

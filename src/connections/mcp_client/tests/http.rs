@@ -148,7 +148,11 @@ fn at(url: &str) -> ServerParameters {
 }
 
 async fn check_refusal(url: &str, expected: &str) {
-    let connector = connector(Path::new("/")).with_connect_timeout(Duration::from_secs(1));
+    check_refusal_within(SOON, url, expected).await;
+}
+
+async fn check_refusal_within(timeout: Duration, url: &str, expected: &str) {
+    let connector = connector(Path::new("/")).with_connect_timeout(timeout);
     let message = match connector.connect("fake", &at(url)).await {
         Ok(_) => panic!("connected to {url}"),
         Err(error) => error.to_string(),
@@ -203,8 +207,11 @@ async fn a_server_that_does_not_speak_mcp_is_reported() {
     let base = serve(Arc::default()).await;
     check_refusal(&format!("{base}/html/mcp"), "the content type `text/html`").await;
     check_refusal(&format!("{base}/html/sse"), "the content type `text/html`").await;
-    check_refusal(&format!("{base}/hang/mcp"), "did not answer `initialize` within 1 s").await;
-    check_refusal(&format!("{base}/hang/sse"), "did not answer `initialize` within 1 s").await;
+    let second = Duration::from_secs(1);
+    for transport in ["mcp", "sse"] {
+        let url = format!("{base}/hang/{transport}");
+        check_refusal_within(second, &url, "did not answer `initialize` within 1 s").await;
+    }
     check_refusal("http://127.0.0.1:1/mcp", "Connection refused").await;
     check_refusal("http://127.0.0.1:1/sse", "Connection refused").await;
 }
@@ -291,7 +298,7 @@ async fn a_refusal_with_an_id_of_its_own_ends_the_call() {
     let base = serve(Arc::default()).await;
     let connection = in_second_session(&base).await;
     let busy = connection.call("busy", Map::new());
-    let error = tokio::time::timeout(Duration::from_secs(10), busy).await.unwrap().unwrap_err();
+    let error = tokio::time::timeout(SOON, busy).await.unwrap().unwrap_err();
     assert!(matches!(&error, CallError::Protocol { message, .. } if message == "busy"), "{error:?}");
     assert!(connection.is_alive());
     connection.close().await;

@@ -23,7 +23,7 @@ use crate::ground::env::{Variables, on_path};
 use crate::ground::process::GroupLeader;
 
 /// The time that all runs of git may take. Each takes a few milliseconds, unless a configuration includes a pipe.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
 /// The part of git's output that is read.
 const OUTPUT_BYTES: u64 = 1024 * 1024;
 /// The most repositories whose configuration is read.
@@ -46,6 +46,15 @@ pub(crate) struct NamedByGit {
 
 /// Reads the configuration of git for the workspace, for other writable places and for the repositories in them.
 pub(crate) async fn named_by_git(
+    rules: &SandboxRules,
+    paths: &PolicyPaths,
+    variables: &Variables,
+) -> NamedByGit {
+    named_within(PATIENCE, rules, paths, variables).await
+}
+
+async fn named_within(
+    patience: Duration,
     rules: &SandboxRules,
     paths: &PolicyPaths,
     variables: &Variables,
@@ -91,8 +100,8 @@ pub(crate) async fn named_by_git(
             directories.extend(reading.submodules.iter().filter(|one| one.join(".git").exists()).cloned());
         }
     };
-    if tokio::time::timeout(PATIENCE, all).await.is_err() {
-        reading.tell(format!("the configuration of git could not be read within {} s", PATIENCE.as_secs()));
+    if tokio::time::timeout(patience, all).await.is_err() {
+        reading.tell(format!("the configuration of git could not be read within {} s", patience.as_secs()));
     }
     reading.found
 }

@@ -5,6 +5,9 @@ use super::*;
 use crate::ground::process::skip;
 use crate::kernels::sandbox::SandboxPolicy;
 
+/// The time that all runs of git may take on a slow machine.
+const SLOW: Duration = Duration::from_secs(300);
+
 /// A home with a repository `ws`, which is the workspace.
 struct Scene {
     root: tempfile::TempDir,
@@ -59,7 +62,7 @@ impl Scene {
         let rules = SandboxPolicy::embedded().unwrap().rules(&paths).unwrap();
         let home = base.join("home").display().to_string();
         let variables = [("PATH", std::env::var("PATH").unwrap()), ("HOME", home)];
-        named_by_git(&rules, &paths, &Variables::from_pairs(variables)).await
+        named_within(SLOW, &rules, &paths, &Variables::from_pairs(variables)).await
     }
 
     /// Checks which paths below the workspace are named, and which words the notes have.

@@ -64,23 +64,29 @@ impl Network {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// All that is answered to `bytes`, until the connection ends or is silent.
-    async fn say(&self, bytes: &[u8]) -> Vec<u8> {
+    /// The answer to `bytes`, until it is whole or the connection ends.
+    async fn say(&self, bytes: &[u8], is_whole: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let mut stream = self.connect().await;
         stream.write_all(bytes).await.unwrap();
-        hear(&mut stream).await
+        hear_until(&mut stream, is_whole).await
     }
 
     /// Says `request`, in which `PORT` is the server's.
     #[track_caller]
     fn check(&self, request: &str, expected: &[&str]) -> impl Future<Output = ()> {
-        let request = request.replace("PORT", &self.port.to_string());
+        let port = self.port.to_string();
+        let request = request.replace("PORT", &port);
+        let expected: Vec<String> = expected.iter().map(|text| text.replace("PORT", &port)).collect();
         let place = std::panic::Location::caller();
         async move {
-            let answer = String::from_utf8(self.say(request.as_bytes()).await).unwrap();
-            for text in expected {
-                let text = text.replace("PORT", &self.port.to_string());
-                assert!(answer.contains(&text), "{place}: {request}→ {answer}(without {text})");
+            let has_all = |heard: &[u8]| {
+                let heard = String::from_utf8_lossy(heard);
+                expected.iter().all(|text| heard.contains(text.as_str()))
+            };
+            let answer = self.say(request.as_bytes(), has_all).await;
+            let answer = String::from_utf8_lossy(&answer);
+            for text in &expected {
+                assert!(answer.contains(text.as_str()), "{place}: {request}→ {answer}(without {text})");
             }
         }
     }
@@ -89,17 +95,45 @@ impl Network {
 /// How long anything may take before a test gives up on it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// After so long a silence there is no more.
+const SILENCE: Duration = Duration::from_millis(1500);
+
+/// All that comes until the connection ends or is silent.
 async fn hear(stream: &mut TcpStream) -> Vec<u8> {
+    let mut heard = hear_until(stream, |heard| !heard.is_empty()).await;
+    let mut rest = Vec::new();
+    // Its end need not come.
+    tokio::time::timeout(SILENCE, stream.read_to_end(&mut rest)).await.ok();
+    heard.append(&mut rest);
+    heard
+}
+
+/// What comes until it is whole or the connection ends.
+async fn hear_until(stream: &mut TcpStream, is_whole: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut heard = Vec::new();
     let mut buffer = [0; 4096];
-    loop {
-        // Nothing says that there is no more, in a tunnel that stays open.
-        let patience = if heard.is_empty() { PATIENCE } else { Duration::from_millis(700) };
-        match tokio::time::timeout(patience, stream.read(&mut buffer)).await {
+    while !is_whole(&heard) {
+        match tokio::time::timeout(PATIENCE, stream.read(&mut buffer)).await {
             Ok(Ok(count)) if count > 0 => heard.extend_from_slice(&buffer[..count]),
-            _ => return heard,
+            _ => break,
         }
     }
+    heard
+}
+
+/// Whether the mirror has answered to a tunnel's `hello`.
+fn has_hello(heard: &[u8]) -> bool {
+    heard.ends_with(b"hello\r\n\r\n")
+}
+
+/// Whether there is the mirror's head, and the one that it has read.
+fn has_two_heads(heard: &[u8]) -> bool {
+    heard.windows(4).filter(|four| *four == b"\r\n\r\n").count() == 2
+}
+
+/// Whether there is the beginning that has the code of a SOCKS proxy.
+fn has_code(heard: &[u8]) -> bool {
+    heard.len() >= 4
 }
 
 fn socks(kind: u8, address: &[u8], port: u16) -> Vec<u8> {
@@ -118,8 +152,8 @@ async fn connect_opens_tunnels_to_what_is_allowed() {
         stream.read_exact(&mut answered).await.unwrap();
         assert_eq!(answered, head, "{host}");
         stream.write_all(b"hello\r\n\r\n").await.unwrap();
-        let heard = hear(&mut stream).await;
-        assert!(heard.ends_with(b"hello\r\n\r\n"), "{host}: {}", String::from_utf8_lossy(&heard));
+        let heard = hear_until(&mut stream, has_hello).await;
+        assert!(has_hello(&heard), "{host}: {}", String::from_utf8_lossy(&heard));
     }
 }
 
@@ -173,7 +207,7 @@ async fn plain_requests_are_sent_on_without_what_is_for_the_proxy() {
     let request = "POST http://me@web.example:PORT/a?b HTTP/1.1\r\nHost: other.example\r\nX-Own: 1\r\nX-Hop: 1\r\n\
                    Connection: x-hop\r\nProxy-Authorization: Basic x\r\nProxy-Connection: keep-alive\r\nTE: trailers\r\n\r\n";
     let request = request.replace("PORT", &network.port.to_string());
-    let answer = String::from_utf8(network.say(request.as_bytes()).await).unwrap();
+    let answer = String::from_utf8(network.say(request.as_bytes(), has_two_heads).await).unwrap();
     let (head, sent) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert!(sent.starts_with("POST /a?b HTTP/1.1\r\n"), "{answer}");
@@ -191,7 +225,7 @@ async fn a_connection_serves_many_plain_requests() {
     for path in ["first", "second"] {
         let request = format!("GET http://web.example:{}/{path} HTTP/1.1\r\nHost: x\r\n\r\n", network.port);
         stream.write_all(request.as_bytes()).await.unwrap();
-        let heard = String::from_utf8(hear(&mut stream).await).unwrap();
+        let heard = String::from_utf8(hear_until(&mut stream, has_two_heads).await).unwrap();
         assert!(heard.contains(&format!("GET /{path} ")), "{heard}");
     }
 }
@@ -208,9 +242,9 @@ async fn socks_opens_tunnels_to_what_is_allowed() {
         (4, &mapped),
     ] {
         let hello = [&socks(kind, address, network.port)[..], b"hello\r\n\r\n"].concat();
-        let heard = network.say(&hello).await;
+        let heard = network.say(&hello, has_hello).await;
         assert_eq!(&heard[..12], [5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0], "{address:?}");
-        assert!(heard.ends_with(b"hello\r\n\r\n"), "{address:?}");
+        assert!(has_hello(&heard), "{address:?}");
     }
 }
 
@@ -231,11 +265,14 @@ async fn socks_refuses_by_its_codes() {
         (vec![5, 1, 0, 5, 3, 0, 1, 127, 0, 0, 1, 0, 80], 7),
         (vec![5, 1, 0, 5, 1, 0, 9], 8),
     ] {
-        let heard = network.say(&request).await;
+        let heard = network.say(&request, has_code).await;
         assert_eq!(heard[..4], [5, 0, 5, code], "{request:?}");
     }
-    assert_eq!(network.say(&[5, 1, 2]).await, [5, 0xff]);
-    assert_eq!(network.say(&[4, 1, 0, 80, 127, 0, 0, 1, 0]).await.first(), Some(&b'H'), "SOCKS4 is no HTTP");
+    let mut stream = network.connect().await;
+    stream.write_all(&[5, 1, 2]).await.unwrap();
+    assert_eq!(hear(&mut stream).await, [5, 0xff]);
+    let heard = network.say(&[4, 1, 0, 80, 127, 0, 0, 1, 0], has_code).await;
+    assert_eq!(heard.first(), Some(&b'H'), "SOCKS4 is no HTTP");
 }
 
 #[tokio::test]
@@ -314,7 +351,7 @@ async fn a_name_that_is_rebound_leads_only_to_what_is_open() {
         network.check(get, &["403 `web.example` leads to"]).await;
     }
     for closed in CLOSED {
-        let answer = network.say(&socks(3, b"\x0bweb.example", network.port)).await;
+        let answer = network.say(&socks(3, b"\x0bweb.example", network.port), has_code).await;
         assert_eq!(answer.get(2..4), Some(&[5, 2][..]), "{closed}: {answer:?}");
     }
     assert_eq!(next.load(std::sync::atomic::Ordering::SeqCst), 1 + 3 * CLOSED.len());
@@ -365,11 +402,11 @@ async fn connections_have_a_limit_and_are_taken_when_others_end() {
     let first = network.connect().await;
     let mut waiting = network.connect().await;
     waiting.write_all(&hello).await.unwrap();
-    let heard = tokio::time::timeout(Duration::from_millis(700), waiting.read_u8()).await;
+    let heard = tokio::time::timeout(SILENCE, waiting.read_u8()).await;
     assert!(heard.is_err(), "{heard:?}");
     drop(waiting);
     drop(first);
-    assert!(network.say(&hello).await.ends_with(b"hello\r\n\r\n"));
+    assert!(has_hello(&network.say(&hello, has_hello).await));
 }
 
 #[tokio::test]

@@ -69,6 +69,7 @@ fn two_writers_lose_nothing() {
     std::thread::scope(|scope| {
         for writer in 0..2 {
             let mut place = NotebookFile::named(&workspace, Path::new("run.ipynb"));
+            place.lock_timeout = Duration::from_secs(300);
             scope.spawn(move || {
                 for number in 0..COUNT {
                     place.append(&[cell(writer * COUNT + number)]).unwrap();
