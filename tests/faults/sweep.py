@@ -114,6 +114,8 @@ class Sweep:
             "--python",
             self.python or "",
             "--checkpoint",
+            "--kernel-exit-timeout",
+            "300s",
             "--notebook",
             str(self.workspace / "run.ipynb"),
         ]

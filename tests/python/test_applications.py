@@ -14,7 +14,7 @@ import asyncio, os, sys
 from ipybox_rs import CodeExecutor
 
 async def main():
-    async with CodeExecutor() as executor:
+    async with CodeExecutor(kernel_exit_timeout=300) as executor:
         print((await executor.execute("6 * 7")).text)
 """
 """Begins applications whose `main` prints 42."""
@@ -63,7 +63,7 @@ def test_no_process_outlives_an_application_that_stops_nothing(workspace):
         from ipybox_rs import CodeExecutor, ToolServer
         async def main():
             global executor, server
-            executor, server = CodeExecutor(), ToolServer(port=0)
+            executor, server = CodeExecutor(kernel_exit_timeout=300), ToolServer(port=0)
             await executor.start()
             await server.start()
             print((await executor.execute("1")).text)
@@ -85,7 +85,7 @@ def test_ctrl_c_in_mid_cell_is_a_keyboard_interrupt(workspace):
         async def main():
             waking = asyncio.ensure_future(wake())
             try:
-                async with CodeExecutor() as executor:
+                async with CodeExecutor(kernel_exit_timeout=300) as executor:
                     async for chunk in executor.stream({ENDLESS!r}, chunks=True):
                         print("begun", flush=True)
             finally:
@@ -303,7 +303,7 @@ def test_nothing_is_written_to_the_output_of_the_application(workspace):
         import asyncio
         from ipybox_rs import CodeExecutor, CodeExecutionError
         async def main():
-            async with CodeExecutor(log_level="DEBUG") as executor:
+            async with CodeExecutor(log_level="DEBUG", kernel_exit_timeout=300) as executor:
                 await executor.execute("print('x'); import sys; print('y', file=sys.stderr)")
                 await executor.execute("import os; os.write(1, b'one'); os.write(2, b'two'); os.system('echo three')")
                 try:

@@ -109,9 +109,9 @@ async def test_waiting_for_approval_is_no_part_of_the_timeout(probe):
     stream, request = await asked(executor)
     assert await request.accept()
     assert await text_of(stream) == "hi"
-    stream, request = await asked(executor, timeout=5)
+    stream, request = await asked(executor, timeout=20)
     # Nothing happens meanwhile: that is what is tested.
-    await asyncio.sleep(6)
+    await asyncio.sleep(21)
     assert await request.accept()
     assert await text_of(stream) == "hi"
     await executor.stop()

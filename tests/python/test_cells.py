@@ -114,13 +114,12 @@ async def test_an_error_of_a_stream_follows_its_chunks():
             await stream.__anext__()
 
 
-@pytest.mark.parametrize(
-    "kind", [builtins.TimeoutError, asyncio.TimeoutError, CodeExecutionTimeout]
-)
-async def test_a_timeout_can_be_caught_by_either_class(kind):
+async def test_a_timeout_can_be_caught_by_either_class():
     async with CodeExecutor() as executor:
-        with pytest.raises(kind) as raised:
-            await executor.execute(ENDLESS, timeout=5)
+        with pytest.raises(CodeExecutionTimeout) as raised:
+            await executor.execute(ENDLESS, timeout=20)
+        assert isinstance(raised.value, builtins.TimeoutError)
+        assert isinstance(raised.value, asyncio.TimeoutError)
         assert raised.value.output.text == "begun"
         assert raised.value.variables_kept
 

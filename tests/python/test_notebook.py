@@ -3,8 +3,20 @@
 import json
 
 import pytest
+from support import until
 
 from ipybox_rs import CodeExecutor
+
+
+def has_cell(notebook):
+    """True if a notebook has the code and what it has printed."""
+    cells = json.loads(notebook.read_text())["cells"]
+    return any(
+        "".join(cell["source"]) == "print('written')"
+        and "".join(cell["outputs"][0]["text"]) == "written\n"
+        for cell in cells
+        if cell["cell_type"] == "code"
+    )
 
 
 async def test_code_is_appended_to_a_notebook(tmp_path):
@@ -12,14 +24,11 @@ async def test_code_is_appended_to_a_notebook(tmp_path):
         working_dir=tmp_path, state_dir=tmp_path / "state", notebook="run.ipynb"
     ) as executor:
         await executor.execute("print('written')")
-        assert executor.notebook == tmp_path / "run.ipynb"
-    cells = json.loads((tmp_path / "run.ipynb").read_text())["cells"]
-    assert any(
-        "".join(cell["source"]) == "print('written')"
-        and "".join(cell["outputs"][0]["text"]) == "written\n"
-        for cell in cells
-        if cell["cell_type"] == "code"
-    )
+        notebook = tmp_path / "run.ipynb"
+        assert executor.notebook == notebook
+        # At the end, the writing of the last cells has a time limit.
+        await until(lambda: notebook.exists() and has_cell(notebook))
+    assert has_cell(notebook)
 
 
 async def test_auto_is_in_the_state_directory(tmp_path):

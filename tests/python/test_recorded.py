@@ -12,7 +12,7 @@ TEST = """
 import sys
 from ipybox_rs.testing import recorded
 
-SERVER = {{"command": {command!r}, "args": [{probe!r}, "--transport", "stdio"]}}
+SERVER = {{"command": {command!r}, "args": [{probe!r}, "--transport", "stdio"], "timeout": 300}}
 
 @recorded("cassettes/probe.jsonl", python={python!r})
 async def test_probe(executor, tmp_path):

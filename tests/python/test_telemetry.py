@@ -33,7 +33,8 @@ async def started(tmp_path):
     executor = CodeExecutor(working_dir=tmp_path)
     await executor.start()
     server = ROOT / "tests/servers/traces.py"
-    params = {"command": str(TOOLS / "mcp1/bin/python"), "args": [str(server)]}
+    command = str(TOOLS / "mcp1/bin/python")
+    params = {"command": command, "args": [str(server)], "timeout": 300}
     await executor.register_mcp_server("traces", params)
     return executor
 

@@ -4,7 +4,8 @@
 
 Once it listens, it prints `{"url": …, "issuer": …}` as the only line on standard output. It is the official SDK's
 (1.x) authorization server, which consents without asking, and its Streamable HTTP server; `oauth.py --help` has the
-faults. `GET /log` answers what was requested, and counts; `DELETE /log` forgets it.
+faults. `GET /log` answers what was requested, and counts; `DELETE /log` forgets it. `PUT /fault` with
+`[NAME, ARGUMENT …]` has it err so from then on.
 """
 
 import argparse
@@ -111,6 +112,9 @@ class OAuthApplication:
             return
         if scope["path"] == "/log":
             await self.log(scope, send)
+            return
+        if scope["path"] == "/fault":
+            await self.arm(receive, send)
             return
         request = Request(scope, await whole_body(receive))
         self.requests.append(request.noted)
@@ -317,6 +321,15 @@ class OAuthApplication:
         }
         await reply(send, 200, answer)
 
+    async def arm(self, receive, send):
+        """Errs from now on as the request says."""
+        name, *arguments = json.loads(await whole_body(receive))
+        if not is_fault(name):
+            await reply(send, 400, {"error": f"no fault is called {name!r}"})
+            return
+        self.faults[name] = arguments
+        await reply(send, 200, {})
+
 
 class Request:
     """A request with its body, and what is noted of it."""
@@ -395,15 +408,20 @@ async def reply(send, status, content, headers=()):
     return True
 
 
+def is_fault(name):
+    """Whether a fault is called so."""
+    known = {name.split()[0] for name in FAULTS}
+    place, _, error = name.partition(":")
+    is_error = f"{place}:ERROR" in known and (
+        place == "authorize" or error in TOKEN_ERRORS or error == "unavailable"
+    )
+    return name in known or is_error
+
+
 def check(parser, given):
     """Ends the process where a fault is unknown."""
-    known = {name.split()[0] for name in FAULTS}
     for name, *_ in given:
-        place, _, error = name.partition(":")
-        is_error = f"{place}:ERROR" in known and (
-            place == "authorize" or error in TOKEN_ERRORS or error == "unavailable"
-        )
-        if name not in known and not is_error:
+        if not is_fault(name):
             parser.error(f"no fault is called {name!r}")
 
 

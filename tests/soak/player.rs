@@ -134,11 +134,17 @@ impl Player {
     }
 
     async fn cancelled_in_queue(&mut self, n: u64) {
-        let running =
-            self.ipybox.start_cell(&format!("import time\ntime.sleep(0.02)\nprint('slow {n}')")).await;
+        let marker = self.place.workspace().join("cancelled");
+        let code = format!(
+            "import os, time\nwhile not os.path.exists('cancelled'): time.sleep(0.01)\nprint('slow {n}')"
+        );
+        let running = self.ipybox.start_cell(&code).await;
         let waiting = self.ipybox.start_cell(&format!("kept = 'cancelled {n}'\nwhile True: pass")).await;
         self.ipybox.cancel(&waiting).await;
+        self.ipybox.has_begun_what_was_asked().await;
+        std::fs::write(&marker, "").unwrap();
         assert_eq!(own(&running.answer().await.ok()), format!("slow {n}"));
+        std::fs::remove_file(marker).unwrap();
         self.says(&format!("globals().get('kept') != 'cancelled {n}'"), "True").await;
     }
 

@@ -119,7 +119,7 @@ async fn an_interrupted_call_is_recorded_as_cancelled() {
     ipybox.register("probe", probe()).await.ok();
     ipybox.cell("from mcptools.probe import slow").await.ok();
     // Time enough for the call to begin.
-    let call = json!({"code": "slow.run(slow.Params(seconds=600))", "timeout": 5});
+    let call = json!({"code": "slow.run(slow.Params(seconds=600))", "timeout": 15});
     ipybox.call("execute_ipython_cell", call).await.error();
     eventually("the call's end is recorded", || {
         names(&events(&place)).iter().filter(|name| **name == "call_ended").count() == 2

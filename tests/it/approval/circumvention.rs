@@ -185,14 +185,14 @@ async fn what_a_cell_leaves_behind_has_nobody_to_ask() {
     let place = Place::new();
     let executor = start(&place, |builder| builder).await;
     let code = r#"
-answers, go = [], threading.Event()
+answers = []
 def late():
-    go.wait()
-    threading.Event().wait(0.3)
+    while not os.path.exists("ended"): time.sleep(0.01)
     answers.append(request("POST", "/run", echo("late")))
     open("answered", "w").close()
-thread = threading.Thread(target=late); thread.start(); go.set()"#;
+thread = threading.Thread(target=late); thread.start()"#;
     run(&executor, code, never).await;
+    place.write("ended", "");
     // Between two cells; the second begins once the thread has its answer.
     let answered = place.workspace().join("answered");
     eventually("the thread has its answer", || answered.exists()).await;

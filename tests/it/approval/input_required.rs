@@ -4,11 +4,36 @@ use serde_json::{Value, json};
 
 use crate::support::{Ipybox, PATIENCE, Place, kernel_python, probe};
 
-/// ipybox that asks, spoken to without a handshake.
-async fn start(place: &Place, timeout: &str) -> Ipybox {
+/// ipybox that asks, spoken to without a handshake. A question waits for a minute.
+async fn start(place: &Place) -> Ipybox {
+    let mut ipybox = discovered(place, &["--approval", "ask", "--approval-timeout", "60"]).await;
+    let arguments = json!({"server_name": "probe", "server_params": probe()});
+    let asked = call(&mut ipybox, "register_mcp_server", &arguments).await;
+    let registered = resume(&mut ipybox, "register_mcp_server", &arguments, &asked, "allow once").await;
+    assert!(text(&registered).contains("echo"), "{registered}");
+    ipybox
+}
+
+/// ipybox that asks, and whose questions wait for 5 s. It does not ask about the server: a slow machine may take longer for
+/// the answer.
+async fn start_impatient(place: &Place) -> Ipybox {
+    let policy =
+        "default = 'ask'\n[[rule]]\nserver = 'ipybox'\ntool = 'register_mcp_server'\neffect = 'allow'\n";
+    let file = place.temporary().join("policy.toml");
+    std::fs::write(&file, policy).unwrap();
+    let file = file.to_str().unwrap();
+    let flags = ["--approval", "policy", "--approval-policy", file, "--approval-timeout", "5"];
+    let mut ipybox = discovered(place, &flags).await;
+    let arguments = json!({"server_name": "probe", "server_params": probe()});
+    let registered = call(&mut ipybox, "register_mcp_server", &arguments).await;
+    assert!(text(&registered).contains("echo"), "{registered}");
+    ipybox
+}
+
+/// ipybox that has said what it can do.
+async fn discovered(place: &Place, flags: &[&str]) -> Ipybox {
     let python = kernel_python();
-    let flags = ["--python", python.to_str().unwrap(), "--approval", "ask", "--approval-timeout", timeout];
-    let mut ipybox = place.start(&flags).await;
+    let mut ipybox = place.start(&[&["--python", python.to_str().unwrap()], flags].concat()).await;
     let meta = meta();
     tokio::time::timeout(
         PATIENCE,
@@ -16,10 +41,6 @@ async fn start(place: &Place, timeout: &str) -> Ipybox {
     )
     .await
     .expect("an answer to `server/discover`");
-    let arguments = json!({"server_name": "probe", "server_params": probe()});
-    let asked = call(&mut ipybox, "register_mcp_server", &arguments).await;
-    let registered = resume(&mut ipybox, "register_mcp_server", &arguments, &asked, "allow once").await;
-    assert!(text(&registered).contains("echo"), "{registered}");
     ipybox
 }
 
@@ -76,7 +97,7 @@ const CELL: &str = "execute_ipython_cell";
 #[tokio::test]
 async fn a_client_that_never_comes_back_does_not_block_the_kernel() {
     let place = Place::new();
-    let mut ipybox = start(&place, "5").await;
+    let mut ipybox = start_impatient(&place).await;
     // More than one question: those behind the first are not even seen by anybody.
     let code = "
 from mcptools.probe import echo
@@ -99,7 +120,7 @@ for _ in range(2):
 #[tokio::test]
 async fn a_call_that_is_taken_up_again_lets_others_pass() {
     let place = Place::new();
-    let mut ipybox = start(&place, "60").await;
+    let mut ipybox = start(&place).await;
     let code = format!("{ECHO}\nimport time\ntime.sleep(600)");
     let arguments = json!({"code": code});
     let asked = call(&mut ipybox, CELL, &arguments).await;
@@ -119,7 +140,7 @@ async fn a_call_that_is_taken_up_again_lets_others_pass() {
 #[tokio::test]
 async fn a_state_is_for_its_own_call_and_for_once() {
     let place = Place::new();
-    let mut ipybox = start(&place, "60").await;
+    let mut ipybox = start(&place).await;
     let arguments = json!({"code": ECHO});
     let asked = call(&mut ipybox, CELL, &arguments).await;
     let other = json!({"code": "print('other')"});
@@ -143,7 +164,7 @@ async fn a_state_is_for_its_own_call_and_for_once() {
 #[tokio::test]
 async fn a_client_that_comes_back_too_late_gets_the_end() {
     let place = Place::new();
-    let mut ipybox = start(&place, "5").await;
+    let mut ipybox = start_impatient(&place).await;
     let arguments = json!({"code": ECHO});
     let asked = call(&mut ipybox, CELL, &arguments).await;
     // The next cell runs when the question has expired and its cell is done.
@@ -157,7 +178,7 @@ async fn a_client_that_comes_back_too_late_gets_the_end() {
 #[tokio::test]
 async fn clients_that_never_come_back_do_not_fill_memory() {
     let place = Place::new();
-    let mut ipybox = start(&place, "5").await;
+    let mut ipybox = start_impatient(&place).await;
     for _ in 0..200 {
         let package = json!({"package_name": "nothing-of-this-name"});
         questions(&call(&mut ipybox, "install_package", &package).await);
@@ -177,7 +198,7 @@ async fn clients_that_never_come_back_do_not_fill_memory() {
 #[tokio::test]
 async fn an_announced_loop_is_one_round() {
     let place = Place::new();
-    let mut ipybox = start(&place, "60").await;
+    let mut ipybox = start(&place).await;
     // Clients give up after ten rounds.
     let code = "from mcptools.probe import add\nfor b in range(37):\n    total = add.run(a=7, b=b).total\nprint(total)";
     let arguments = json!({"code": code});

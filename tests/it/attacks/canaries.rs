@@ -26,7 +26,7 @@ pub(super) struct Canaries {
 impl Canaries {
     pub(super) fn new(root: &Path, user: Option<User>) -> Self {
         let mut process = Command::new("sleep");
-        process.arg("600");
+        process.arg("infinity");
         if let Some(User::Ordinary) = user {
             use std::os::unix::process::CommandExt as _;
             process.uid(NOBODY_ELSE).gid(NOBODY_ELSE);

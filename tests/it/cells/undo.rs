@@ -1,5 +1,7 @@
 //! Undone cells: the kernel is as it was before them.
 
+use std::time::Duration;
+
 use ipybox::{CodeExecutor, KernelClient};
 use serde_json::{Value, json};
 
@@ -206,6 +208,7 @@ async fn the_records_know_what_was_undone() {
 /// An executor that keeps states.
 async fn executor(place: &Place) -> CodeExecutor {
     let builder = CodeExecutor::builder().working_dir(place.workspace()).state_dir(place.states());
+    let builder = builder.kernel_exit_timeout(Duration::from_secs(3600));
     builder.python(kernel_python()).undo_memory(1 << 29).start().await.unwrap()
 }
 

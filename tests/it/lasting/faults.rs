@@ -249,6 +249,7 @@ async fn many_takeovers_leave_nothing_behind() {
         } else {
             kill(client).await;
         }
+        kept.all_left().await;
         client = kept.client(&flags).await;
         let text = client.cell("count += 1\nprint(count)").await.ok();
         assert!(text.ends_with(&format!("\n{number}")), "{number}: {text}");

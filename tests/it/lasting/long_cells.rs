@@ -1,9 +1,11 @@
 //! Requests that stop waiting for their cells.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use super::{Kept, kill};
-use crate::support::{Ipybox, Place, kernel_python};
+use crate::support::{Ipybox, PATIENCE, Place, kernel_python};
 
 async fn start(place: &Place, flags: &[&str], capabilities: Value) -> Ipybox {
     let python = kernel_python();
@@ -30,6 +32,20 @@ async fn wait_for(ipybox: &mut Ipybox, cell: &str, timeout: f64) -> String {
     ipybox.call("wait_for_cell", json!({"cell": cell, "timeout": timeout})).await.ok()
 }
 
+/// Sends a cell, and waits until an answer about it begins with these words. Those before say that it has not begun, or has
+/// not printed.
+async fn begin(ipybox: &mut Ipybox, code: &str, id: &str, words: &str) -> String {
+    let sent = Instant::now();
+    let mut text = cell(ipybox, code, 0.1).await;
+    while !text.starts_with(words) {
+        let has_no_words = text.starts_with(&format!("[`{id}` has not begun"))
+            || text.starts_with(&format!("[`{id}` still runs"));
+        assert!(has_no_words && sent.elapsed() < PATIENCE, "no {words:?}: {text}");
+        text = wait_for(ipybox, id, 0.1).await;
+    }
+    text
+}
+
 #[tokio::test]
 async fn output_of_a_cell_comes_in_parts_and_each_part_once() {
     let place = Place::new();
@@ -37,8 +53,7 @@ async fn output_of_a_cell_comes_in_parts_and_each_part_once() {
     assert_eq!(cell(&mut ipybox, "1 + 1", 30.0).await, "2");
     let code = steps("first", "go", "second")
         + "\nwhile not pathlib.Path('on').exists(): time.sleep(0.01)\nprint('third')\n3";
-    let text = cell(&mut ipybox, &code, 2.0).await;
-    assert!(text.starts_with("first\n\n[`cell-2` still runs, "), "{text}");
+    let text = begin(&mut ipybox, &code, "cell-2", "first\n\n[`cell-2` still runs, ").await;
     assert!(
         text.contains(" s after it was sent. Its code may run for 3600 s. `wait_for_cell` returns"),
         "{text}"
@@ -66,8 +81,7 @@ async fn output_of_a_cell_comes_in_parts_and_each_part_once() {
 async fn cells_queue_or_are_refused_and_keep_their_answers() {
     let place = Place::new();
     let mut ipybox = start(&place, &[], json!({})).await;
-    let text = cell(&mut ipybox, &steps("one", "go", "ONE"), 2.0).await;
-    assert!(text.contains("`cell-1` still runs"), "{text}");
+    begin(&mut ipybox, &steps("one", "go", "ONE"), "cell-1", "one\n\n[`cell-1` still runs").await;
     let text = cell(&mut ipybox, "raise ValueError('two')", 0.1).await;
     assert!(text.starts_with("[`cell-2` has not begun: it waits for the cells before it"), "{text}");
     let refused = json!({"code": "print('never')", "if_busy": "refuse"});
@@ -88,8 +102,9 @@ async fn cells_queue_or_are_refused_and_keep_their_answers() {
 async fn a_cell_is_interrupted_while_nobody_or_another_request_waits() {
     let place = Place::new();
     let mut ipybox = start(&place, &[], json!({})).await;
-    let text = cell(&mut ipybox, "try:\n    while True: pass\nfinally:\n    print('cleaned up')", 2.0).await;
-    assert!(text.contains("`cell-1` still runs"), "{text}");
+    let code =
+        "try:\n    print('begun', flush=True)\n    while True: pass\nfinally:\n    print('cleaned up')";
+    begin(&mut ipybox, code, "cell-1", "begun\n\n[`cell-1` still runs").await;
     let waiting = ipybox.start_call("wait_for_cell", json!({"cell": "cell-1", "timeout": 600})).await;
     ipybox.has_begun_what_was_asked().await;
     // The newest request waits: the client of an earlier one may have given up without a word.
@@ -143,14 +158,14 @@ async fn wrong_arguments_are_named() {
 #[tokio::test]
 async fn the_user_is_asked_by_whichever_request_waits() {
     let place = Place::new();
-    let flags = ["--approval", "ask", "--approve-shell-cmds", "--approval-timeout", "10"];
+    let flags = ["--approval", "ask", "--approve-shell-cmds", "--approval-timeout", "20"];
     let mut ipybox = start(&place, &flags, json!({"elicitation": {}})).await;
-    let asking = ipybox.start_call("execute_ipython_cell", json!({"code": "!echo asked", "wait": 4})).await;
+    let asking = ipybox.start_call("execute_ipython_cell", json!({"code": "!echo asked", "wait": 15})).await;
     ipybox.question().await;
     let text = asking.answer().await.ok();
     assert!(text.contains("`cell-1` waits for approval"), "{text}");
     // Longer than the user has to answer a question that is shown.
-    tokio::time::sleep(std::time::Duration::from_secs(11)).await;
+    tokio::time::sleep(Duration::from_secs(21)).await;
     let waiting = ipybox.start_call("wait_for_cell", json!({"cell": "cell-1"})).await;
     assert!(ipybox.decide("allow once").await.contains("echo asked"));
     assert_eq!(waiting.answer().await.ok(), "asked");
@@ -162,8 +177,7 @@ async fn an_answer_waits_across_clients() {
     let kept = Kept::new();
     let mut client = kept.client(&["--long-cells"]).await;
     client.reset().await;
-    let text = cell(&mut client, &steps("begun", "go", "done"), 2.0).await;
-    assert!(text.starts_with("begun\n\n[`cell-1` still runs"), "{text}");
+    begin(&mut client, &steps("begun", "go", "done"), "cell-1", "begun\n\n[`cell-1` still runs").await;
     kill(client).await;
     kept.write("go", "");
     let mut client = kept.client(&["--long-cells"]).await;

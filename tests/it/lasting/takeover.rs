@@ -188,14 +188,14 @@ async fn connections_to_servers_go_on_too() {
 async fn a_question_waits_for_the_next_client() {
     let kept = Kept::new();
     let capable = json!({"elicitation": {}});
-    let flags = ["--approval", "ask", "--approve-shell-cmds", "--approval-timeout", "10"];
+    let flags = ["--approval", "ask", "--approve-shell-cmds", "--approval-timeout", "20"];
     let mut client = kept.client_with(&flags, capable.clone()).await;
     let running = client.start_cell("!echo asked").await;
     client.question().await;
     kill(client).await;
     drop(running);
     // Longer than the user has to answer a question that is shown.
-    tokio::time::sleep(std::time::Duration::from_secs(11)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(21)).await;
     let mut client = kept.client_with(&flags, capable).await;
     let next = client.start_cell("print('own')").await;
     let question = client.decide("allow once").await;
@@ -418,6 +418,11 @@ async fn an_answer_that_a_stopped_client_never_read_is_given_again() {
     client.has_begun_what_was_asked().await;
     client.signal(nix::sys::signal::Signal::SIGSTOP);
     kept.write("go", "");
+    eventually("the cell has ended", || {
+        let session = &kept.sessions()[0];
+        session["answers"] == true && session["open_cells"] == 0
+    })
+    .await;
     // Longer than an answer takes that is on its way.
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     kill(client).await;

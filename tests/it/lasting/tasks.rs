@@ -123,8 +123,10 @@ async fn a_long_call_becomes_a_task_and_a_short_one_does_not() {
     assert_eq!(get(&mut ipybox, &id).await["result"], task["result"]);
     assert_eq!(text(&cell(&mut ipybox, "2 + 2").await), "4");
     // An error of the code is a result.
-    let created = cell(&mut ipybox, "time.sleep(5.5)\nraise ValueError('no')").await;
-    let task = once(&mut ipybox, self::id(&created).as_str(), "completed").await;
+    let failing = "while not pathlib.Path('fail').exists(): time.sleep(0.01)\nraise ValueError('no')";
+    let failing = self::id(&cell(&mut ipybox, failing).await);
+    place.write("fail", "");
+    let task = once(&mut ipybox, &failing, "completed").await;
     assert_eq!(task["result"]["isError"], true, "{task}");
     ipybox.stop().await;
 }
@@ -175,11 +177,11 @@ async fn a_question_makes_a_task_and_is_asked_there() {
 async fn a_question_waits_while_its_client_asks() {
     let place = Place::new();
     let mut ipybox =
-        start(&place, &["--approval", "ask", "--approval-timeout", "10", "--approve-shell-cmds"]).await;
+        start(&place, &["--approval", "ask", "--approval-timeout", "20", "--approve-shell-cmds"]).await;
     let created = cell(&mut ipybox, "!echo yes").await;
     let begun = std::time::Instant::now();
     let asked = once(&mut ipybox, &id(&created), "input_required").await;
-    while begun.elapsed().as_secs() < 12 {
+    while begun.elapsed().as_secs() < 22 {
         assert_eq!(keys(&get(&mut ipybox, &id(&created)).await), keys(&asked));
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
@@ -189,7 +191,7 @@ async fn a_question_waits_while_its_client_asks() {
     // Without anybody who asks, its time is over sometime.
     let created = cell(&mut ipybox, "!echo no").await;
     once(&mut ipybox, &id(&created), "input_required").await;
-    tokio::time::sleep(std::time::Duration::from_secs(12)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(22)).await;
     let task = once(&mut ipybox, &id(&created), "completed").await;
     assert!(text(&task["result"]).contains("ApprovalTimeoutError"), "{task}");
     ipybox.stop().await;

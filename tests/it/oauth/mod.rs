@@ -53,6 +53,13 @@ impl Behind {
         let client = http();
         serde_json::from_str(&client.get(url).send().await.unwrap().text().await.unwrap()).unwrap()
     }
+
+    /// Has the server of `sdk` err so from now on, as its flag `--fault` does from the start.
+    async fn arm(&self, fault: &[&str]) {
+        let url = reqwest::Url::parse(&self.url).unwrap().join("/fault").unwrap();
+        let armed = http().put(url).body(json!(fault).to_string()).send().await.unwrap();
+        assert!(armed.status().is_success(), "{fault:?}: {}", armed.status());
+    }
 }
 
 impl Drop for Behind {

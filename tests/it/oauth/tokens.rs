@@ -6,7 +6,7 @@ use super::*;
 use crate::support::{Place, free_port};
 
 const ECHO: &str = "from mcptools.notes import echo\n";
-/// The seconds that a token lives that is not renewed: long enough to register the server with it on a busy machine.
+/// The seconds that a token lives. It is renewed until the server refuses that.
 const LIFETIME: &str = "6";
 
 async fn registered(place: &Place, behind: &Behind) -> Ipybox {
@@ -53,10 +53,10 @@ async fn a_refused_refresh_fails_the_call_and_names_the_login_command() {
         "unsupported_grant_type",
         "invalid_request",
     ] {
-        let fault = format!("refresh:{error}");
-        let behind = Behind::sdk(&["--token-lifetime", LIFETIME, "--fault", &fault]);
+        let behind = Behind::sdk(&["--token-lifetime", LIFETIME]);
         let place = Place::new();
         let mut ipybox = registered(&place, &behind).await;
+        behind.arm(&[&format!("refresh:{error}")]).await;
         let code = format!("{ECHO}import time\ntime.sleep(6.5)\necho.run(text='x')");
         let failed = ipybox.cell(&code).await.error();
         assert!(failed.contains("`ipybox login notes "), "{error}: {failed}");
@@ -73,8 +73,8 @@ async fn an_authorization_server_that_repeats_a_request_shows_no_secret() {
     let client = ["--client-id", "me", "--client-secret", "s3cret-of-mine", "--redirect-uri", &redirect];
     let oauth = json!({"client_id": "me", "client_secret": "s3cret-of-mine", "redirect_uri": redirect});
     for at in ["code", "refresh"] {
-        let fault = ["--token-lifetime", LIFETIME, "--fault", "repeated-request", at];
-        let behind = Behind::sdk(&[client.as_slice(), &fault].concat());
+        let fault = ["repeated-request", at];
+        let behind = Behind::sdk(&[client.as_slice(), &["--token-lifetime", LIFETIME]].concat());
         let place = Place::new();
         let audit = place.temporary().join("audit.jsonl");
         let flags = ["--audit-log", audit.to_str().unwrap(), "--audit-contents", "--log-level", "DEBUG"];
@@ -82,10 +82,12 @@ async fn an_authorization_server_that_repeats_a_request_shows_no_secret() {
         let parameters = json!({"url": behind.url, "oauth": oauth});
         ipybox.register("notes", parameters.clone()).await.error();
         let shown = if at == "code" {
+            behind.arm(&fault).await;
             fails(&place, "notes", "gave no token").await
         } else {
             log_in(&place, "notes").await;
             ipybox.register("notes", parameters).await.ok();
+            behind.arm(&fault).await;
             let code = format!("{ECHO}import time\ntime.sleep(6.5)\necho.run(text='x')");
             ipybox.cell(&code).await.error()
         };

@@ -115,19 +115,23 @@ const OTHER: &str = r"
         const frame = document.createElement('iframe');
         frame.src = url;
         document.body.append(frame);
-        await new Promise((resolve) => { frame.onload = resolve; setTimeout(resolve, 5000); });
+        await new Promise((resolve) => { frame.onload = resolve; setTimeout(resolve, 120000); });
         try {
             tried.frame = frame.contentDocument === null ? 'closed' : 'open';
         } catch {
             tried.frame = 'closed';
         }
         const opened = window.open(url);
-        await new Promise((resolve) => setTimeout(resolve, 1000));
-        try {
-            tried.opened = opened === null || opened.closed ? 'cut off' : String(opened.document.title);
-        } catch {
-            tried.opened = 'cut off';
-        }
+        const look = () => {
+            try {
+                return opened === null || opened.closed ? 'cut off' : String(opened.document.title);
+            } catch {
+                return 'cut off';
+            }
+        };
+        const end = Date.now() + 60000;
+        while (look() !== 'cut off' && Date.now() < end) await new Promise((resolve) => setTimeout(resolve, 50));
+        tried.opened = look();
         const channel = new BroadcastChannel('ipybox');
         tried.channel = await new Promise((resolve) => {
             channel.onmessage = (event) => resolve(JSON.stringify(event.data));

@@ -77,11 +77,12 @@ async fn a_client_that_does_not_read_does_not_suspend_a_timeout() {
         send(&mut input, id, "tools/list", json!({})).await;
     }
     let code = "
+import time
 try:
-    while True: print('x' * 1000)
+    while True: print('x' * 1000); time.sleep(0.001)
 except KeyboardInterrupt: open('interrupted', 'w').close()";
     let params = json!({
-        "name": "execute_ipython_cell", "arguments": {"code": code, "timeout": 1}, "_meta": {"progressToken": 1},
+        "name": "execute_ipython_cell", "arguments": {"code": code, "timeout": 15}, "_meta": {"progressToken": 1},
     });
     send(&mut input, 100, "tools/call", params).await;
     let interrupted = place.workspace().join("interrupted");

@@ -120,7 +120,7 @@ async fn the_sandbox_of_a_chosen_pool_is_given_up_while_nobody_uses_it() {
     for pool in ["python", "python-gpu"] {
         cluster.make_pool(pool, 1).await;
     }
-    let flags = [&IDLE[..], &["--kernel-pool", "gpu=python-gpu"]].concat();
+    let flags = ["--checkpoint", "--kernel-idle-timeout", "10s", "--kernel-pool", "gpu=python-gpu"];
     let mut ipybox = start(&place, &cluster, &flags, &[]).await;
     let of = |session: &str, code: &str| json!({"code": code, "session": session});
     let begun = ipybox.call("execute_ipython_cell", of("new:gpu", "kept = 41")).await.ok();
@@ -210,9 +210,9 @@ async fn pools_that_give_nothing_are_named_with_the_reason() {
     let credentials = cluster.kubeconfig();
     let other = refusal(&cluster, &credentials, "python", &[]).await;
     assert!(other.contains("`python`") && other.contains("it has `slow`"), "{other}");
-    let timeout = ["--kernel-claim-timeout", "3"];
+    let timeout = ["--kernel-claim-timeout", "20"];
     let late = refusal(&cluster, &credentials, "slow", &timeout).await;
-    assert!(late.contains("`slow`: it is not ready after 3 seconds: DependenciesNotReady"), "{late}");
+    assert!(late.contains("`slow`: it is not ready after 20 seconds: DependenciesNotReady"), "{late}");
     assert!(late.contains("`replicas`"), "{late}");
     cluster.fault(json!({"fault": "never_bind"})).await;
     let ignored = refusal(&cluster, &credentials, "slow", &timeout).await;
@@ -265,9 +265,8 @@ async fn an_evicted_pod_costs_the_running_cell_alone() {
     eventually("`kept` is saved", || place.has_saved("kept")).await;
     let claims = cluster.claims().await;
     let sandbox = claims[0]["status"]["sandbox"]["name"].clone();
-    let code =
-        "import time\nfor number in range(10_000):\n    print(number, flush=True)\n    time.sleep(0.02)";
-    let cell = start_until(&mut ipybox, code, "\n7").await;
+    let code = "import time\nfor number in range(10_000):\n    print(f'at {number};', flush=True)\n    time.sleep(0.1)";
+    let cell = start_until(&mut ipybox, code, "at ").await;
     cluster.fault(json!({"fault": "evict", "namespace": "default", "pod": sandbox})).await;
     let lost = cell.answer().await.error();
     assert!(lost.contains("died while running the cell"), "{lost}");

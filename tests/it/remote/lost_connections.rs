@@ -35,11 +35,39 @@ impl Mark {
     }
 }
 
+/// The id that the session's kernel has at its server.
+async fn kernel_id(ipybox: &mut Ipybox) -> String {
+    let code = "import pathlib\nfrom ipykernel.connect import get_connection_file\n\
+                print(pathlib.Path(get_connection_file()).stem.removeprefix('kernel-'))";
+    ipybox.cell(code).await.ok()
+}
+
+/// Breaks the connections, and waits until the kernel's server has noticed: what it sends before that is lost. There are
+/// no others until the relay is repaired.
+async fn break_noticed(relay: &Relay, jupyter: &Jupyter, kernel: &str) {
+    relay.refuse();
+    let path = format!("api/kernels/{kernel}");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        // Each time, because one may have been taken a moment before.
+        relay.reset();
+        let (status, model) = jupyter.ask("GET", &path).await;
+        assert_eq!(status, 200, "{model}");
+        if model["connections"] == 0 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{model}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_connection_that_breaks_in_the_middle_of_a_cell_costs_nothing() {
     for server in Server::ALL {
         let place = Place::new();
-        let (mut ipybox, relay) = through_a_relay(&place, Jupyter::shared(server).await).await;
+        let jupyter = Jupyter::shared(server).await;
+        let (mut ipybox, relay) = through_a_relay(&place, jupyter).await;
+        let kernel = kernel_id(&mut ipybox).await;
         ipybox.cell("import os, time\nx = 1").await.ok();
         let broken = place.workspace().join("broken");
         let code = format!(
@@ -48,8 +76,9 @@ async fn a_connection_that_breaks_in_the_middle_of_a_cell_costs_nothing() {
              for i in range(30): time.sleep(0.05); print(i, flush=True)\nx + add.run(a=1, b=2).total"
         );
         let cell = start_until(&mut ipybox, &code, "before").await;
-        relay.reset();
+        break_noticed(&relay, jupyter, &kernel).await;
         std::fs::write(broken, "").unwrap();
+        relay.repair();
         let said = cell.answer().await.ok();
         let numbers: Vec<String> = (0..30).map(|number| number.to_string()).collect();
         assert_eq!(said, format!("before\n{}\n4", numbers.join("\n")), "{server:?}");
@@ -179,14 +208,23 @@ async fn a_cable_that_is_cut_and_repaired_costs_nothing() {
 #[tokio::test]
 async fn the_cell_after_a_break_is_its_own() {
     let place = Place::new();
-    let (mut ipybox, relay) = through_a_relay(&place, Jupyter::shared(Server::JupyterServer).await).await;
-    ipybox.cell("import time").await.ok();
+    let jupyter = Jupyter::shared(Server::JupyterServer).await;
+    let (mut ipybox, relay) = through_a_relay(&place, jupyter).await;
+    let kernel = kernel_id(&mut ipybox).await;
+    ipybox.cell("import os, time").await.ok();
     for round in 0..4 {
         let mark = Mark::new(&place);
-        let broken = ipybox.start_cell(&format!("{}\ntime.sleep(1)\nprint('broken')", mark.begun())).await;
+        let go = place.workspace().join(format!("go-{round}"));
+        let code = format!(
+            "{}\nwhile not os.path.exists({go:?}): time.sleep(0.01)\ntime.sleep(1)\nprint('broken')",
+            mark.begun()
+        );
+        let broken = ipybox.start_cell(&code).await;
         let next = ipybox.start_cell("time.sleep(1)\nprint('next')").await;
         mark.wait().await;
-        relay.reset();
+        break_noticed(&relay, jupyter, &kernel).await;
+        std::fs::write(go, "").unwrap();
+        relay.repair();
         assert_eq!(broken.answer().await.ok(), "broken", "{round}");
         assert_eq!(next.answer().await.ok(), "next", "{round}");
     }

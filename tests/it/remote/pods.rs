@@ -107,11 +107,14 @@ async fn a_connection_that_breaks_costs_nothing() {
     let mut ipybox = start(&place, &url_by(relay.address()), &[]).await;
     ipybox.register("probe", probe()).await.ok();
     ipybox.cell("from mcptools.probe import add, slow\nimport time").await.ok();
-    for _ in 0..3 {
-        let code = "for number in range(40):\n    print(number, flush=True)\n    time.sleep(0.02)\nslow.run(seconds=1)\nadd.run(a=1, b=2).total";
-        let cell = start_until(&mut ipybox, code, "\n7").await;
+    for round in 0..3 {
+        let code = format!(
+            "for number in range(40):\n    print(f'{round} at {{number}};', flush=True)\n    time.sleep(0.02)\n\
+             slow.run(seconds=1)\nadd.run(a=1, b=2).total"
+        );
+        let cell = start_until(&mut ipybox, &code, &format!("{round} at 7;")).await;
         relay.reset();
-        let numbers: Vec<String> = (0..40).map(|number| number.to_string()).collect();
+        let numbers: Vec<String> = (0..40).map(|number| format!("{round} at {number};")).collect();
         assert_eq!(cell.answer().await.ok(), format!("{}\n3", numbers.join("\n")));
     }
     ipybox.stop().await;

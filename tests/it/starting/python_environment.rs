@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Ipybox, Place, kernel_python, tool};
+use crate::support::{Ipybox, Place, eventually, kernel_python, tool};
 
 /// ipybox with an environment of its own, made by the pinned `uv`.
 async fn managed(place: &Place) -> Ipybox {
@@ -24,7 +24,7 @@ async fn a_workspace_gets_an_environment_of_its_own_and_keeps_what_is_installed(
     let text = ipybox.request("tools/call", params).await.answer().await.ok();
     let states = place.states().canonicalize().unwrap();
     assert!(text.starts_with(states.to_str().unwrap()) && text.ends_with("True"), "{text}");
-    assert!(ipybox.progress().len() > 1, "the first cell says what it waits for: {:?}", ipybox.progress());
+    eventually("the first cell has said what it waits for", || ipybox.progress().len() > 1).await;
     assert!(ipybox.cell("import iniconfig").await.error().contains("ModuleNotFoundError"));
     let output = ipybox.install("iniconfig>=2").await.ok();
     assert!(output.starts_with("Installed iniconfig 2.") && output.lines().count() == 1, "{output}");
@@ -75,8 +75,7 @@ async fn two_servers_that_start_at_once_share_one_environment() {
 async fn an_interrupted_creation_is_made_good() {
     let place = Place::new();
     let mut ipybox = managed(&place).await;
-    crate::support::eventually("the environment is being made", || !place.everything_in_states().is_empty())
-        .await;
+    eventually("the environment is being made", || !place.everything_in_states().is_empty()).await;
     ipybox.signal(nix::sys::signal::Signal::SIGKILL);
     ipybox.ended().await;
     let mut ipybox = managed(&place).await;

@@ -99,6 +99,7 @@ async fn the_command_line_of_the_inspector() {
         let inspector = "npm/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
         let mut command = Command::new(tool("bin/node"));
         command.arg(tool(inspector)).args(["--cli", "--quiet", "--format", "json", "--protocol-era", era]);
+        command.args(["--connect-timeout", "280000"]);
         command.args(["--method", "tools/call", "--tool-name", "execute_ipython_cell"]);
         command.args(["--tool-args-json", "{\"code\": \"6 * 7\"}"]);
         command.args(["--header", &format!("Authorization: Bearer {token}"), "--server-url"]);
@@ -127,6 +128,7 @@ async fn claude_code_connects() {
     let variables = [
         ("HOME", home.path().to_str().unwrap()),
         ("DISABLE_AUTOUPDATER", "1"),
+        ("MCP_TIMEOUT", "280000"),
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
     ];
     let url = format!("http://127.0.0.1:{}/mcp", place.port);

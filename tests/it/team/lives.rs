@@ -111,8 +111,8 @@ async fn processes_that_nobody_needs_end_and_the_kernel_goes_on() {
     server.stop().await;
 }
 
-/// Sessions end soon after nobody uses them.
-const SHORT_LIVED: &str = "[sessions]\nidle = \"1s\"\nkeep = \"1s\"\n";
+/// Sessions end when nobody uses them for a while that is longer than the time between two requests.
+const SHORT_LIVED: &str = "[sessions]\nidle = \"10s\"\nkeep = \"10s\"\n";
 
 /// Waits until no process of a user's sessions is left.
 async fn all_have_ended(place: &TeamPlace) {
@@ -135,7 +135,7 @@ async fn sessions_that_ended_while_nobody_used_them_have_their_own_variables_aga
     for (number, client) in clients.iter_mut().enumerate() {
         let text = client.cell("double()").await;
         assert!(
-            text.contains("begun anew: it had ended, because no client took it over within 1 s"),
+            text.contains("begun anew: it had ended, because no client took it over within 10 s"),
             "{text}"
         );
         assert!(text.contains("Restored: x, double") && text.contains("- hidden: was not saved"), "{text}");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::support::{TeamClient, TeamPlace};
 use crate::support::cluster::Cluster;
-use crate::support::{PATIENCE, environment};
+use crate::support::{PATIENCE, environment, eventually};
 
 /// The variable with the file of the cluster's credentials.
 const VARIABLE: &str = "KUBECONFIG";
@@ -322,9 +322,14 @@ async fn an_evicted_pod_is_noticed_by_the_word_of_the_cluster() {
     assert_eq!(client.cell("kept = 41; kept").await, "41");
     let claim = cluster.claims().await[0].clone();
     let evict = json!({"fault": "evict", "namespace": "default", "pod": claim["status"]["sandbox"]["name"]});
-    let cell = client.cell("import time\nfor _ in range(6000):\n    time.sleep(0.1)");
+    // The pod is a process of this machine.
+    let directory = tempfile::tempdir().unwrap();
+    let begun = directory.path().join("begun");
+    let code =
+        format!("import time\nopen({begun:?}, 'w').close()\nfor _ in range(6000):\n    time.sleep(0.1)");
+    let cell = client.cell(&code);
     let evicting = async {
-        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        eventually("the cell runs", || begun.exists()).await;
         cluster.fault(evict).await;
     };
     let (lost, ()) = tokio::join!(cell, evicting);
@@ -355,9 +360,9 @@ async fn a_cluster_that_gives_nothing_is_reported_by_sessions_and_the_front_goes
     let credentials = cluster.kubeconfig();
     for (pool, words) in [
         ("python", &["it has `slow`"][..]),
-        ("slow", &["not ready after 3 seconds", "`claim_timeout` in `[kernels]`"]),
+        ("slow", &["not ready after 20 seconds", "`claim_timeout` in `[kernels]`"]),
     ] {
-        let place = place_with("claim_timeout = \"3s\"");
+        let place = place_with("claim_timeout = \"20s\"");
         place.change("pool = \"python\"", &format!("pool = {pool:?}"));
         let login = place.token("yan");
         let server = place.serve_in(&[(VARIABLE, credentials.to_str().unwrap())]);

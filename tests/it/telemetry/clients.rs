@@ -10,7 +10,7 @@ use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData
 use tokio::process::Command;
 
 use super::collector::Collector;
-use super::{PARENT, TRACE, server};
+use super::{PARENT, PATIENT, TRACE, server};
 use crate::support::{Place, environment, kernel_python, repository, tool};
 
 #[tokio::test]
@@ -30,6 +30,7 @@ async fn the_sdk_for_python_passes_its_trace_on() {
             .envs(environment())
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url())
+            .env(PATIENT.0, PATIENT.1)
             .output()
             .await
             .unwrap();

@@ -4,7 +4,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::collector::Collector;
-use super::{log_of_end, server, start, start_with};
+use super::{PATIENT, log_of_end, server, start, start_with};
 use crate::support::{Place, eventually, kernel_python, refusing};
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -22,7 +22,7 @@ async fn nothing_is_sent_unless_it_is_asked_for() {
     let on = [(ENDPOINT, collector.url()), ("OTEL_SERVICE_NAME", "on"), ("OTEL_METRICS_EXPORTER", "none")];
     for variables in [&disabled[..], &none, &on] {
         let place = Place::new();
-        let mut ipybox = start_with(&place, &[], variables).await;
+        let mut ipybox = start_with(&place, &[], &[variables, &[PATIENT]].concat()).await;
         ipybox.register("traces", server()).await.ok();
         let code = "from mcptools.traces import meta\nprint('traceparent' in meta.run())";
         let is_passed_on = ipybox.cell(code).await.ok();
@@ -104,7 +104,7 @@ async fn a_kept_session_sends_what_its_clients_have_begun() {
     let (place, collector) = (Place::new(), Collector::start().await);
     let python = kernel_python();
     let flags = ["--keep-session", "120s", "--long-cells", "--python", python.to_str().unwrap()];
-    let variables = [(ENDPOINT, collector.url()), ("OTEL_BSP_SCHEDULE_DELAY", "50")];
+    let variables = [(ENDPOINT, collector.url()), ("OTEL_BSP_SCHEDULE_DELAY", "50"), PATIENT];
     let mut ipybox = place.start_with(&flags, &variables).await;
     ipybox.initialize().await;
     let code = "import pathlib, time\npathlib.Path('runs').touch()\n\

@@ -17,6 +17,9 @@ use crate::support::{Ipybox, Place, kernel_python, test_server, tool};
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa04c902b7";
 
+/// The variable by which the last export has all the time that it needs.
+const PATIENT: (&str, &str) = ("OTEL_BSP_EXPORT_TIMEOUT", "300000");
+
 /// The `_meta` of a request in that span.
 fn traced() -> Value {
     json!({"traceparent": format!("00-{TRACE}-{PARENT}-01"), "tracestate": "vendor=1"})
@@ -35,7 +38,7 @@ fn call(tool: &str, arguments: &Value, meta: &Value) -> Value {
 /// ipybox that sends to `collector`, with further flags and variables; its client has said hello.
 async fn start(place: &Place, collector: &Collector, flags: &[&str], variables: &[(&str, &str)]) -> Ipybox {
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url());
-    start_with(place, flags, &[&[endpoint], variables].concat()).await
+    start_with(place, flags, &[&[endpoint, PATIENT], variables].concat()).await
 }
 
 async fn start_with(place: &Place, flags: &[&str], variables: &[(&str, &str)]) -> Ipybox {

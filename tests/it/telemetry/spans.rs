@@ -4,7 +4,7 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::{Value, json};
 
 use super::collector::Collector;
-use super::{PARENT, TRACE, call, records, server, start, traced};
+use super::{PARENT, PATIENT, TRACE, call, records, server, start, traced};
 use crate::support::{Place, eventually};
 
 const EXECUTE: &str = "tools/call execute_ipython_cell";
@@ -130,6 +130,7 @@ async fn the_span_of_a_cell_that_was_left_ends_with_the_cell() {
     let left = ipybox.call("execute_ipython_cell", json!({"code": code, "wait": 0.01})).await.ok();
     assert!(left.contains("`cell-1`"), "{left}");
     let waiting = ipybox.start_call("wait_for_cell", json!({"cell": "cell-1"})).await;
+    ipybox.has_begun_what_was_asked().await;
     place.write("go", "");
     waiting.answer().await.ok();
     ipybox.stop().await;
@@ -149,7 +150,7 @@ async fn a_question_is_a_span_beside_the_call() {
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url());
     let python = crate::support::kernel_python();
     let flags = [&["--python", python.to_str().unwrap()], flags.as_slice()].concat();
-    let mut ipybox = place.start_with(&flags, &[endpoint]).await;
+    let mut ipybox = place.start_with(&flags, &[endpoint, PATIENT]).await;
     ipybox.initialize_with(json!({"elicitation": {}})).await;
     let params = json!({"server_name": "traces", "server_params": server()});
     let registering = ipybox.start_call("register_mcp_server", params).await;

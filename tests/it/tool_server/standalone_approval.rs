@@ -72,7 +72,7 @@ async fn without_a_client_a_call_fails_at_once() {
 #[tokio::test]
 async fn what_is_not_answered_in_time_is_withdrawn() {
     let server = ToolServer::builder().port(0).approval_required(true);
-    let server = server.approval_timeout(Duration::from_secs(5)).start().await.unwrap();
+    let server = server.approval_timeout(Duration::from_secs(20)).start().await.unwrap();
     let runner = probe_at(&server).await;
     let mut client = client(&server).await;
     let call = echo(&runner, "hi");

@@ -61,9 +61,10 @@ pub(crate) async fn asynchronous_calls_do_not_block_the_loop() {
     let place = Place::new();
     let mut ipybox = place.ipybox().await;
     ipybox.register("probe", probe()).await.ok();
-    // The ticks prove that the loop went on; 30 calls of one second prove that the calls ran at the same time.
+    // The ticks prove that the loop went on, and the end of the cell that the calls ran at the same time: one after the
+    // other they take 300 seconds, and a cell has 120.
     let code = "
-import asyncio, time
+import asyncio
 from mcptools.probe import slow
 ticks = 0
 async def tick():
@@ -71,11 +72,10 @@ async def tick():
     while True:
         await asyncio.sleep(0.01); ticks += 1
 ticking = asyncio.create_task(tick())
-begin = time.monotonic()
-answers = await asyncio.gather(*[slow.run_async(slow.Params(seconds=1)) for _ in range(30)])
+answers = await asyncio.gather(*[slow.run_async(slow.Params(seconds=10)) for _ in range(30)])
 ticking.cancel()
-print(len(answers), ticks > 10, time.monotonic() - begin < 15)";
-    assert_eq!(ipybox.cell(code).await.ok(), "30 True True");
+print(len(answers), ticks > 10)";
+    assert_eq!(ipybox.cell(code).await.ok(), "30 True");
     ipybox.stop().await;
 }
 
@@ -120,14 +120,14 @@ async fn work_in_the_background_outlives_the_cells_that_wait_for_it() {
     let mut ipybox = place.ipybox().await;
     ipybox.register("probe", probe()).await.ok();
     let code = "import asyncio\nfrom mcptools.probe import slow\nsaid = []\n\
-                async def work():\n    said.append(await slow.run_async(seconds=3))\n    print('done')\n\
+                async def work():\n    said.append(await slow.run_async(seconds=30))\n    print('done')\n\
                 task = asyncio.create_task(work())";
     assert_eq!(ipybox.cell(code).await.ok(), "[no output]");
     let waiting = json!({"code": "await asyncio.wait([task])", "timeout": 0.5});
     let text = ipybox.call("execute_ipython_cell", waiting).await.error();
     assert!(text.starts_with("Execution timed out"), "{text}");
     let shown = ipybox.cell("await asyncio.wait([task], timeout=280)\nsaid").await.ok();
-    assert!(shown.contains("done\n") && shown.ends_with("['slept 3.0 s']"), "{shown}");
+    assert!(shown.contains("done\n") && shown.ends_with("['slept 30.0 s']"), "{shown}");
     ipybox.stop().await;
 }
 

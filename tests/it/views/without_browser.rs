@@ -293,7 +293,7 @@ async fn a_cell_that_is_waited_for_has_its_views() {
     let mut ipybox = with_client(&place, &["--long-cells"], apps()).await;
     let go = place.workspace().join("go");
     let code = format!(
-        "import os, time\n{TABLE}\ndisplay(table)\nwhile not os.path.exists({go:?}): time.sleep(0.05)"
+        "import os, time\n{TABLE}\nwhile not os.path.exists({go:?}): time.sleep(0.05)\ndisplay(table)"
     );
     let left = call(&mut ipybox, "execute_ipython_cell", json!({"code": code, "wait": 0.1})).await;
     assert!(text(&left).contains("cell-1"), "{left}");
