@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 SCENARIO_SECS = 900
 BAD = ("FAILURE", "WARNING")
 ATTEMPTS = 10
-"""How often a scenario is run in which something came too late, as it may on a machine with much else to do."""
+"""The number of times that a scenario is run in which something came too late, as it may on a machine with much else to do."""
 
 
 def suite(options, parser):
@@ -93,7 +93,7 @@ def bad(checks):
 
 
 def is_only_late(outcome):
-    """Whether nothing is bad but that the client reconnected later than within the suite's 200 ms."""
+    """Says whether nothing is bad but that the client reconnected later than within the suite's 200 ms."""
     checks, wrong, _ = outcome
     failed = bad(checks)
     late = [check for check in failed if check.get("details", {}).get("slightlyLate")]

@@ -409,7 +409,7 @@ async def reply(send, status, content, headers=()):
 
 
 def is_fault(name):
-    """Whether a fault is called so."""
+    """Says whether a fault is called so."""
     known = {name.split()[0] for name in FAULTS}
     place, _, error = name.partition(":")
     is_error = f"{place}:ERROR" in known and (
