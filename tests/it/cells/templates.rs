@@ -53,6 +53,14 @@ async fn template_of(place: &Place, ipybox: &Ipybox) -> i32 {
     found.unwrap()
 }
 
+/// The template, which has forked a kernel: before, it may not be whole.
+async fn used_template_of(place: &Place, ipybox: &mut Ipybox) -> i32 {
+    let template = template_of(place, ipybox).await;
+    reset(ipybox).await;
+    assert_eq!(parent(ipybox).await, template);
+    template
+}
+
 async fn parent(ipybox: &mut Ipybox) -> i32 {
     ipybox.cell("import os\nos.getppid()").await.ok().lines().last().unwrap().parse().unwrap()
 }
@@ -164,11 +172,12 @@ async fn whatever_has_changed_makes_a_kernel_from_scratch() {
     std::fs::create_dir(&modules).unwrap();
     let python = kernel_python();
     let variables = [("KERNEL_ENV_PYTHONPATH", modules.to_str().unwrap())];
-    let mut ipybox = place.start_with(&["--python", python.to_str().unwrap()], &variables).await;
+    let flags = ["--python", python.to_str().unwrap(), "--undo-memory", "0"];
+    let mut ipybox = place.start_with(&flags, &variables).await;
     ipybox.initialize().await;
 
     // Modules have been installed.
-    template_of(&place, &ipybox).await;
+    used_template_of(&place, &mut ipybox).await;
     std::fs::write(modules.join("sitecustomize.py"), "import os\nos.environ['CUSTOMIZED'] = '1'").unwrap();
     reset(&mut ipybox).await;
     assert_eq!(parent(&mut ipybox).await, ipybox.id());
@@ -189,7 +198,7 @@ async fn whatever_has_changed_makes_a_kernel_from_scratch() {
 
     // It does not answer.
     reset(&mut ipybox).await;
-    let stopped = template_of(&place, &ipybox).await;
+    let stopped = used_template_of(&place, &mut ipybox).await;
     kill(Pid::from_raw(stopped), Signal::SIGSTOP).unwrap();
     reset(&mut ipybox).await;
     assert_eq!(parent(&mut ipybox).await, ipybox.id());
