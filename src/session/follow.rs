@@ -55,6 +55,16 @@ enum Escalation {
     Signalled(StopReason),
 }
 
+impl Escalation {
+    /// Why the code is stopped, if it is.
+    const fn reason(self) -> Option<StopReason> {
+        match self {
+            Self::None => None,
+            Self::Waiting(reason) | Self::Requested(reason) | Self::Signalled(reason) => Some(reason),
+        }
+    }
+}
+
 /// Why the code is stopped.
 #[derive(Clone, Copy)]
 enum StopReason {
@@ -62,8 +72,9 @@ enum StopReason {
     Cancel,
 }
 
-/// Follows a cell, sent as `request`, to its end, which comes at the latest 6 seconds after its timeout or
-/// cancellation, or 5 after its late beginning. `spent` is the part of its time that an earlier kernel took. Messages of other cells go to `late`.
+/// Follows a cell, sent as `request`, to its end, which comes at the latest 6 seconds after its timeout or cancellation, or 5
+/// after a beginning that is later. `spent` is the part of its time that an earlier kernel took. Messages of other cells go to
+/// `late`.
 ///
 /// If the state is [`KernelState::Lost`], the caller must replace the kernel.
 pub(super) async fn follow(
@@ -94,7 +105,6 @@ pub(super) async fn follow(
         paused_since: None,
         last_call: None,
         unanswered_interrupts: 0,
-        has_interrupted_in_vain: false,
         is_torn: false,
         unsent: None,
     };
@@ -148,8 +158,6 @@ struct Course<'a> {
     last_call: Option<Instant>,
     /// Interrupt requests without a reply yet: one of them could hit the next cell.
     unanswered_interrupts: u32,
-    /// Whether code was interrupted that had not begun: it does not notice.
-    has_interrupted_in_vain: bool,
     /// Whether a message was torn by an interrupt, of this cell or the one before: it may have been the reply.
     is_torn: bool,
     /// Text for which `chunks` had no room. Until it is sent, the kernel is not read.
@@ -243,6 +251,7 @@ impl Course<'_> {
             self.late.take(message.content).await;
             return Ok(());
         }
+        let had_begun = self.fold.has_begun();
         let text = self.keep(message.content, cell).await;
         if cell.chunks.is_some() && matches!(self.escalation, Escalation::None) {
             self.unsent = text;
@@ -250,23 +259,15 @@ impl Course<'_> {
         if self.fold.is_idle() && self.last_call.is_none() {
             self.last_call = Some(Instant::now() + LAST_CALL);
         }
-        if self.fold.has_begun() {
-            self.stop_what_has_begun(kernel).await?;
+        if !had_begun
+            && self.fold.has_begun()
+            && let Some(reason) = self.escalation.reason()
+        {
+            // Interrupts that came before have hit nothing.
+            self.escalation = Escalation::Waiting(reason);
+            self.escalate(kernel, reason).await?;
         }
         Ok(())
-    }
-
-    /// Interrupts code that was to be stopped before it began.
-    async fn stop_what_has_begun(&mut self, kernel: &mut Kernel) -> Result<(), kernel::Error> {
-        match self.escalation {
-            Escalation::Waiting(reason) => self.escalate(kernel, reason).await,
-            Escalation::Requested(reason) | Escalation::Signalled(reason) if self.has_interrupted_in_vain => {
-                self.has_interrupted_in_vain = false;
-                self.escalation = Escalation::Waiting(reason);
-                self.escalate(kernel, reason).await
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Records what the cell shows. Returns its text.
@@ -321,10 +322,7 @@ impl Course<'_> {
             Escalation::None | Escalation::Waiting(_) => {
                 kernel.request_interrupt()?;
                 self.unanswered_interrupts += 1;
-                self.escalation = Escalation::Requested(match self.escalation {
-                    Escalation::Waiting(first) => first,
-                    _ => reason,
-                });
+                self.escalation = Escalation::Requested(self.escalation.reason().unwrap_or(reason));
                 INTERRUPT_GRACE
             }
             Escalation::Requested(first) | Escalation::Signalled(first) => {
@@ -333,8 +331,6 @@ impl Course<'_> {
                 SIGNAL_GRACE
             }
         };
-        self.has_interrupted_in_vain |=
-            matches!(self.escalation, Escalation::Requested(_)) && !self.fold.has_begun();
         self.deadline = Instant::now() + grace;
         Ok(())
     }
@@ -352,13 +348,8 @@ async fn send(chunks: Option<&mpsc::Sender<String>>, unsent: &mut Option<String>
 
 /// The end of a stopped cell; `None` if it was not stopped.
 fn stopped_by(cell: &Cell, escalation: Escalation, state: KernelState) -> Option<CellEnding> {
-    match escalation {
-        Escalation::None => None,
-        Escalation::Waiting(reason) | Escalation::Requested(reason) | Escalation::Signalled(reason) => {
-            Some(match reason {
-                StopReason::Timeout => CellEnding::TimedOut { after: cell.timeout, state },
-                StopReason::Cancel => CellEnding::Cancelled(state),
-            })
-        }
-    }
+    escalation.reason().map(|reason| match reason {
+        StopReason::Timeout => CellEnding::TimedOut { after: cell.timeout, state },
+        StopReason::Cancel => CellEnding::Cancelled(state),
+    })
 }

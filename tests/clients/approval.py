@@ -7,8 +7,8 @@ import asyncio
 import contextlib
 import json
 import os
+import textwrap
 
-import session
 from steps import Scenario, expect, expect_error, expect_success, until
 
 scenario = Scenario(__doc__)
@@ -60,10 +60,6 @@ def asked(count, *fragments):
 
 
 ECHO = "from mcptools.probe import echo\nprint(echo.run(text={!r}))"
-
-
-def indented(code):
-    return code.replace("\n", "\n    ")
 
 
 @step("a registration is asked for, and a refused one leaves nothing")
@@ -184,14 +180,10 @@ async def waiting(bench):
 @step("a call that nobody answers for expires, and the session goes on")
 async def silence(bench):
     user.will_say_nothing(before=(bench.workspace / "expired").exists)
-    again = {
-        "protocol": bench.options.protocol,
-        "log": bench.log,
-        "on_question": user,
-    }
-    command = [*bench.command, "--approval-timeout", "3"]
-    async with session.connect(command, **again) as server:
-        code = f"try:\n    {indented(ECHO.format('unanswered'))}\nfinally:\n    open('expired', 'w').close()"
+    limit = ["--approval-timeout", "3"]
+    async with bench.connect_again(*limit, on_question=user) as server:
+        call = textwrap.indent(ECHO.format("unanswered"), "    ")
+        code = f"try:\n{call}\nfinally:\n    open('expired', 'w').close()"
         outcome = await server.cell(code)
         expect_error(outcome, "ApprovalTimeoutError", "was not approved within 3 s")
         user.answer = "allow once"
@@ -253,12 +245,7 @@ async def always(bench):
     user.will("always allow")
     expect_success(await bench.server.cell("print(add.run(a=1).total)"))
     user.will("deny")
-    again = {
-        "protocol": bench.options.protocol,
-        "log": bench.log,
-        "on_question": user,
-    }
-    async with session.connect(bench.command, **again) as server:
+    async with bench.connect_again(on_question=user) as server:
         code = "from mcptools.probe import add\nprint(add.run(a=2).total)"
         outcome = await server.cell(code)
         expect("7" in expect_success(outcome), "no sum", outcome)
@@ -269,9 +256,7 @@ async def always(bench):
 
 @step("an error says what a client without elicitation can do")
 async def without(bench):
-    async with session.connect(
-        bench.command, protocol=bench.options.protocol, log=bench.log
-    ) as server:
+    async with bench.connect_again() as server:
         code = "from mcptools.probe import fail\nfail.run()"
         expect_error(
             await server.cell(code),

@@ -83,10 +83,13 @@ class StepBench:
         """`text` with the workspace in its place."""
         return text.replace("{workspace}", str(self.workspace))
 
-    def connect_again(self):
-        """A second session with a new server process on the same workspace."""
+    def connect_again(self, *flags, on_question=None):
+        """A second session with a new server process, which has further flags, on the same workspace."""
         return session.connect(
-            self.command, protocol=self.options.protocol, log=self.log
+            [*self.command, *flags],
+            protocol=self.options.protocol,
+            log=self.log,
+            on_question=on_question,
         )
 
 

@@ -1,8 +1,13 @@
-//! How ipybox ends: cleanly, with nothing left behind.
+//! How ipybox ends: cleanly, quickly, with nothing left behind.
+
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::support::{Ipybox, Place, eventually, is_running, kernel_python, probe};
+use crate::support::{Ipybox, PATIENT_EXIT, Place, eventually, is_running, probe};
+
+/// Less than any grace period.
+const SHORT: Duration = Duration::from_secs(4);
 
 /// Starts a process in the kernel's group and returns its id and the kernel's.
 async fn grandchild(ipybox: &mut Ipybox) -> [i32; 2] {
@@ -43,22 +48,34 @@ async fn closing_stdin_ends_it_with_nothing_left() {
 
 #[tokio::test]
 async fn signals_end_it_cleanly_also_while_a_cell_runs() {
-    let python = kernel_python();
-    // Nothing waits until this is over.
-    let flags = ["--python", python.to_str().unwrap(), "--kernel-exit-timeout", "1h"];
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-        let place = Place::new();
-        let mut ipybox = place.start(&flags).await;
-        ipybox.initialize().await;
-        let ids = grandchild(&mut ipybox).await;
-        let _running = ipybox.start_cell("open('started', 'w')\nwhile True: pass").await;
-        let started = place.workspace().join("started");
-        eventually("the cell runs", || started.exists()).await;
-        ipybox.signal(signal);
-        assert_eq!(ipybox.ended().await.code(), Some(0), "{signal}: {}", ipybox.log());
-        all_gone(&ids).await;
-        assert_eq!(temporary_files(&place), 0, "{signal}");
+        let mut attempts = 0;
+        while !ends_quickly(signal).await {
+            attempts += 1;
+            assert!(attempts < 10, "{signal}: it is never quick");
+        }
     }
+}
+
+/// Ends ipybox by a signal while a cell runs; checks that nothing is left, and says whether that was quick.
+async fn ends_quickly(signal: Signal) -> bool {
+    let place = Place::new();
+    let begin = Instant::now();
+    let mut ipybox = place.ipybox_with(&PATIENT_EXIT).await;
+    let ids = grandchild(&mut ipybox).await;
+    let _running = ipybox.start_cell("open('started', 'w')\nwhile True: pass").await;
+    let started = place.workspace().join("started");
+    eventually("the cell runs", || started.exists()).await;
+    let start = begin.elapsed();
+    let begin = Instant::now();
+    ipybox.signal(signal);
+    assert_eq!(ipybox.ended().await.code(), Some(0), "{signal}: {}", ipybox.log());
+    // It takes a tenth of the start, unless it waits for one of the grace periods, which are 5 seconds or more: on a machine
+    // that is slow at times, only the one or the other is short.
+    let took = begin.elapsed();
+    all_gone(&ids).await;
+    assert_eq!(temporary_files(&place), 0, "{signal}");
+    took < SHORT || took < 3 * start
 }
 
 #[tokio::test]

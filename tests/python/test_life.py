@@ -266,7 +266,7 @@ async def test_cancel_may_be_called_by_another_thread():
 
 async def test_asyncio_debug_mode_has_no_complaints(caplog):
     asyncio.get_running_loop().set_debug(True)
-    asyncio.get_running_loop().slow_callback_duration = 60
+    asyncio.get_running_loop().slow_callback_duration = 10
     async with CodeExecutor(kernel_exit_timeout=300) as executor:
         await executor.execute("1")
         async for _ in executor.stream(ENDLESS, chunks=True):

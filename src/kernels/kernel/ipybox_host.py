@@ -50,8 +50,8 @@ DESCRIPTORS = 3
 NOT_INHERITED = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 # The most characters whose encoding always fits in one atomic write behind a mark.
 PIECE_CHARS = (PIECE_BYTES - MARK_BYTES) // 4
-# How often a thread looks for the end of the line that another one prints, at most, and the time between two looks: `print`
-# writes it in pieces, and other threads may compute between them.
+# The most looks of a thread for the end of the line that another one prints, and the time between two: `print` writes it in
+# pieces, and other threads may compute between them.
 LINE_LOOKS = 200
 LINE_INTERVAL_SECS = 0.0005
 

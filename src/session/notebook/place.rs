@@ -38,6 +38,7 @@ pub(super) struct NotebookFile {
     file: PathBuf,
     /// The version that we have written last.
     known: Option<KnownNotebook>,
+    /// The time to wait for another process that writes it.
     lock_timeout: Duration,
 }
 

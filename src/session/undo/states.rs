@@ -48,7 +48,7 @@ impl StateBefore {
 
 /// The time that making states may take.
 pub(super) struct StateAllowance {
-    /// What it has taken, less a part of what has passed since.
+    /// The time that it has taken, less its part of the time since.
     spent: Duration,
     at: Instant,
 }

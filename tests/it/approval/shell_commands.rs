@@ -35,17 +35,9 @@ threading.Thread(target=approver.serve_forever, daemon=True).start()
 os.environ['IPYBOX_TOOL_SERVER'] = '%s:%d' % approver.server_address
 ";
 
-async fn start(place: &Place, flags: &[&str]) -> Ipybox {
-    let python = kernel_python();
-    let flags = [&["--python", python.to_str().unwrap()], flags].concat();
-    let mut ipybox = place.start(&flags).await;
-    ipybox.initialize().await;
-    ipybox
-}
-
 /// With [`APPROVER`].
 async fn asking(place: &Place, flags: &[&str]) -> Ipybox {
-    let mut ipybox = start(place, flags).await;
+    let mut ipybox = place.ipybox_with(flags).await;
     ipybox.cell(APPROVER).await.ok();
     ipybox
 }
@@ -58,7 +50,7 @@ fn is_untouched(place: &Place) -> bool {
 #[tokio::test]
 pub(crate) async fn commands_run_as_ever_where_everything_is_allowed() {
     let place = Place::new();
-    let mut ipybox = start(&place, &["--approve-shell-cmds", "--log-level", "DEBUG"]).await;
+    let mut ipybox = place.ipybox_with(&["--approve-shell-cmds", "--log-level", "DEBUG"]).await;
     assert_eq!(ipybox.cell("!echo secret-1").await.ok(), "secret-1");
     assert_eq!(ipybox.cell("x = !echo two; echo three\nx").await.ok(), "['two', 'three']");
     assert_eq!(ipybox.cell("%%bash\necho four").await.ok(), "four");
@@ -285,7 +277,7 @@ seen[0]
 #[tokio::test]
 async fn the_tool_server_answers_for_commands_and_nothing_else() {
     let place = Place::new();
-    let mut ipybox = start(&place, &[]).await;
+    let mut ipybox = place.ipybox_with(&[]).await;
     let send = r"
 import http.client, json, os
 def send(body, token=None):

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ipybox::CodeExecutor;
 
-use crate::support::{Ipybox, Place, equipped, eventually, kernel_python};
+use crate::support::{Ipybox, PATIENT_EXIT, Place, equipped, eventually, kernel_python};
 
 const KILL: &str = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)";
 const RESTORE: &str = "import ipybox_checkpoint; ipybox_checkpoint.restore()";
@@ -165,7 +165,7 @@ async fn a_kernel_that_nobody_uses_ends_and_the_next_one_has_its_variables() {
     let sandboxed = ["--sandbox", "--sandbox-backend", "bwrap"];
     for flags in [&[][..], &sandboxed] {
         let place = Place::new();
-        let flags = [flags, &["--kernel-idle-timeout", "1s", "--kernel-exit-timeout", "1h"]].concat();
+        let flags = [flags, &["--kernel-idle-timeout", "1s"], &PATIENT_EXIT].concat();
         let mut ipybox = session_with(&place, &flags, &[("PATH", &equipped())]).await;
         // What prints is not idle.
         let code = "
@@ -196,8 +196,8 @@ threading.Thread(target=work).start()";
 #[tokio::test]
 async fn kernels_beside_the_clients_own_end_too_and_nothing_of_them_is_kept_after_their_session() {
     let place = Place::new();
-    let mut ipybox =
-        session_with(&place, &["--kernel-idle-timeout", "2s", "--kernel-exit-timeout", "1h"], &[]).await;
+    let flags = [&["--kernel-idle-timeout", "2s"][..], &PATIENT_EXIT].concat();
+    let mut ipybox = session_with(&place, &flags, &[]).await;
     let workspace = place.workspace();
     let of = |session: &str, code: &str| serde_json::json!({"code": code, "session": session});
     // A copy does not do at its exit what its origin registered.
@@ -234,8 +234,8 @@ async fn kernels_beside_the_clients_own_end_too_and_nothing_of_them_is_kept_afte
 #[tokio::test]
 async fn a_kernel_that_works_is_used_and_what_its_threads_make_is_saved() {
     let place = Place::new();
-    let mut ipybox =
-        session_with(&place, &["--kernel-idle-timeout", "2s", "--kernel-exit-timeout", "1h"], &[]).await;
+    let flags = [&["--kernel-idle-timeout", "2s"][..], &PATIENT_EXIT].concat();
+    let mut ipybox = session_with(&place, &flags, &[]).await;
     let code = "
 import atexit, threading, time
 made = []

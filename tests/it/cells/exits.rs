@@ -5,7 +5,7 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::{Ipybox, Place, eventually, kernel_python};
+use crate::support::{Ipybox, PATIENT_EXIT, Place, eventually};
 
 /// Opens files in all ways and closes none; Python writes them at its exit. Each writes what its name says.
 const LEFT_OPEN: &str = "
@@ -35,20 +35,6 @@ async fn leave_open(place: &Place, ipybox: &mut Ipybox) {
     ipybox.cell(&code).await.ok();
 }
 
-/// ipybox whose kernels have the time for their exit that they take on a slow machine.
-async fn patient(place: &Place) -> Ipybox {
-    limited(place, "1h").await
-}
-
-/// ipybox whose kernels have this time for their exit.
-async fn limited(place: &Place, exit_timeout: &str) -> Ipybox {
-    let python = kernel_python();
-    let flags = ["--python", python.to_str().unwrap(), "--kernel-exit-timeout", exit_timeout];
-    let mut ipybox = place.start(&flags).await;
-    ipybox.initialize().await;
-    ipybox
-}
-
 /// The names of the files whose content is their name.
 const NAMED: [&str; 8] = ["atexit", "attribute", "del", "finalize", "generator", "gzip", "plain", "thread"];
 
@@ -69,7 +55,7 @@ print(zipfile.ZipFile('zip').read('zip'), shelve.open('shelf')['list'], read('lo
 #[tokio::test]
 pub(crate) async fn what_python_does_at_its_exit_is_done_at_a_reset() {
     let place = Place::new();
-    let mut ipybox = patient(&place).await;
+    let mut ipybox = place.ipybox_with(&PATIENT_EXIT).await;
     leave_open(&place, &mut ipybox).await;
     assert_eq!(ipybox.call("reset", json!({})).await.ok(), "The kernel was reset.");
     check(&place, &mut ipybox).await;
@@ -79,7 +65,7 @@ pub(crate) async fn what_python_does_at_its_exit_is_done_at_a_reset() {
 #[tokio::test]
 async fn a_client_that_goes_while_a_state_is_made_stops_no_exit() {
     let place = Place::new();
-    let mut ipybox = patient(&place).await;
+    let mut ipybox = place.ipybox_with(&PATIENT_EXIT).await;
     // So much that the kernel is still forking when the client goes.
     let code = "import atexit\natexit.register(lambda: open('left', 'w').close())\nnumbers = [str(n) for n in range(3_000_000)]";
     ipybox.cell(code).await.ok();
@@ -93,7 +79,7 @@ async fn a_client_that_goes_while_a_state_is_made_stops_no_exit() {
 pub(crate) async fn what_python_does_at_its_exit_is_done_when_the_client_goes() {
     for signal in [None, Some(Signal::SIGTERM)] {
         let place = Place::new();
-        let mut ipybox = patient(&place).await;
+        let mut ipybox = place.ipybox_with(&PATIENT_EXIT).await;
         leave_open(&place, &mut ipybox).await;
         match signal {
             None => ipybox.close_input(),
@@ -110,7 +96,7 @@ pub(crate) async fn what_python_does_at_its_exit_is_done_when_the_client_goes() 
 #[tokio::test]
 pub(crate) async fn a_cell_that_runs_at_the_exit_is_interrupted_and_cleans_up() {
     let place = Place::new();
-    let mut ipybox = patient(&place).await;
+    let mut ipybox = place.ipybox_with(&PATIENT_EXIT).await;
     let code = |name: &str| {
         format!(
             "file = open('{name}', 'w')\nfile.write('{name}')\ntry:\n    open('{name} runs', 'w').close()\n    while True: pass\n\
@@ -139,7 +125,7 @@ pub(crate) async fn a_cell_that_runs_at_the_exit_is_interrupted_and_cleans_up() 
 async fn an_exit_that_takes_too_long_is_cut_short_and_reported() {
     let place = Place::new();
     // Files are written in the last part of it, in which a slow machine may stall.
-    let mut ipybox = limited(&place, "10s").await;
+    let mut ipybox = place.ipybox_with(&["--kernel-exit-timeout", "10s"]).await;
     let begin = Instant::now();
     ipybox.cell("1").await.ok();
     for stuck in [
@@ -166,7 +152,7 @@ async fn an_exit_that_takes_too_long_is_cut_short_and_reported() {
 #[tokio::test]
 async fn an_exit_has_the_time_that_it_was_given() {
     let place = Place::new();
-    let mut ipybox = patient(&place).await;
+    let mut ipybox = place.ipybox_with(&PATIENT_EXIT).await;
     // More than it has by default.
     let code = "
 import atexit, time
@@ -180,7 +166,7 @@ atexit.register(upload);";
     ipybox.stop().await;
     // Times that no timer takes are short and long ones.
     for timeout in ["1e-9s", "1e15h"] {
-        let mut ipybox = limited(&place, timeout).await;
+        let mut ipybox = place.ipybox_with(&["--kernel-exit-timeout", timeout]).await;
         ipybox.cell("1").await.ok();
         let text = ipybox.call("reset", json!({})).await.ok();
         assert!(text.starts_with("The kernel was reset."), "{timeout}: {text}");
@@ -192,7 +178,7 @@ atexit.register(upload);";
 #[tokio::test]
 async fn what_is_shown_at_the_exit_comes_with_the_next_answer() {
     let place = Place::new();
-    let mut ipybox = patient(&place).await;
+    let mut ipybox = place.ipybox_with(&PATIENT_EXIT).await;
     ipybox
         .cell("import atexit\natexit.register(print, 'good', 'bye')\natexit.register(lambda: 1 / 0);")
         .await
@@ -207,7 +193,7 @@ async fn what_is_shown_at_the_exit_comes_with_the_next_answer() {
 #[tokio::test]
 async fn shared_memory_is_removed_at_the_exit() {
     let place = Place::new();
-    let mut ipybox = patient(&place).await;
+    let mut ipybox = place.ipybox_with(&PATIENT_EXIT).await;
     let code = "from multiprocessing import shared_memory\nmemory = shared_memory.SharedMemory(create=True, size=10)\nprint(memory.name)";
     let name = ipybox.cell(code).await.ok();
     let file = std::path::Path::new("/dev/shm").join(&name);
@@ -220,7 +206,7 @@ async fn shared_memory_is_removed_at_the_exit() {
 #[tokio::test]
 async fn a_finalizer_finds_what_it_names_and_frames_of_an_exception_let_go() {
     let place = Place::new();
-    let mut ipybox = patient(&place).await;
+    let mut ipybox = place.ipybox_with(&PATIENT_EXIT).await;
     let code = "
 import os
 path = os.path.join(os.getcwd(), 'finalized')

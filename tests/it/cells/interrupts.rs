@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::support::{Place, all_say, kernel_python};
+use crate::support::{Place, all_say};
 
 #[tokio::test]
 async fn interrupts_that_race_with_the_end_of_a_cell_cost_nothing() {
@@ -144,9 +144,7 @@ pub(crate) async fn a_script_ends_although_it_leaves_a_process_in_the_background
 #[tokio::test]
 async fn code_that_begins_only_after_its_interrupts_is_interrupted_too() {
     let place = Place::new();
-    let python = kernel_python();
-    let mut ipybox = place.start(&["--python", python.to_str().unwrap(), "--undo-memory", "0"]).await;
-    ipybox.initialize().await;
+    let mut ipybox = place.ipybox_with(&["--undo-memory", "0"]).await;
     // A kernel that does not go on within two seconds is lost, as on a machine that is very busy.
     for attempt in 0..20 {
         let process = ipybox.cell("import os\nkept = 1\nprint(os.getpid())").await.ok();

@@ -1,19 +1,11 @@
 //! Limits of memory and processes for a kernel.
 
-use crate::support::{Ipybox, Place, eventually, kernel_python};
-
-async fn limited(place: &Place, limits: &[&str]) -> Ipybox {
-    let python = kernel_python();
-    let flags = [&["--python", python.to_str().unwrap()], limits].concat();
-    let mut ipybox = place.start(&flags).await;
-    ipybox.initialize().await;
-    ipybox
-}
+use crate::support::{Place, eventually};
 
 #[tokio::test]
 async fn memory_beyond_the_limit_is_an_exception() {
     let place = Place::new();
-    let mut ipybox = limited(&place, &["--kernel-memory-limit", "512M"]).await;
+    let mut ipybox = place.ipybox_with(&["--kernel-memory-limit", "512M"]).await;
     let bytes = 512 << 20;
     let limits = "import resource; resource.getrlimit(resource.RLIMIT_DATA)";
     assert_eq!(ipybox.cell(limits).await.ok(), format!("({bytes}, {bytes})"));
@@ -32,7 +24,7 @@ async fn memory_beyond_the_limit_is_an_exception() {
 #[tokio::test]
 async fn plots_fit_into_a_gigabyte() {
     let place = Place::new();
-    let mut ipybox = limited(&place, &["--kernel-memory-limit", "1GiB"]).await;
+    let mut ipybox = place.ipybox_with(&["--kernel-memory-limit", "1GiB"]).await;
     let code = "import numpy as np, matplotlib.pyplot as plt\nplt.plot(np.random.rand(1000))\nplt.show()";
     assert!(ipybox.cell(code).await.ok().contains("Generated images"));
     ipybox.stop().await;
@@ -41,7 +33,7 @@ async fn plots_fit_into_a_gigabyte() {
 #[tokio::test]
 async fn processes_are_limited_beyond_those_that_run() {
     let place = Place::new();
-    let mut ipybox = limited(&place, &["--kernel-max-processes", "50"]).await;
+    let mut ipybox = place.ipybox_with(&["--kernel-max-processes", "50"]).await;
     let limits = ipybox.cell("import resource; resource.getrlimit(resource.RLIMIT_NPROC)").await.ok();
     let (soft, hard) = limits.trim_matches(['(', ')']).split_once(", ").unwrap();
     assert_eq!(soft, hard);
@@ -54,7 +46,7 @@ async fn processes_are_limited_beyond_those_that_run() {
 #[tokio::test]
 async fn files_grow_to_the_limit() {
     let place = Place::new();
-    let mut ipybox = limited(&place, &["--kernel-max-file-size", "1M"]).await;
+    let mut ipybox = place.ipybox_with(&["--kernel-max-file-size", "1M"]).await;
     let write = |bytes: u32| format!("open('file', 'wb', 0).write(bytes({bytes}))");
     assert_eq!(ipybox.cell(&write(1 << 20)).await.ok(), (1 << 20).to_string());
     assert_eq!(ipybox.cell(&write(2 << 20)).await.ok(), (1 << 20).to_string());
@@ -90,7 +82,7 @@ async fn limits_that_make_no_sense_are_refused() {
 #[tokio::test]
 async fn a_limit_that_lets_no_kernel_start_is_named_in_the_error() {
     let place = Place::new();
-    let mut ipybox = limited(&place, &["--kernel-memory-limit", "5M"]).await;
+    let mut ipybox = place.ipybox_with(&["--kernel-memory-limit", "5M"]).await;
     let text = ipybox.cell("1").await.error();
     assert!(text.contains("limited to 5 MiB per process"), "{text}");
     ipybox.stop().await;

@@ -36,11 +36,7 @@ fn template(place: &Place, ipybox: i32) -> Option<i32> {
 
 /// States of kernels would be taken for templates.
 async fn without_states(place: &Place, flags: &[&str]) -> Ipybox {
-    let python = kernel_python();
-    let flags = [&["--python", python.to_str().unwrap(), "--undo-memory", "0"], flags].concat();
-    let mut ipybox = place.start(&flags).await;
-    ipybox.initialize().await;
-    ipybox
+    place.ipybox_with(&[&["--undo-memory", "0"], flags].concat()).await
 }
 
 async fn template_of(place: &Place, ipybox: &Ipybox) -> i32 {

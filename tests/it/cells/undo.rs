@@ -16,13 +16,6 @@ async fn refusal(ipybox: &mut Ipybox, cells: usize) -> String {
     ipybox.call("reset", json!({"cells": cells})).await.error()
 }
 
-async fn started(place: &Place, flags: &[&str]) -> Ipybox {
-    let python = kernel_python();
-    let mut ipybox = place.start(&[&["--python", python.to_str().unwrap()], flags].concat()).await;
-    ipybox.initialize().await;
-    ipybox
-}
-
 #[tokio::test]
 pub(crate) async fn an_undone_cell_has_changed_nothing_in_the_kernel() {
     let place = Place::new();
@@ -139,7 +132,7 @@ async fn a_state_that_is_missing_has_a_reason() {
     assert_eq!(ipybox.cell("await asyncio.sleep(0); 'y' in globals()").await.ok(), "False");
     ipybox.stop().await;
 
-    let mut ipybox = started(&place, &["--undo-memory", "0"]).await;
+    let mut ipybox = place.ipybox_with(&["--undo-memory", "0"]).await;
     ipybox.cell("x = 1").await.ok();
     let text = refusal(&mut ipybox, 1).await;
     assert!(text.contains("no states are kept\nhint: `--undo-memory 512M`"), "{text}");
@@ -157,7 +150,7 @@ async fn a_state_that_is_missing_has_a_reason() {
 #[tokio::test]
 async fn states_stay_within_their_memory() {
     let place = Place::new();
-    let mut ipybox = started(&place, &["--undo-memory", "100M"]).await;
+    let mut ipybox = place.ipybox_with(&["--undo-memory", "100M"]).await;
     ipybox.cell("x = bytearray(b'1') * 150_000_000").await.ok();
     ipybox.cell("y = 1").await.ok();
     // What is only shared costs nothing.
@@ -179,7 +172,7 @@ async fn the_records_know_what_was_undone() {
     let log = place.temporary().join("audit.jsonl");
     let flags =
         ["--notebook", "n.ipynb", "--audit-log", log.to_str().unwrap(), "--long-cells", "--checkpoint"];
-    let mut ipybox = started(&place, &flags).await;
+    let mut ipybox = place.ipybox_with(&flags).await;
     for code in ["x = 1", "x = 2", "x = 3"] {
         ipybox.cell(code).await.ok();
     }
@@ -198,7 +191,7 @@ async fn the_records_know_what_was_undone() {
     assert!(words.contains("Undone: the variables are as they were before `cell-2` (`x = 2`)."), "{words}");
     assert_eq!(notebook["cells"][5]["execution_count"], json!(2));
     // The next session has what the kernel had.
-    let mut ipybox = started(&place, &["--checkpoint"]).await;
+    let mut ipybox = place.ipybox_with(&["--checkpoint"]).await;
     let restored =
         ipybox.cell("import ipybox_checkpoint; ipybox_checkpoint.restore(); print(x, y)").await.ok();
     assert!(restored.ends_with("1 1"), "{restored}");

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Ipybox, Place, kernel_python, probe};
+use crate::support::{Ipybox, PATIENT_EXIT, Place, probe};
 
 async fn cell(ipybox: &mut Ipybox, code: &str, session: &str) -> String {
     ipybox.call("execute_ipython_cell", json!({"code": code, "session": session})).await.ok()
@@ -16,11 +16,8 @@ fn handle(text: &str) -> String {
 #[tokio::test]
 async fn each_agent_has_a_kernel_of_its_own() {
     let place = Place::new();
-    let python = kernel_python();
     // No answer says that an exit was cut short.
-    let flags = ["--python", python.to_str().unwrap(), "--kernel-exit-timeout", "1h"];
-    let mut ipybox = place.start(&flags).await;
-    ipybox.initialize().await;
+    let mut ipybox = place.ipybox_with(&PATIENT_EXIT).await;
     ipybox.cell("x = 'own'").await.ok();
     let text = cell(&mut ipybox, "x = 'first'", "new").await;
     assert!(text.starts_with("[New session `") && text.contains("pass it as `session`"), "{text}");

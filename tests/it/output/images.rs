@@ -3,7 +3,7 @@
 use image::GenericImageView as _;
 use serde_json::json;
 
-use crate::support::{Ipybox, Place, kernel_python};
+use crate::support::{Ipybox, Place};
 
 const PLOTS: &str = "\
 import matplotlib.pyplot as plt
@@ -15,9 +15,7 @@ def plot(count, **options):
 ";
 
 async fn ipybox(place: &Place, flags: &[&str]) -> Ipybox {
-    let python = kernel_python();
-    let mut ipybox = place.start(&[&["--python", python.to_str().unwrap()], flags].concat()).await;
-    ipybox.initialize().await;
+    let mut ipybox = place.ipybox_with(flags).await;
     ipybox.cell(PLOTS).await.ok();
     ipybox
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Place, eventually, kernel_python};
+use crate::support::{PATIENT_EXIT, Place, eventually};
 
 /// A little longer than calls may be apart that a client sends at once.
 const OVERTAKING: Duration = Duration::from_millis(1_200);
@@ -98,11 +98,8 @@ async fn answers_to_calls_that_are_sent_at_once_are_given_once() {
 #[tokio::test]
 async fn a_reset_shows_what_the_cell_that_it_ended_had_printed() {
     let place = Place::new();
-    let python = kernel_python();
     // An exit that is cut short is reported.
-    let flags = ["--python", python.to_str().unwrap(), "--kernel-exit-timeout", "1h"];
-    let mut ipybox = place.start(&flags).await;
-    ipybox.initialize().await;
+    let mut ipybox = place.ipybox_with(&PATIENT_EXIT).await;
     let started = place.workspace().join("started");
     let code = format!("print('so far')\nopen({started:?}, 'w').close()\nwhile True: pass");
     let _given_up = ipybox.start_cell(&code).await;

@@ -43,6 +43,9 @@ pub(crate) use self::tools::{kernel_python, repository, tool};
 /// may take, which then says more than the test could.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Flags for kernels that have the time for their exit that they take on a slow machine.
+pub(crate) const PATIENT_EXIT: [&str; 2] = ["--kernel-exit-timeout", "1h"];
+
 /// Where kernels run.
 #[derive(Clone, Copy)]
 pub(crate) enum Setting {
@@ -148,7 +151,13 @@ impl Place {
 
     /// ipybox as most tests want it: with the prepared Python, initialized.
     pub(crate) async fn ipybox(&self) -> Ipybox {
-        let mut ipybox = self.start(&["--python", kernel_python().to_str().unwrap()]).await;
+        self.ipybox_with(&[]).await
+    }
+
+    /// The same with these flags.
+    pub(crate) async fn ipybox_with(&self, flags: &[&str]) -> Ipybox {
+        let python = kernel_python();
+        let mut ipybox = self.start(&[&["--python", python.to_str().unwrap()], flags].concat()).await;
         ipybox.initialize().await;
         ipybox
     }

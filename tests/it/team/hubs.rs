@@ -95,7 +95,7 @@ async fn each_user_has_a_server_of_their_own_by_a_token_of_their_own_which_ends_
         let [token] = made.as_slice() else { panic!("{made:?}") };
         let time = |key: &str| DateTime::parse_from_rfc3339(token[key].as_str().unwrap()).unwrap();
         let life = (time("expires_at") - time("created")).num_seconds();
-        assert!((3500..=3601).contains(&life), "{token}");
+        assert!((3599..=3601).contains(&life), "{token}");
         let own = format!("!user={name}");
         let is_narrow = |scope: &Value| {
             let (kind, filter) = scope.as_str().unwrap().split_once('!').unwrap();

@@ -44,14 +44,6 @@ impl Slow {
     }
 }
 
-/// A session with these flags.
-async fn started(place: &Place, flags: &[&str]) -> Ipybox {
-    let python = kernel_python();
-    let mut ipybox = place.start(&[&["--python", python.to_str().unwrap()], flags].concat()).await;
-    ipybox.initialize().await;
-    ipybox
-}
-
 const CALL: &str = "from mcptools.slow import add\nadd.run(a=1, b=2).total";
 
 #[tokio::test]
@@ -87,7 +79,7 @@ async fn a_registration_that_was_cancelled_goes_on() {
 #[tokio::test]
 async fn a_call_waits_as_long_as_a_registration_and_joins_the_start_too() {
     let (place, slow) = (Place::new(), Slow::new());
-    let mut ipybox = started(&place, &["--connect-timeout", "0.1"]).await;
+    let mut ipybox = place.ipybox_with(&["--connect-timeout", "0.1"]).await;
     slow.set_ready(true);
     ipybox.register("slow", slow.parameters(280.0)).await.ok();
     ipybox.reset().await;

@@ -108,7 +108,7 @@ async fn hear(stream: &mut TcpStream) -> Vec<u8> {
     heard
 }
 
-/// What comes until it is whole or the connection ends.
+/// The bytes that come, until they are whole or the connection ends.
 async fn hear_until(stream: &mut TcpStream, is_whole: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut heard = Vec::new();
     let mut buffer = [0; 4096];
